@@ -1,0 +1,1 @@
+"""Steps, sweeps and certificates of the dual problem."""

@@ -1,0 +1,68 @@
+"""How far from optimal a model can be, at most."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+class CertifiableProblem(Protocol):
+    """A problem that can value weights and dual coefficients from the data alone."""
+
+    def primal(self, weights: Floats, /) -> float: ...
+
+    def dual(self, dual_coef: Floats, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Two numbers with the optimum between them.
+
+    Parameters
+    ----------
+    primal : float
+        Objective value of the weights that are returned.
+    dual : float
+        Value of a feasible dual point: no weights can have an objective below it.
+
+    Examples
+    --------
+    >>> from maxmargin import Certificate
+    >>> certificate = Certificate(primal=10.0, dual=9.5)
+    >>> certificate.gap, certificate.relative_gap
+    (0.5, 0.05)
+    """
+
+    primal: float
+    dual: float
+
+    @property
+    def gap(self) -> float:
+        """``primal - dual``: the weights are at most this far above the optimum."""
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the larger of the two values; this is what ``tol`` bounds."""
+        scale = max(abs(self.primal), abs(self.dual), np.finfo(np.float64).tiny)
+        return self.gap / scale
+
+    def __add__(self, other: "Certificate") -> "Certificate":
+        """Certificate of two independent problems solved side by side."""
+        return Certificate(self.primal + other.primal, self.dual + other.dual)
+
+    def __str__(self) -> str:
+        return (
+            f"primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
+        )
+
+
+def certify(problem: CertifiableProblem, weights: Floats, dual_coef: Floats) -> Certificate:
+    """Value `weights` and `dual_coef` anew, from all the data.
+
+    Any weights and any feasible dual point certify each other; they need not belong together.
+    """
+    return Certificate(primal=problem.primal(weights), dual=problem.dual(dual_coef))

@@ -1,0 +1,249 @@
+"""Compiled passes over examples: sweep (improve the dual), extrapolate, and value weights.
+
+Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to; `weights`
+is what scores are computed with. They are the same array unless weights must not be negative,
+when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part that
+later steps must fill first.
+
+Idle examples are looked at less and less often: one that is at a corner it does not want to leave
+waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
+again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit and ``visits[i, WAIT]``
+the present wait.
+
+The numbers of one example stand together in a row of `terms`, which saves cache misses:
+``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)`` for the
+scalar ones.
+"""
+
+import numpy as np
+
+from maxmargin.dual.compiled import compiled
+from maxmargin.dual.rows import (
+    add_row,
+    add_row_multiple,
+    add_row_scores,
+    clip_row,
+    row_score,
+)
+from maxmargin.dual.subproblems import (
+    CORNER,
+    MOVED,
+    NEVER,
+    box_step,
+    crammer_singer_step,
+    weston_watkins_step,
+)
+
+DUE, WAIT = 0, 1
+
+
+@compiled
+def postpone(i, visits, now, longest_wait):  # type: ignore[no-untyped-def]
+    """Visit the idle example ``i`` again after twice as many rounds as last time."""
+    wait = min(2 * visits[i, WAIT] + 1, longest_wait)
+    visits[i, WAIT] = wait
+    visits[i, DUE] = now + 1 + wait
+
+
+@compiled
+def set_augmented_scores(rows, i, label, margin, loss, weights, scores):  # type: ignore[no-untyped-def]
+    """``scores = margin * loss[label] + x_i' weights``, `NEVER` in the padding."""
+    n_classes = loss.shape[0]
+    for m in range(n_classes):
+        scores[m] = margin * loss[label, m]
+    for m in range(n_classes, len(scores)):
+        scores[m] = NEVER
+    add_row_scores(rows, i, weights, scores)
+
+
+@compiled
+def sweep_multiclass(  # type: ignore[no-untyped-def]
+    rows, order, labels, terms, loss, separate_slacks, threshold,
+    weights, unclipped, nonnegative, coef, visits, now, longest_wait,
+):  # fmt: skip
+    """One exact step for each example in `order`; returns the change of the linear term."""
+    n_columns = weights.shape[1]
+    n_classes = loss.shape[0]
+    scores = np.zeros(n_columns)
+    change = np.zeros(n_columns)
+    linear = 0.0
+    for i in order:
+        label = labels[i]
+        cost, margin, inverse = terms[i, 0], terms[i, 1], terms[i, 2]
+        set_augmented_scores(rows, i, label, margin, loss, weights, scores)
+        if separate_slacks:
+            outcome = weston_watkins_step(scores, coef[i], label, cost, inverse, threshold, change)
+        else:
+            outcome = crammer_singer_step(scores, coef[i], label, cost, inverse, threshold, change)
+        if outcome == CORNER:
+            postpone(i, visits, now, longest_wait)
+            continue
+        visits[i, WAIT] = 0
+        if outcome == MOVED:
+            loss_change = 0.0
+            for m in range(n_classes):
+                loss_change += change[m] * loss[label, m]
+            linear -= margin * loss_change
+            add_row_multiple(rows, i, change, unclipped)
+            if nonnegative:
+                clip_row(rows, i, unclipped, weights)
+    return linear
+
+
+@compiled
+def sweep_scalar(  # type: ignore[no-untyped-def]
+    rows, order, terms, epsilon, threshold,
+    weights, unclipped, nonnegative, coef, visits, now, longest_wait,
+):  # fmt: skip
+    """The same for problems with one weight vector and one variable an example."""
+    scored = weights[:, 0]
+    summed = unclipped[:, 0]
+    linear = 0.0
+    for i in order:
+        old = coef[i, 0]
+        target, lower, upper, inverse = terms[i, 0], terms[i, 1], terms[i, 2], terms[i, 3]
+        new = box_step(row_score(rows, i, scored), old, target, epsilon, lower, upper, inverse)
+        change = new - old
+        if abs(change) <= threshold * inverse:
+            if old == lower or old == upper or old == 0.0:
+                postpone(i, visits, now, longest_wait)
+            continue
+        visits[i, WAIT] = 0
+        coef[i, 0] = new
+        linear += target * change - epsilon * (abs(new) - abs(old))
+        add_row(rows, i, change, summed)
+        if nonnegative:
+            clip_row(rows, i, unclipped, weights)
+    return linear
+
+
+@compiled
+def extrapolate_multiclass(rows, momentum, coef, previous, labels, terms, own_bound, unclipped):  # type: ignore[no-untyped-def]
+    """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
+
+    On entry `unclipped` has been moved by the full `momentum`; rows that had to stop earlier are
+    corrected here. `previous` becomes the old `coef`. The coefficient of an example's own class
+    lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``.
+    """
+    change = np.zeros(coef.shape[1])
+    for i in range(coef.shape[0]):
+        label = labels[i]
+        cost = terms[i, 0]
+        step = momentum
+        moving = False
+        for m in range(coef.shape[1]):
+            change[m] = coef[i, m] - previous[i, m]
+            moving |= change[m] != 0.0
+        if not moving:
+            continue
+        for m in range(coef.shape[1]):
+            if m == label:
+                room = own_bound * cost - coef[i, m] if change[m] > 0.0 else coef[i, m]
+            else:
+                room = -coef[i, m] if change[m] > 0.0 else cost + coef[i, m]
+            if step * abs(change[m]) > room:
+                step = max(room, 0.0) / abs(change[m])
+        for m in range(coef.shape[1]):
+            previous[i, m] = coef[i, m]
+            moved = coef[i, m] + step * change[m]
+            if m == label:
+                coef[i, m] = min(max(moved, 0.0), own_bound * cost)
+            else:
+                coef[i, m] = min(max(moved, -cost), 0.0)
+            change[m] *= step - momentum
+        if step < momentum:
+            add_row_multiple(rows, i, change, unclipped)
+
+
+@compiled
+def extrapolate_scalar(rows, momentum, coef, previous, terms, unclipped):  # type: ignore[no-untyped-def]
+    """The same for one variable an example."""
+    summed = unclipped[:, 0]
+    for i in range(coef.shape[0]):
+        old = coef[i, 0]
+        change = old - previous[i, 0]
+        if change != 0.0:
+            previous[i, 0] = old
+            wanted = old + momentum * change
+            new = min(max(wanted, terms[i, 1]), terms[i, 2])
+            coef[i, 0] = new
+            if new != wanted:
+                add_row(rows, i, new - wanted, summed)
+
+
+@compiled
+def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights):  # type: ignore[no-untyped-def]
+    """Sum over all examples of cost times loss."""
+    n_classes = loss.shape[0]
+    scores = np.zeros(weights.shape[1])
+    total = 0.0
+    for i in range(len(labels)):
+        label = labels[i]
+        set_augmented_scores(rows, i, label, terms[i, 1], loss, weights, scores)
+        worst = 0.0
+        summed = 0.0
+        for m in range(n_classes):
+            violation = max(scores[m] - scores[label], 0.0)
+            worst = max(worst, violation)
+            summed += violation
+        total += terms[i, 0] * (summed if separate_slacks else worst)
+    return total
+
+
+@compiled
+def total_loss_scalar(rows, terms, epsilon, weights):  # type: ignore[no-untyped-def]
+    """Sum over all examples of cost times loss; the cost of a side is its bound."""
+    total = 0.0
+    for i in range(len(terms)):
+        miss = terms[i, 0] - row_score(rows, i, weights[:, 0])
+        if miss > epsilon:
+            total += terms[i, 2] * (miss - epsilon)
+        elif miss < -epsilon:
+            total += terms[i, 1] * (miss + epsilon)
+    return total
+
+
+@compiled
+def linear_scalar(terms, epsilon, coef):  # type: ignore[no-untyped-def]
+    """Linear term of a scalar dual."""
+    total = 0.0
+    for i in range(len(terms)):
+        total += terms[i, 0] * coef[i, 0] - epsilon * abs(coef[i, 0])
+    return total
+
+
+@compiled
+def linear_multiclass(labels, terms, loss, coef):  # type: ignore[no-untyped-def]
+    """Linear term of a multi-class dual."""
+    total = 0.0
+    for i in range(len(labels)):
+        row = 0.0
+        for m in range(loss.shape[0]):
+            row += loss[labels[i], m] * coef[i, m]
+        total -= terms[i, 1] * row
+    return total
+
+
+@compiled
+def move_average(average, current, rate):  # type: ignore[no-untyped-def]
+    """``average += rate * (current - average)``, without a temporary array."""
+    for j in range(average.shape[0]):
+        for m in range(average.shape[1]):
+            average[j, m] += rate * (current[j, m] - average[j, m])
+
+
+@compiled
+def copy_rows(array, order, out):  # type: ignore[no-untyped-def]
+    """``out = array[order]``."""
+    for o in range(len(order)):
+        for m in range(array.shape[1]):
+            out[o, m] = array[order[o], m]
+
+
+@compiled
+def shorten_changes(array, order, before, step):  # type: ignore[no-untyped-def]
+    """Take the change of ``array[order]`` since `before` back to `step` times itself."""
+    for o in range(len(order)):
+        i = order[o]
+        for m in range(array.shape[1]):
+            array[i, m] = before[o, m] + step * (array[i, m] - before[o, m])

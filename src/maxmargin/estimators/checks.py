@@ -1,0 +1,96 @@
+"""Bad input gets one sentence: what is wrong, where, and what to do."""
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_consistent_length
+
+Floats = NDArray[np.float64]
+
+
+def check_features(X: Any, name: str) -> Any:
+    """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns."""
+    X = check_array(
+        X,
+        accept_sparse="csr",
+        dtype=(np.float64, np.float32),
+        order="C",
+        ensure_all_finite=False,
+        estimator=name,
+        input_name="X",
+    )
+    values = X.data if sp.issparse(X) else X
+    if not np.isfinite(values.sum(dtype=np.float64)) and not np.isfinite(values).all():
+        at = np.flatnonzero(~np.isfinite(np.ravel(values)))[0]
+        if sp.issparse(X):
+            row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
+        else:
+            row, column = np.divmod(at, X.shape[1])
+        what = "NaN" if np.isnan(np.ravel(values)[at]) else "infinity"
+        raise ValueError(
+            f"X has {what} (NaN and inf are not allowed) at row {row}, column {column}: remove or "
+            f"impute such values before {name} sees them."
+        )
+    return X
+
+
+def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str) -> Floats:
+    """One finite number that is not negative for each sample (or one for all)."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim == 0:
+        array = np.full(n_samples, float(array))
+    if array.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one number for each of the {n_samples} samples, "
+            f"but has shape {array.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(bad):
+        raise ValueError(
+            f"{name}[{bad[0]}] is {array[bad[0]]}, but {what_for} must be finite and not negative."
+        )
+    return array
+
+
+def check_lengths(X: Any, y: Any) -> None:
+    """As many targets as rows."""
+    try:
+        check_consistent_length(X, y)
+    except ValueError as error:
+        raise ValueError(
+            f"X has {X.shape[0]} rows but y has {len(y)} entries (inconsistent numbers of "
+            f"samples): give one target for each row."
+        ) from error
+
+
+def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
+    """Loss of answering the column's class for the row's, in the order of `classes`."""
+    n_classes = len(classes)
+    if loss_matrix is None:
+        return 1.0 - np.eye(n_classes)
+    if isinstance(loss_matrix, dict):
+        table = [[loss_matrix.get((a, b), float(a != b)) for b in classes] for a in classes]
+        loss = np.array(table, dtype=np.float64)
+    else:
+        loss = np.array(loss_matrix, dtype=np.float64)
+    if loss.shape != (n_classes, n_classes):
+        raise ValueError(
+            f"loss_matrix has shape {loss.shape} but y holds {n_classes} classes: give a "
+            f"({n_classes}, {n_classes}) array in the order of the sorted classes, or a "
+            f"dictionary {{(true, predicted): loss}}, which also works when a class is missing."
+        )
+    if not (np.isfinite(loss) & (loss >= 0)).all():
+        a, b = np.argwhere(~(np.isfinite(loss) & (loss >= 0)))[0]
+        raise ValueError(
+            f"loss_matrix[{a}, {b}] is {loss[a, b]}, but losses must be finite and not negative."
+        )
+    if np.diagonal(loss).any():
+        at = int(np.flatnonzero(np.diagonal(loss))[0])
+        raise ValueError(
+            f"loss_matrix[{at}, {at}] is {loss[at, at]}, but the right answer must cost nothing: "
+            f"set the diagonal to zero."
+        )
+    return loss

@@ -1,0 +1,338 @@
+"""LinearClassifier: multi-class and binary linear SVMs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.callback import with_callbacks
+from sklearn.utils import compute_class_weight
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+
+from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
+from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.problems.linear import (
+    CrammerSinger,
+    LinearProblem,
+    OneVersusRest,
+    ScalarProblem,
+    WestonWatkins,
+)
+
+Floats = NDArray[np.float64]
+
+_FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
+_ONE_VERSUS_REST = "one-vs-rest"
+
+
+@dataclass(frozen=True)
+class _ClassTargets(Targets):
+    """Labels as class numbers, with what the chosen formulation asks of each example."""
+
+    classes: NDArray[Any]
+    labels: NDArray[np.int32]
+    margins: Floats
+    loss_matrix: Floats
+    formulation: str
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return 1 if len(self.classes) == 2 else len(self.classes)
+
+    def problem(self, shared: dict[str, Any]) -> LinearProblem | OneVersusRest:
+        if len(self.classes) == 2:
+            margins = self.margins * self.loss_matrix[self.labels, 1 - self.labels]
+            signs = np.where(self.labels == 1, 1.0, -1.0)
+            return ScalarProblem.hinge(signs, margins, **shared)
+        if self.formulation == _ONE_VERSUS_REST:
+            return self._one_versus_rest(**shared)
+        return _FORMULATIONS[self.formulation](
+            labels=self.labels, margins=self.margins, loss_matrix=self.loss_matrix, **shared
+        )
+
+    def _one_versus_rest(self, origin: Floats | None, **shared: Any) -> OneVersusRest:
+        parts = [
+            ScalarProblem.hinge(
+                np.where(self.labels == m, 1.0, -1.0),
+                self.margins,
+                origin=None if origin is None else origin[:, [m]],
+                **shared,
+            )
+            for m in range(len(self.classes))
+        ]
+        return OneVersusRest(tuple(parts))
+
+
+class LinearClassifier(ClassifierMixin, LinearEstimator):
+    """Linear SVM for two or more classes, with a certificate of optimality.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * loss_i(w)`` and returns, with the weights, a lower
+    bound of what any weights could reach: ``certificate_.relative_gap`` is at most `tol`.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the losses.
+    formulation : {"crammer-singer", "weston-watkins", "one-vs-rest"}, default="crammer-singer"
+        Loss of an example with more than two classes: its worst violation, the sum of its
+        violations, or one binary problem for each class. With two classes they are all
+        the binary hinge.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    loss_matrix : array-like of shape (n_classes, n_classes) or dict, default=None
+        ``loss_matrix[y, j]``: loss of answering class ``j`` for class ``y``, classes sorted, zero
+        diagonal; or ``{(true, predicted): loss}``, pairs left out costing 1. None means 1 for
+        every mistake. Not for "one-vs-rest" with more than two classes.
+    margins : float, dict or array-like of shape (n_samples,), default=1.0
+        Margin asked of every example, of each class, or of each example; multiplies its losses.
+        Margins given to `fit` take the place of these.
+    class_weight : dict or "balanced", default=None
+        Multiplies the C of the examples of a class.
+    fit_intercept : bool, default=True
+        Learn an intercept, as the weight of a constant feature.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature. The larger, the less the intercept is regularised.
+    nonnegative : bool, default=False
+        Allow no negative weights (the intercept may be negative).
+    prior : GaussianPrior or (mean, covariance), default=None
+        Gaussian prior on the weights.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds over the (active) examples.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
+    solver : "auto" or SequentialDual, default="auto"
+        A solver object with its heuristics set by hand.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        One row with two classes.
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
+    status_ : str
+        "converged", or why the fit stopped before.
+    history_ : list of Round
+        Seconds, visits, primal and dual value after each round.
+    n_iter_ : int
+        Number of rounds.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    LinearRegressor : The same for numbers as targets.
+    SequentialDual : The solver.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> import maxmargin as mm
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = mm.LinearClassifier(C=1.0).fit(X / 16, y)
+    >>> bool(model.score(X / 16, y) > 0.98), model.certificate_.relative_gap <= 1e-3
+    (True, True)
+    """
+
+    _parameter_constraints = LinearEstimator._parameter_constraints | {
+        "formulation": [StrOptions({*_FORMULATIONS, _ONE_VERSUS_REST})],
+        "loss_matrix": ["array-like", dict, None],
+        "margins": [Interval(Real, 0, None, closed="left"), dict, "array-like"],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        formulation: str = "crammer-singer",
+        tol: float = 1e-3,
+        loss_matrix: ArrayLike | Mapping[tuple[Any, Any], float] | None = None,
+        margins: float | Mapping[Any, float] | ArrayLike = 1.0,
+        class_weight: Mapping[Any, float] | str | None = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        nonnegative: bool = False,
+        prior: Any = None,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        solver: Any = "auto",
+    ) -> None:
+        self.C = C
+        self.formulation = formulation
+        self.tol = tol
+        self.loss_matrix = loss_matrix
+        self.margins = margins
+        self.class_weight = class_weight
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.nonnegative = nonnegative
+        self.prior = prior
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.solver = solver
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        margins: ArrayLike | None = None,
+    ) -> Self:
+        """Train on examples and their labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Labels: numbers or strings.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+        margins : array-like of shape (n_samples,), default=None
+            Margin of each example.
+
+        Returns
+        -------
+        self : LinearClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        checked = self._check(X, y, sample_weight, margins)
+        return self._fit(*checked, original_X=X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def path(
+        self,
+        X: Any,
+        y: ArrayLike,
+        Cs: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        margins: ArrayLike | None = None,
+    ) -> list[Self]:
+        """A certified model for each C, each fit started from the one before.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        Cs : array-like of float
+            Values of C, in any order.
+        sample_weight, margins : array-like of shape (n_samples,), default=None
+            As in `fit`.
+
+        Returns
+        -------
+        models : list of LinearClassifier
+            In the order of `Cs`; this estimator itself stays as it is.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> import maxmargin as mm
+        >>> X, y = load_iris(return_X_y=True)
+        >>> models = mm.LinearClassifier().path(X, y, Cs=[0.01, 0.1, 1.0])
+        >>> [model.C for model in models]
+        [0.01, 0.1, 1.0]
+        """
+        checked = self._check(X, y, sample_weight, margins)
+        return self._fit_path(*checked, original_X=X, Cs=Cs)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Scores.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One column a class; with two classes, positive means the second.
+        """
+        return self._scores(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        scores = self.decision_function(X)
+        numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return np.asarray(self.classes_[numbers])
+
+    def _check(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        margins: ArrayLike | None,
+    ) -> tuple[Any, Any, _ClassTargets, Floats]:
+        """Checked features, labels, targets and costs."""
+        X, y, cost = self._check_samples(X, y, sample_weight)
+        check_classification_targets(y)
+        classes, labels = np.unique(y, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs examples of at least two classes, but y holds only "
+                f"one class, {classes[0]!r}."
+            )
+        if (
+            self.loss_matrix is not None
+            and len(classes) > 2
+            and self.formulation == _ONE_VERSUS_REST
+        ):
+            raise ValueError(
+                "loss_matrix has no meaning for formulation='one-vs-rest': use 'crammer-singer' "
+                "or 'weston-watkins', or leave it out."
+            )
+        n_samples = len(cost)
+        if self.class_weight is not None:
+            weights = compute_class_weight(self.class_weight, classes=classes, y=y)
+            cost *= check_per_sample(weights, len(classes), "class_weight", "weights")[labels]
+        wanted = self.margins if margins is None else margins
+        if isinstance(wanted, Mapping):
+            wanted = np.array([wanted.get(c, 1.0) for c in classes.tolist()])[labels]
+        targets = _ClassTargets(
+            classes=classes,
+            labels=labels.astype(np.int32),
+            margins=check_per_sample(wanted, n_samples, "margins", "margins"),
+            loss_matrix=check_loss_matrix(self.loss_matrix, classes),
+            formulation=self.formulation,
+        )
+        return X, y, targets, cost
+
+    def _set_weights(self, targets: _ClassTargets, weights: Floats) -> dict[str, Any]:
+        return {
+            "classes_": targets.classes,
+            "coef_": np.ascontiguousarray(weights[:-1].T),
+            "intercept_": weights[-1].copy(),
+        }

@@ -1,0 +1,205 @@
+"""LinearRegressor: linear support vector regression."""
+
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import RegressorMixin, _fit_context
+from sklearn.callback import with_callbacks
+from sklearn.utils._param_validation import Interval
+
+from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.problems.linear import LinearProblem, ScalarProblem
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _NumberTargets(Targets):
+    values: Floats
+    epsilon: float
+    n_outputs: int = 1
+
+    def problem(self, shared: dict[str, Any]) -> LinearProblem:
+        return ScalarProblem.epsilon_insensitive(self.values, self.epsilon, **shared)
+
+
+class LinearRegressor(RegressorMixin, LinearEstimator):
+    """Linear support vector regression, with a certificate of optimality.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * max(0, |y_i - w'x_i| - epsilon)``.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the losses.
+    epsilon : float, default=0.0
+        Errors up to this size cost nothing.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    fit_intercept : bool, default=True
+        Learn an intercept, as the weight of a constant feature.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature. The larger, the less the intercept is regularised.
+    nonnegative : bool, default=False
+        Allow no negative weights (the intercept may be negative).
+    prior : GaussianPrior or (mean, covariance), default=None
+        Gaussian prior on the weights.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds over the (active) examples.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
+    solver : "auto" or SequentialDual, default="auto"
+        A solver object with its heuristics set by hand.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
+    status_ : str
+        "converged", or why the fit stopped before.
+    history_ : list of Round
+        Seconds, visits, primal and dual value after each round.
+    n_iter_ : int
+        Number of rounds.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    LinearClassifier : The same for labels as targets.
+    SequentialDual : The solver.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> import maxmargin as mm
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = mm.LinearRegressor(C=100.0, epsilon=5.0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.4), model.certificate_.relative_gap <= 1e-3
+    (True, True)
+    """
+
+    _parameter_constraints = LinearEstimator._parameter_constraints | {
+        "epsilon": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        epsilon: float = 0.0,
+        tol: float = 1e-3,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        nonnegative: bool = False,
+        prior: Any = None,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        solver: Any = "auto",
+    ) -> None:
+        self.C = C
+        self.epsilon = epsilon
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.nonnegative = nonnegative
+        self.prior = prior
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.solver = solver
+
+    @with_callbacks
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples and their target values.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : LinearRegressor
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        return self._fit(*self._check(X, y, sample_weight), original_X=X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def path(
+        self, X: Any, y: ArrayLike, Cs: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> list[Self]:
+        """A certified model for each C, each fit started from the one before.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        Cs : array-like of float
+            Values of C, in any order.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        models : list of LinearRegressor
+            In the order of `Cs`; this estimator itself stays as it is.
+        """
+        return self._fit_path(*self._check(X, y, sample_weight), original_X=X, Cs=Cs)
+
+    def predict(self, X: Any) -> Floats:
+        """Predicted values.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        return self._scores(X)
+
+    def _check(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[Any, Any, _NumberTargets, Floats]:
+        """Checked features, values, targets and costs."""
+        X, y, cost = self._check_samples(X, y, sample_weight)
+        try:
+            values = y.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"y must hold numbers, but is of type {y.dtype}: use LinearClassifier for labels."
+            ) from error
+        if not np.isfinite(values).all():
+            at = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(
+                f"y[{at}] is {values[at]} (NaN and inf are not allowed): leave that sample out."
+            )
+        return X, y, _NumberTargets(values, float(self.epsilon)), cost
+
+    def _set_weights(self, targets: _NumberTargets, weights: Floats) -> dict[str, Any]:
+        return {"coef_": weights[:-1, 0].copy(), "intercept_": float(weights[-1, 0])}

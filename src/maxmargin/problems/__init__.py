@@ -1,0 +1,1 @@
+"""What is predicted, and what is minimised."""

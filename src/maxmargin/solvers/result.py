@@ -1,0 +1,72 @@
+"""What every solver returns."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.certificate import Certificate
+
+
+class Status(StrEnum):
+    """Why a solver stopped."""
+
+    CONVERGED = "converged"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    INTERRUPTED = "interrupted"
+    STOPPED = "stopped by a callback"
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of a fit's history.
+
+    Parameters
+    ----------
+    seconds : float
+        Since the solver started.
+    oracle_calls : int
+        Searches for a most violating output so far; for explicit classes, visits of examples.
+    cache_hits : int
+        Of those, answered from cached planes (explicit classes have none).
+    primal, dual : float
+        Best values known so far; primal is infinite before the first evaluation.
+    planes : int
+        Planes (or non-zero dual variables) kept.
+    """
+
+    seconds: float
+    oracle_calls: int
+    cache_hits: int
+    primal: float
+    dual: float
+    planes: int
+
+    @property
+    def relative_gap(self) -> float:
+        """Relative duality gap of this round's values, as the solver sees them."""
+        return Certificate(self.primal, self.dual).relative_gap
+
+
+@dataclass(frozen=True)
+class Result:
+    """Weights, how good they are, why the solver stopped, and what a warm start needs.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_features + 1, n_outputs)
+        The last row belongs to the constant feature.
+    dual_coef : ndarray of shape (n_samples, n_outputs)
+        Dual coefficients: the state from which a further solve can start.
+    certificate : Certificate
+    status : Status
+    history : list of Round
+    """
+
+    weights: NDArray[np.float64]
+    dual_coef: NDArray[np.float64]
+    certificate: Certificate
+    status: Status
+    history: list[Round] = field(repr=False)
