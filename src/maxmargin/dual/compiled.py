@@ -1,19 +1,19 @@
 """The one place that says how numba compiles our kernels."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = Callable[..., Any]
 
-_SETTINGS = {"cache": True, "nogil": True, "error_model": "numpy"}
+_SETTINGS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
 
 
 def compiled(function: Function) -> Function:
     """Compile on first call, keep the machine code on disk, release the GIL."""
-    jit = numba.njit(**_SETTINGS, fastmath={"contract", "nsz"})
-    return cast(Function, jit(function))
+    kernel: Function = numba.njit(**_SETTINGS, fastmath={"contract", "nsz"})(function)
+    return kernel
 
 
 def compiled_over_classes(function: Function) -> Function:
@@ -23,5 +23,6 @@ def compiled_over_classes(function: Function) -> Function:
     (but not out of the compiled code's: runs still repeat bit for bit). Infinities keep their
     meaning, not-a-numbers do not.
     """
-    jit = numba.njit(**_SETTINGS, fastmath={"contract", "nsz", "nnan", "reassoc"})
-    return cast(Function, jit(function))
+    flags = {"contract", "nsz", "nnan", "reassoc"}
+    kernel: Function = numba.njit(**_SETTINGS, fastmath=flags)(function)
+    return kernel

@@ -1,6 +1,6 @@
 """The examples as rows that the compiled kernels can walk, dense or sparse, without a copy."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,7 @@ class Rows(NamedTuple):
     bias: float
 
 
-def make_rows(X: NDArray[np.floating] | sp.csr_array, bias: float) -> Rows:
+def make_rows(X: Any, bias: float) -> Rows:
     """Rows of a C-ordered array or a CSR matrix; shares its memory."""
     if sp.issparse(X):
         columns = X.indices.astype(np.int32, copy=False).view(np.uint32)
@@ -37,7 +37,7 @@ def make_rows(X: NDArray[np.floating] | sp.csr_array, bias: float) -> Rows:
     return Rows(np.ravel(X), np.arange(d, dtype=np.uint32), starts, 0, bias)
 
 
-def squared_norms(X: NDArray[np.floating] | sp.csr_array, bias: float) -> NDArray[np.float64]:
+def squared_norms(X: Any, bias: float) -> NDArray[np.float64]:
     """Squared length of every row, the constant feature included."""
     if sp.issparse(X):
         squares = X.data.astype(np.float64) ** 2

@@ -2,8 +2,8 @@
 
 Throughout, ``coef[m]`` is the coefficient with which the example's row enters the weights of class
 ``m``, ``scores[m]`` is its loss-augmented score (its own class has loss 0), ``cost`` its C and
-``inverse`` one over its squared length. A step writes the change of ``coef`` into `change`, applies it to
-`coef`, and says what happened: `MOVED`, `STAYED` (no violation above the threshold), or
+``inverse`` one over its squared length. A step writes the change of ``coef`` into `change`, applies
+it to `coef`, and says what happened: `MOVED`, `STAYED` (no violation above the threshold), or
 `CORNER` (stayed, with every variable at a bound that it does not want to leave).
 
 The arrays are padded to whole vectors: in the padding scores are `NEVER` and coefficients stay

@@ -1,9 +1,9 @@
 """Compiled passes over examples: sweep (improve the dual), extrapolate, and value weights.
 
-Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to; `weights`
-is what scores are computed with. They are the same array unless weights must not be negative,
-when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part that
-later steps must fill first.
+Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to;
+`weights` is what scores are computed with. They are the same array unless weights must not be
+negative, when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part
+that later steps must fill first.
 
 Idle examples are looked at less and less often: one that is at a corner it does not want to leave
 waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
@@ -11,8 +11,8 @@ again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit and
 the present wait.
 
 The numbers of one example stand together in a row of `terms`, which saves cache misses:
-``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)`` for the
-scalar ones.
+``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)``
+for the scalar ones.
 """
 
 import numpy as np
@@ -105,7 +105,7 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
         new = box_step(row_score(rows, i, scored), old, target, epsilon, lower, upper, inverse)
         change = new - old
         if abs(change) <= threshold * inverse:
-            if old == lower or old == upper or old == 0.0:
+            if old in (lower, upper, 0.0):
                 postpone(i, visits, now, longest_wait)
             continue
         visits[i, WAIT] = 0

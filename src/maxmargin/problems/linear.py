@@ -92,7 +92,7 @@ class LinearProblem(ABC):
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
         """``u(B)``: what the weights would be without `nonnegative`."""
-        u = np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
+        u: Floats = np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
         for rows in self._chunks():
             u[:-1] += self.X[rows].T @ dual_coef[rows]
         u[-1] += self.bias * dual_coef.sum(axis=0)
@@ -107,7 +107,7 @@ class LinearProblem(ABC):
 
     def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
         """Scores of shape (n_examples, n_outputs)."""
-        return np.asarray(self.X[examples] @ weights[:-1]) + self.bias * weights[-1]
+        return np.asarray(self.X[examples] @ weights[:-1] + self.bias * weights[-1])
 
     def primal(self, weights: Floats) -> float:
         """Objective value at `weights` (which must satisfy `nonnegative`)."""
@@ -187,7 +187,7 @@ class WestonWatkins(MulticlassProblem):
     """The loss of an example is the sum of its violations: one slack for each wrong class."""
 
     def losses(self, scores: Floats, examples: slice) -> Floats:
-        return np.maximum(self._augmented(scores, examples), 0.0).sum(axis=1)
+        return np.asarray(np.maximum(self._augmented(scores, examples), 0.0).sum(axis=1))
 
     def feasible(self, dual_coef: Floats) -> Floats:
         own = np.arange(self.n_samples), self.labels

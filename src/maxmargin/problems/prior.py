@@ -65,7 +65,7 @@ class GaussianPrior:
             return WhitenedFeatures(X, mean.copy(), None)
         covariance = np.asarray(self.covariance, dtype=np.float64)
         if covariance.shape == (d,) and np.isfinite(covariance).all() and (covariance > 0).all():
-            scale = np.sqrt(covariance)
+            scale = np.asarray(np.sqrt(covariance), dtype=np.float64)
             if sp.issparse(X):
                 scaled = X.copy()
                 scaled.data *= scale[X.indices].astype(X.dtype)
@@ -74,7 +74,7 @@ class GaussianPrior:
             return WhitenedFeatures(scaled, mean / scale[:, None], scale)
         if covariance.shape == (d, d) and np.allclose(covariance, covariance.T):
             try:
-                root = np.linalg.cholesky(covariance)
+                root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
             except np.linalg.LinAlgError:
                 pass
             else:

@@ -175,7 +175,7 @@ class Blocks(ABC):
         except BaseException:
             shorten_changes(self.coef, order, before, 0.0)
             raise
-        direction = sum(move for _, move in moves)
+        direction = np.sum([move for _, move in moves], axis=0)
         step = self._line_search(sum(linear for linear, _ in moves), direction)
         if step < 1.0:
             shorten_changes(self.coef, order, before, step)

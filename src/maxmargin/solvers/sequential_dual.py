@@ -241,9 +241,9 @@ def shuffled(examples: Order, random: np.random.Generator) -> Order:
     examples = np.roll(examples, -random.integers(CHUNK))
     whole = len(examples) // group * group
     runs = examples[:whole].reshape(-1, CHUNK)
-    runs = runs[random.permutation(len(runs))].reshape(-1, STREAMS, CHUNK)
+    streams = runs[random.permutation(len(runs))].reshape(-1, STREAMS, CHUNK)
     rest = random.permutation(examples[whole:])
-    return np.concatenate([runs.transpose(0, 2, 1).ravel(), rest])
+    return np.concatenate([streams.transpose(0, 2, 1).ravel(), rest])
 
 
 def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
@@ -303,6 +303,7 @@ class _Answer:
         self.snapshots = 0
         self.best = blocks.weights.copy()
         self.certificate = Certificate(math.inf, blocks.dual)
+        self.best_dual = blocks.dual
         self.planes = 0
         self.next_visits = 0.0
 
@@ -342,11 +343,12 @@ class _Answer:
 
     def as_round(self, seconds: float, visits: int) -> Round:
         """The state as a line of history."""
+        self.best_dual = max(self.best_dual, self.blocks.dual)
         return Round(
             seconds=seconds,
             oracle_calls=visits,
             cache_hits=0,
             primal=self.certificate.primal,
-            dual=max(self.certificate.dual, self.blocks.dual),
+            dual=self.best_dual,
             planes=self.planes,
         )
