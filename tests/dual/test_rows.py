@@ -72,7 +72,9 @@ def test_clipping_touches_only_the_row_and_never_the_constant_feature(matrix):
 def test_squared_norms(matrix):
     dense, X = matrix
     expected = (dense.astype(np.float64) ** 2).sum(axis=1) + 4.0
-    np.testing.assert_allclose(squared_norms(X, 2.0), expected, rtol=1e-6)
+    norms = np.empty(len(dense))
+    squared_norms(make_rows(X, 2.0), norms)
+    np.testing.assert_allclose(norms, expected, rtol=1e-6)
 
 
 def test_padding_is_whole_vectors():

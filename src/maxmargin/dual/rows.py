@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled
+from maxmargin.dual.compiled import compiled, compiled_over_classes
 from maxmargin.dual.simd import add_multiple, add_scores
 
 
@@ -37,15 +37,14 @@ def make_rows(X: Any, bias: float) -> Rows:
     return Rows(np.ravel(X), np.arange(d, dtype=np.uint32), starts, 0, bias)
 
 
-def squared_norms(X: Any, bias: float) -> NDArray[np.float64]:
-    """Squared length of every row, the constant feature included."""
-    if sp.issparse(X):
-        squares = X.data.astype(np.float64) ** 2
-        per_row = np.add.reduceat(np.append(squares, 0.0), X.indptr[:-1])
-        per_row[np.diff(X.indptr) == 0] = 0.0
-    else:
-        per_row = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    return per_row + bias**2
+@compiled
+def squared_norms(rows, norms):  # type: ignore[no-untyped-def]
+    """Set `norms` to the squared length of every row, the constant feature included."""
+    for i in range(len(norms)):
+        total = rows.bias * rows.bias
+        for p in range(rows.starts[i], rows.starts[i + 1]):
+            total += np.float64(rows.values[p]) * np.float64(rows.values[p])
+        norms[i] = total
 
 
 @compiled
@@ -72,15 +71,19 @@ def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
             weights[last, m] += rows.bias * change[m]
 
 
-@compiled
+@compiled_over_classes
 def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
-    """``x_i' weights`` for one weight vector, with four sums so that additions overlap."""
+    """``x_i' weights`` for one weight vector."""
     at = rows.starts[i]
     count = rows.starts[i + 1] - at
-    column_at = at * rows.indexed
     values = rows.values[at : at + count]
-    columns = rows.columns[column_at : column_at + count]
-    s0 = s1 = s2 = s3 = 0.0
+    score = rows.bias * weights[len(weights) - 1]
+    if rows.indexed == 0:
+        for p in range(count):
+            score += values[p] * weights[p]
+        return score
+    columns = rows.columns[at : at + count]
+    s0 = s1 = s2 = s3 = 0.0  # four sums, so that additions overlap
     for quarter in range(count // 4):
         p = 4 * quarter
         s0 += values[p] * weights[columns[p]]
@@ -89,7 +92,7 @@ def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
         s3 += values[p + 3] * weights[columns[p + 3]]
     for p in range(count // 4 * 4, count):
         s0 += values[p] * weights[columns[p]]
-    return (s0 + s1) + (s2 + s3) + rows.bias * weights[len(weights) - 1]
+    return score + (s0 + s1) + (s2 + s3)
 
 
 @compiled
@@ -97,12 +100,15 @@ def add_row(rows, i, change, weights):  # type: ignore[no-untyped-def]
     """``weights += change * x_i`` for one weight vector."""
     at = rows.starts[i]
     count = rows.starts[i + 1] - at
-    column_at = at * rows.indexed
     values = rows.values[at : at + count]
-    columns = rows.columns[column_at : column_at + count]
-    for p in range(count):
-        weights[columns[p]] += change * values[p]
     weights[len(weights) - 1] += change * rows.bias
+    if rows.indexed == 0:
+        for p in range(count):
+            weights[p] += change * values[p]
+    else:
+        columns = rows.columns[at : at + count]
+        for p in range(count):
+            weights[columns[p]] += change * values[p]
 
 
 @compiled

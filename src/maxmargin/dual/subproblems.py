@@ -33,17 +33,20 @@ def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change): 
     support = 0
     for m in range(len(coef)):
         score = scores[m]
-        moved = score * inverse - coef[m]
-        change[m] = moved
         used = coef[m] < 0.0
         support += used
         low = score if used else -NEVER
         lowest = low if low < lowest else lowest
         top = score if score > top else top
-        highest = moved if moved > highest else highest
     if top - lowest <= threshold:
         coef[label] += cost
         return CORNER if support == 1 else STAYED
+
+    # Scores from the top one down: added to a, they would drown it where x is short.
+    for m in range(len(coef)):
+        moved = (scores[m] - top) * inverse - coef[m]
+        change[m] = moved
+        highest = moved if moved > highest else highest
 
     # Michelot's iteration: the level only rises, so it ends after at most n_classes rounds.
     level = highest - cost
@@ -80,7 +83,7 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
     old_sum = coef[label]
     scores[label] = NEVER  # the true class has no variable of its own
     coef[label] = 0.0
-    worst = 0.0
+    total = 0.0
     inside = 0
     for m in range(len(coef)):
         gradient = scores[m] - own
@@ -90,12 +93,12 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
         up = gradient if a < cost else 0.0
         down = -gradient if a > 0.0 else 0.0
         violation = up if up > down else down
-        worst = violation if violation > worst else worst
-    if worst <= threshold:
+        total += violation if violation > 0.0 else 0.0
+    if total <= threshold:
         coef[label] = old_sum
         return CORNER if inside == 0 else STAYED
 
-    low = -old_sum
+    low = -old_sum - cost  # strictly below the root, which is -old_sum when all a leave
     high = len(coef) * cost - old_sum
     shift = 0.0
     while True:
@@ -114,6 +117,8 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
         else:
             break
         newton = shift - excess / slope
+        if newton == shift:
+            break  # the root, to the last bit
         if newton <= low or newton >= high:
             newton = 0.5 * (low + high)
         if newton <= low or newton >= high:

@@ -5,19 +5,14 @@ Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps ar
 negative, when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part
 that later steps must fill first.
 
-Idle examples are looked at less and less often: one that is at a corner it does not want to leave
-waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
-again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit and ``visits[i, WAIT]``
-the present wait.
-
 The numbers of one example stand together in a row of `terms`, which saves cache misses:
 ``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)``
 for the scalar ones.
+
+Sweeps also keep an average of the weights, with a snapshot after every so many visits.
 """
 
-import numpy as np
-
-from maxmargin.dual.compiled import compiled
+from maxmargin.dual.compiled import compiled, compiled_over_classes
 from maxmargin.dual.rows import (
     add_row,
     add_row_multiple,
@@ -25,6 +20,7 @@ from maxmargin.dual.rows import (
     clip_row,
     row_score,
 )
+from maxmargin.dual.schedule import WAIT, postpone
 from maxmargin.dual.subproblems import (
     CORNER,
     MOVED,
@@ -34,15 +30,18 @@ from maxmargin.dual.subproblems import (
     weston_watkins_step,
 )
 
-DUE, WAIT = 0, 1
-
 
 @compiled
-def postpone(i, visits, now, longest_wait):  # type: ignore[no-untyped-def]
-    """Visit the idle example ``i`` again after twice as many rounds as last time."""
-    wait = min(2 * visits[i, WAIT] + 1, longest_wait)
-    visits[i, WAIT] = wait
-    visits[i, DUE] = now + 1 + wait
+def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
+    """Let the present weights enter their average, which forgets.
+
+    Snapshot ``t`` enters with weight ``4 / (t + 3)``, so the last quarter or so of a run counts.
+    """
+    snapshots[0] += 1
+    rate = 4.0 / (snapshots[0] + 3.0)
+    for j in range(weights.shape[0]):
+        for m in range(weights.shape[1]):
+            average[j, m] += rate * (weights[j, m] - average[j, m])
 
 
 @compiled
@@ -59,15 +58,17 @@ def set_augmented_scores(rows, i, label, margin, loss, weights, scores):  # type
 @compiled
 def sweep_multiclass(  # type: ignore[no-untyped-def]
     rows, order, labels, terms, loss, separate_slacks, threshold,
-    weights, unclipped, nonnegative, coef, visits, now, longest_wait,
+    weights, unclipped, nonnegative, coef, visits, now, longest_wait, average, snapshots, every,
+    scratch,
 ):  # fmt: skip
     """One exact step for each example in `order`; returns the change of the linear term."""
-    n_columns = weights.shape[1]
     n_classes = loss.shape[0]
-    scores = np.zeros(n_columns)
-    change = np.zeros(n_columns)
+    scores, change = scratch[0], scratch[1]
     linear = 0.0
-    for i in order:
+    for o in range(len(order)):
+        if o % every == every - 1:
+            add_snapshot(weights, average, snapshots)
+        i = order[o]
         label = labels[i]
         cost, margin, inverse = terms[i, 0], terms[i, 1], terms[i, 2]
         set_augmented_scores(rows, i, label, margin, loss, weights, scores)
@@ -93,18 +94,27 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
 @compiled
 def sweep_scalar(  # type: ignore[no-untyped-def]
     rows, order, terms, epsilon, threshold,
-    weights, unclipped, nonnegative, coef, visits, now, longest_wait,
+    weights, unclipped, nonnegative, coef, visits, now, longest_wait, average, snapshots, every,
 ):  # fmt: skip
     """The same for problems with one weight vector and one variable an example."""
-    scored = weights[:, 0]
-    summed = unclipped[:, 0]
+    scored = weights.reshape(weights.size)  # unlike weights[:, 0], contiguous for the compiler
+    summed = unclipped.reshape(unclipped.size)
     linear = 0.0
-    for i in order:
+    for o in range(len(order)):
+        if o % every == every - 1:
+            add_snapshot(weights, average, snapshots)
+        i = order[o]
         old = coef[i, 0]
         target, lower, upper, inverse = terms[i, 0], terms[i, 1], terms[i, 2], terms[i, 3]
-        new = box_step(row_score(rows, i, scored), old, target, epsilon, lower, upper, inverse)
+        miss = target - row_score(rows, i, scored)
+        new = box_step(target - miss, old, target, epsilon, lower, upper, inverse)
         change = new - old
-        if abs(change) <= threshold * inverse:
+        # The slope at `old` towards `new`: a step may be short only because a bound is near.
+        if change > 0.0:
+            violation = miss + epsilon if old < 0.0 else miss - epsilon
+        else:
+            violation = epsilon - miss if old > 0.0 else -epsilon - miss
+        if change == 0.0 or violation <= threshold:
             if old in (lower, upper, 0.0):
                 postpone(i, visits, now, longest_wait)
             continue
@@ -118,14 +128,16 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def extrapolate_multiclass(rows, momentum, coef, previous, labels, terms, own_bound, unclipped):  # type: ignore[no-untyped-def]
+def extrapolate_multiclass(  # type: ignore[no-untyped-def]
+    rows, momentum, coef, previous, labels, terms, own_bound, unclipped, scratch
+):
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
     On entry `unclipped` has been moved by the full `momentum`; rows that had to stop earlier are
     corrected here. `previous` becomes the old `coef`. The coefficient of an example's own class
     lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``.
     """
-    change = np.zeros(coef.shape[1])
+    change = scratch[0]
     for i in range(coef.shape[0]):
         label = labels[i]
         cost = terms[i, 0]
@@ -158,7 +170,7 @@ def extrapolate_multiclass(rows, momentum, coef, previous, labels, terms, own_bo
 @compiled
 def extrapolate_scalar(rows, momentum, coef, previous, terms, unclipped):  # type: ignore[no-untyped-def]
     """The same for one variable an example."""
-    summed = unclipped[:, 0]
+    summed = unclipped.reshape(unclipped.size)
     for i in range(coef.shape[0]):
         old = coef[i, 0]
         change = old - previous[i, 0]
@@ -172,10 +184,10 @@ def extrapolate_scalar(rows, momentum, coef, previous, terms, unclipped):  # typ
 
 
 @compiled
-def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights):  # type: ignore[no-untyped-def]
+def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights, scratch):  # type: ignore[no-untyped-def]
     """Sum over all examples of cost times loss."""
     n_classes = loss.shape[0]
-    scores = np.zeros(weights.shape[1])
+    scores = scratch[0]
     total = 0.0
     for i in range(len(labels)):
         label = labels[i]
@@ -193,13 +205,11 @@ def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights): 
 @compiled
 def total_loss_scalar(rows, terms, epsilon, weights):  # type: ignore[no-untyped-def]
     """Sum over all examples of cost times loss; the cost of a side is its bound."""
+    scored = weights.reshape(weights.size)
     total = 0.0
     for i in range(len(terms)):
-        miss = terms[i, 0] - row_score(rows, i, weights[:, 0])
-        if miss > epsilon:
-            total += terms[i, 2] * (miss - epsilon)
-        elif miss < -epsilon:
-            total += terms[i, 1] * (miss + epsilon)
+        miss = terms[i, 0] - row_score(rows, i, scored)
+        total += terms[i, 2] * max(miss - epsilon, 0.0) + terms[i, 1] * min(miss + epsilon, 0.0)
     return total
 
 
@@ -225,14 +235,6 @@ def linear_multiclass(labels, terms, loss, coef):  # type: ignore[no-untyped-def
 
 
 @compiled
-def move_average(average, current, rate):  # type: ignore[no-untyped-def]
-    """``average += rate * (current - average)``, without a temporary array."""
-    for j in range(average.shape[0]):
-        for m in range(average.shape[1]):
-            average[j, m] += rate * (current[j, m] - average[j, m])
-
-
-@compiled
 def copy_rows(array, order, out):  # type: ignore[no-untyped-def]
     """``out = array[order]``."""
     for o in range(len(order)):
@@ -247,3 +249,27 @@ def shorten_changes(array, order, before, step):  # type: ignore[no-untyped-def]
         i = order[o]
         for m in range(array.shape[1]):
             array[i, m] = before[o, m] + step * (array[i, m] - before[o, m])
+
+
+@compiled_over_classes
+def product_along(unclipped, direction, step, nonnegative):  # type: ignore[no-untyped-def]
+    """Inner product of `direction` with the weights that belong to a step along it."""
+    total = 0.0
+    last = unclipped.shape[0] - 1
+    for j in range(unclipped.shape[0]):
+        for m in range(unclipped.shape[1]):
+            weight = unclipped[j, m] + step * direction[j, m]
+            if nonnegative and weight < 0.0 and j < last:
+                weight = 0.0
+            total += weight * direction[j, m]
+    return total
+
+
+@compiled
+def move_on(current, last, momentum):  # type: ignore[no-untyped-def]
+    """``current += momentum * (current - last)``; `last` becomes the old `current`."""
+    for j in range(current.shape[0]):
+        for m in range(current.shape[1]):
+            old = current[j, m]
+            current[j, m] = old + momentum * (old - last[j, m])
+            last[j, m] = old

@@ -78,11 +78,6 @@ class LinearProblem(ABC):
         """Shape of the weights, the row of the constant feature included."""
         return int(self.X.shape[1]) + 1, self.n_outputs
 
-    @property
-    def origin_value(self) -> float:
-        """``1/2 |origin|^2``."""
-        return 0.0 if self.origin is None else 0.5 * float(np.sum(self.origin**2))
-
     def _chunks(self) -> Iterator[slice]:
         step = max(
             1, _CHUNK_ENTRIES // (self.n_outputs + (0 if sp.issparse(self.X) else self.X.shape[1]))
@@ -120,8 +115,12 @@ class LinearProblem(ABC):
 
     def dual(self, dual_coef: Floats) -> float:
         """Dual value of feasible coefficients: never above the optimum."""
-        size = float(np.sum(self.weights(dual_coef) ** 2))
-        return self.linear(dual_coef) - 0.5 * size + self.origin_value
+        weights = self.weights(dual_coef)
+        if self.origin is None:
+            return self.linear(dual_coef) - 0.5 * float(np.sum(weights**2))
+        # A product, not a difference of squares: exact where the weights are the origin.
+        grown = float(np.sum((weights - self.origin) * (weights + self.origin)))
+        return self.linear(dual_coef) - 0.5 * grown
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

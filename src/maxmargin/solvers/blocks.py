@@ -12,14 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.rows import Rows, make_rows, squared_norms
+from maxmargin.dual.schedule import DUE, visiting_order
 from maxmargin.dual.simd import padded
 from maxmargin.dual.sweeps import (
-    DUE,
+    add_snapshot,
     copy_rows,
     extrapolate_multiclass,
     extrapolate_scalar,
     linear_multiclass,
     linear_scalar,
+    move_on,
+    product_along,
     shorten_changes,
     sweep_multiclass,
     sweep_scalar,
@@ -35,7 +38,14 @@ from maxmargin.problems.linear import (
 )
 
 Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
+Order = NDArray[np.int32]
+
+SNAPSHOTS = 16
+"""Snapshots for the average in one sweep, where they cost little. More would not help: the first
+weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
+
+VISIT_LIMIT = 1e8
+"""Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
 
 
 class Geometry(NamedTuple):
@@ -47,7 +57,10 @@ class Geometry(NamedTuple):
     @classmethod
     def of(cls, problem: LinearProblem) -> "Geometry":
         """Rows and their squared lengths."""
-        return cls(make_rows(problem.X, problem.bias), squared_norms(problem.X, problem.bias))
+        rows = make_rows(problem.X, problem.bias)
+        norms = np.empty(problem.n_samples)
+        squared_norms(rows, norms)
+        return cls(rows, norms)
 
 
 class Blocks(ABC):
@@ -61,6 +74,8 @@ class Blocks(ABC):
         Dual coefficients to start from.
     longest_wait : int
         Most rounds that an idle example is left alone; 0 visits all in every round.
+    seed : int
+        Of the order of visits.
     """
 
     def __init__(
@@ -69,13 +84,16 @@ class Blocks(ABC):
         geometry: Geometry,
         start: Floats | None,
         longest_wait: int,
+        seed: int,
     ) -> None:
         n = problem.n_samples
+        self.random = np.array([seed], dtype=np.uint64)
         self.problem = problem
         self.rows, curvature = geometry
         self.longest_wait = longest_wait
         self.round = 0
         self.visits = np.zeros((n, 2), dtype=np.int32)
+        self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
         # A row of zeros, or of cost zero, can never change the weights.
         empty = curvature <= 0.0
         self.visits[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
@@ -87,7 +105,7 @@ class Blocks(ABC):
         self.weights = self.unclipped.copy() if problem.nonnegative else self.unclipped
         if start is not None:
             self.dual_coef[:] = problem.feasible(start)
-        self._settle(np.flatnonzero(empty))
+        self._settle(np.flatnonzero(empty).astype(np.int32))
         if start is not None:
             self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
         elif problem.origin is not None:
@@ -96,6 +114,13 @@ class Blocks(ABC):
         self.linear = self._linear()
         self.previous = self.coef.copy()
         self.last_unclipped = self.unclipped.copy()
+        self.copies: list[Floats] = []
+
+        self.average = self.weights.copy()
+        self.snapshots = np.zeros(1, dtype=np.int64)
+        per_row = len(self.rows.values) / n + 1.0
+        self.visits_per_snapshot = 1 + int(5.0 * len(self.weights) / per_row)
+        self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
 
     @abstractmethod
     def _terms(self, inverse: Floats) -> Floats:
@@ -107,8 +132,9 @@ class Blocks(ABC):
 
     @abstractmethod
     def _sweep(
-        self, order: Order, weights: Floats, unclipped: Floats, threshold: float
-    ) -> float: ...
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
+        """Step through `order` on these weights; the change of the linear term."""
 
     @abstractmethod
     def _extrapolate(self, momentum: float) -> None: ...
@@ -134,7 +160,10 @@ class Blocks(ABC):
     @property
     def dual(self) -> float:
         """Dual value of the current coefficients."""
-        return self.linear - 0.5 * _squared(self.weights) + self.problem.origin_value
+        if self.problem.origin is None:
+            return self.linear - 0.5 * _squared(self.weights)
+        weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
+        return self.linear - 0.5 * float(np.vdot(weights - origin, weights + origin))
 
     def primal(self, weights: Floats) -> float:
         """Objective at padded `weights`, by the compiled kernels."""
@@ -144,15 +173,20 @@ class Blocks(ABC):
         return 0.5 * _squared(away) + self.total_loss(weights)
 
     def due_examples(self) -> Order:
-        """Examples to visit in this round."""
-        return np.flatnonzero(self.visits[:, DUE] <= self.round)
+        """Examples to visit in this round, in random order."""
+        order, *scratch = self.orders
+        count = visiting_order(self.visits, self.round, self.random, *scratch, order)
+        return order[:count]
 
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
         """Improve the dual over each example of `order` in turn."""
-        if threads.n_threads == 1:
-            self.linear += self._sweep(order, self.weights, self.unclipped, threshold)
-        else:
+        if threads.n_threads > 1:
             self._sweep_in_threads(order, threshold, threads)
+        else:
+            every = max(self.visits_per_snapshot, len(order) // SNAPSHOTS)
+            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, every)
+            if len(order) < every:
+                add_snapshot(self.weights, self.average, self.snapshots)
 
     def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
         """Sweep parts of `order` side by side, each on its own copy of the weights, and add up.
@@ -160,61 +194,80 @@ class Blocks(ABC):
         What each part gained alone need not add up to a gain, so the sum of the moves is scaled by
         an exact line search: the dual never decreases.
         """
-        before = np.empty((len(order), self.n_columns))
-        copy_rows(self.coef, order, before)
+        parts = np.array_split(order, threads.n_threads)
+        before = [np.empty((len(part), self.n_columns)) for part in parts]
+        moves = self._copies(threads.n_threads)
 
-        def sweep_part(part: Order) -> tuple[float, Floats]:
-            unclipped = self.unclipped.copy()
+        def sweep_part(t: int) -> float:
+            copy_rows(self.coef, parts[t], before[t])
+            unclipped = moves[t]
+            unclipped[:] = self.unclipped
             weights = self.weights.copy() if self.problem.nonnegative else unclipped
-            linear = self._sweep(part, weights, unclipped, threshold)
+            linear = self._sweep(parts[t], weights, unclipped, threshold, len(parts[t]) + 1)
             unclipped -= self.unclipped
-            return linear, unclipped
+            return linear
 
+        def shorten_part(t: int) -> None:
+            shorten_changes(self.coef, parts[t], before[t], step)
+
+        step = 0.0  # what is left of the moves if something interrupts them
         try:
-            moves = threads.map(sweep_part, np.array_split(order, threads.n_threads))
+            linear = sum(threads.map(sweep_part, range(len(parts))))
         except BaseException:
-            shorten_changes(self.coef, order, before, 0.0)
+            for t in range(len(parts)):
+                shorten_part(t)
             raise
-        direction = np.sum([move for _, move in moves], axis=0)
-        step = self._line_search(sum(linear for linear, _ in moves), direction)
+        direction = moves[0]
+        for move in moves[1:]:
+            direction += move
+        step = self._line_search(linear, direction)
         if step < 1.0:
-            shorten_changes(self.coef, order, before, step)
-        self.unclipped += step * direction
+            threads.map(shorten_part, range(len(parts)))
+        direction *= step
+        self.unclipped += direction
         self._clip()
         self.linear = self._linear()
+        add_snapshot(self.weights, self.average, self.snapshots)
+
+    def _copies(self, n_threads: int) -> list[Floats]:
+        """Weights for each thread to work on, kept from sweep to sweep."""
+        while len(self.copies) < n_threads:
+            self.copies.append(np.empty_like(self.unclipped))
+        return self.copies[:n_threads]
 
     def _line_search(self, linear: float, direction: Floats) -> float:
         """Step in [0, 1] that maximises the dual along `direction`.
 
-        The dual's slope falls with the step, and in a straight line but for clipped weights:
-        false position is exact at once without them, and its sign is right with them.
+        The dual's slope falls with the step, in a straight line but for clipped weights, so false
+        position is exact at once without them.
         """
 
         def slope(step: float) -> float:
-            moved = self.unclipped + step * direction
-            if self.problem.nonnegative:
-                np.maximum(moved[:-1], 0.0, out=moved[:-1])
-            return linear - float(np.vdot(moved, direction))
+            return linear - float(
+                product_along(self.unclipped, direction, step, self.problem.nonnegative)
+            )
 
         low, high, slope_low, slope_high = 0.0, 1.0, slope(0.0), slope(1.0)
         if slope_high >= 0.0:
             return 1.0
         if slope_low <= 0.0:
             return 0.0
-        for _ in range(10 if self.problem.nonnegative else 1):
+        enough = 1e-9 * slope_low
+        for _ in range(50):
             step = low + (high - low) * slope_low / (slope_low - slope_high)
             here = slope(step)
+            if abs(here) <= enough:
+                return step
+            # Halving the slope at the end that stays makes that end move soon, too.
             if here > 0.0:
-                low, slope_low = step, here
+                low, slope_low, slope_high = step, here, 0.5 * slope_high
             else:
-                high, slope_high = step, here
-        return step if not self.problem.nonnegative else low
+                high, slope_high, slope_low = step, here, 0.5 * slope_low
+        return low
 
     def extrapolate(self, momentum: float) -> None:
         """Go on by `momentum` times the move since the last call, as far as is feasible."""
-        moved = self.unclipped + momentum * (self.unclipped - self.last_unclipped)
-        self.last_unclipped[:] = self.unclipped
-        self.unclipped[:] = moved
+        move_on(self.unclipped, self.last_unclipped, momentum)
         self._extrapolate(momentum)
         self._clip()
         self.linear = self._linear()
@@ -242,9 +295,10 @@ class MulticlassBlocks(Blocks):
         geometry: Geometry,
         start: Floats | None,
         longest_wait: int,
+        seed: int,
     ) -> None:
         self.separate_slacks = isinstance(problem, WestonWatkins)
-        super().__init__(problem, geometry, start, longest_wait)
+        super().__init__(problem, geometry, start, longest_wait, seed)
 
     def _terms(self, inverse: Floats) -> Floats:
         return np.column_stack([self.problem.cost, self.problem.margins, inverse])
@@ -264,22 +318,29 @@ class MulticlassBlocks(Blocks):
         coef[own] = -coef.sum(axis=1)
         self.dual_coef[empty] = coef
 
-    def _sweep(self, order: Order, weights: Floats, unclipped: Floats, threshold: float) -> float:
+    def _sweep(
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
         p = self.problem
         return float(
             sweep_multiclass(
                 self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
                 threshold, weights, unclipped, p.nonnegative, self.coef,
-                self.visits, self.round, self.longest_wait,
+                self.visits, self.round, self.longest_wait, self.average, self.snapshots, every,
+                self._scratch(),
             )
         )  # fmt: skip
+
+    def _scratch(self) -> Floats:
+        """Room for the scores and the change of one example; one for each caller."""
+        return np.zeros((2, self.n_columns))
 
     def _extrapolate(self, momentum: float) -> None:
         p = self.problem
         own_bound = p.n_outputs - 1.0 if self.separate_slacks else 1.0
         extrapolate_multiclass(
             self.rows, momentum, self.coef, self.previous, p.labels, self.terms, own_bound,
-            self.unclipped,
+            self.unclipped, self._scratch(),
         )  # fmt: skip
 
     def _linear(self) -> float:
@@ -290,7 +351,13 @@ class MulticlassBlocks(Blocks):
         p = self.problem
         return float(
             total_loss_multiclass(
-                self.rows, p.labels, self.terms, p.loss_matrix, self.separate_slacks, weights
+                self.rows,
+                p.labels,
+                self.terms,
+                p.loss_matrix,
+                self.separate_slacks,
+                weights,
+                self._scratch(),
             )
         )
 
@@ -310,12 +377,15 @@ class ScalarBlocks(Blocks):
         best = np.where(target > p.epsilon, p.upper[empty], 0.0)
         self.coef[empty, 0] = np.where(target < -p.epsilon, p.lower[empty], best)
 
-    def _sweep(self, order: Order, weights: Floats, unclipped: Floats, threshold: float) -> float:
+    def _sweep(
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
         p = self.problem
         return float(
             sweep_scalar(
                 self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
                 p.nonnegative, self.coef, self.visits, self.round, self.longest_wait,
+                self.average, self.snapshots, every,
             )
         )  # fmt: skip
 
@@ -332,13 +402,17 @@ class ScalarBlocks(Blocks):
 
 
 def make_blocks(
-    problem: LinearProblem, geometry: Geometry, start: Floats | None, longest_wait: int
+    problem: LinearProblem,
+    geometry: Geometry,
+    start: Floats | None = None,
+    longest_wait: int = 0,
+    seed: int = 0,
 ) -> Blocks:
     """The state of whichever kind of problem this is."""
     if isinstance(problem, MulticlassProblem):
-        return MulticlassBlocks(problem, geometry, start, longest_wait)
+        return MulticlassBlocks(problem, geometry, start, longest_wait, seed)
     if isinstance(problem, ScalarProblem):
-        return ScalarBlocks(problem, geometry, start, longest_wait)
+        return ScalarBlocks(problem, geometry, start, longest_wait, seed)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

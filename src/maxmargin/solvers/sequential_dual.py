@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
-from maxmargin.dual.sweeps import move_average
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.solvers.blocks import Blocks, Geometry, make_blocks
@@ -18,7 +17,7 @@ from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
+Order = NDArray[np.int32]
 
 OnRound = Callable[[Round, Callable[[], Floats]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
@@ -29,14 +28,11 @@ LONGEST_WAIT = 31
 ROUNDS_PER_EXTRAPOLATION = 2
 """Sweeps between extrapolations; two see a steadier direction than one, at half the price."""
 
-SNAPSHOTS_PER_ROUND = 16
-"""Weights that enter the average in one round, where that costs little beside the sweep."""
+THREAD_BATCHES, THREAD_VISITS = 4, 2000
+"""How often threads agree on the weights in a round, and least visits in between."""
 
 COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
-
-CHUNK, STREAMS = 32, 8
-"""Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +116,8 @@ class SequentialDual:
         start: Floats | None,
         on_round: OnRound | None,
     ) -> Result:
-        blocks = make_blocks(problem, geometry, start, LONGEST_WAIT if self.shrinking else 0)
-        random = np.random.default_rng(seed)
+        longest_wait = LONGEST_WAIT if self.shrinking else 0
+        blocks = make_blocks(problem, geometry, start, longest_wait, seed)
         momentum = _Momentum(self.acceleration)
         answer = _Answer(blocks, self.averaging)
         history: list[Round] = []
@@ -133,10 +129,9 @@ class SequentialDual:
         try:
             while status is None:
                 momentum.apply(blocks)
-                order = shuffled(blocks.due_examples(), random)
+                order = blocks.due_examples()
                 for batch in _batches(order, blocks, threads):
                     blocks.sweep(batch, threshold, threads)
-                    answer.add(blocks.weights)
                     if stopping.out_of_time:
                         break
                 visits += len(order)
@@ -228,35 +223,11 @@ def _total(results: list[Result], seconds: float) -> Round:
     )
 
 
-def shuffled(examples: Order, random: np.random.Generator) -> Order:
-    """The examples in a random order that is kind to the memory.
-
-    Runs of `CHUNK` neighbours are shuffled and `STREAMS` of them interleaved: the hardware can
-    follow that many streams, and neighbours, which are often alike, do not follow each other.
-    A random permutation converges no faster and costs twice the time for each visit.
-    """
-    group = CHUNK * STREAMS
-    if len(examples) < 4 * group:
-        return random.permutation(examples)
-    examples = np.roll(examples, -random.integers(CHUNK))
-    whole = len(examples) // group * group
-    runs = examples[:whole].reshape(-1, CHUNK)
-    streams = runs[random.permutation(len(runs))].reshape(-1, STREAMS, CHUNK)
-    rest = random.permutation(examples[whole:])
-    return np.concatenate([streams.transpose(0, 2, 1).ravel(), rest])
-
-
 def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
-    """Parts of a round after each of which the weights enter the average.
-
-    Large enough for the averaging (and the hand-over to threads) to cost little beside them.
-    """
-    n_samples, n_features = blocks.problem.X.shape
-    per_row = len(blocks.rows.values) / n_samples + 1.0
-    work = 1e5 if threads.n_threads == 1 else 1e6
-    pieces = SNAPSHOTS_PER_ROUND if threads.n_threads == 1 else 4
-    smallest = int(max(5.0 * n_features / per_row, work / (per_row * blocks.n_columns)))
-    size = max(1, smallest, -(-len(order) // pieces))
+    """Parts of a round between which threads agree on the weights and clocks are heeded."""
+    size = blocks.visits_per_call
+    if threads.n_threads > 1:
+        size = min(size, max(THREAD_VISITS, -(-len(order) // THREAD_BATCHES)))
     for at in range(0, len(order), size):
         yield order[at : at + size]
 
@@ -291,42 +262,41 @@ class _Momentum:
 
 
 class _Answer:
-    """The best weights so far: the last ones or their average, whichever has less loss.
-
-    The average forgets: snapshot ``t`` enters with weight ``4 / (t + 3)``, so the last quarter
-    or so of the run counts.
-    """
+    """The best weights so far: the last ones or their average, whichever has less loss."""
 
     def __init__(self, blocks: Blocks, averaging: bool) -> None:
         self.blocks = blocks
-        self.average = blocks.weights.copy() if averaging else None
-        self.snapshots = 0
+        self.candidates = ["average", "weights"] if averaging else ["weights"]
+        self.valued = 0
         self.best = blocks.weights.copy()
         self.certificate = Certificate(math.inf, blocks.dual)
         self.best_dual = blocks.dual
         self.planes = 0
-        self.next_visits = 0.0
-
-    def add(self, weights: Floats) -> None:
-        """A new snapshot for the average."""
-        if self.average is not None:
-            self.snapshots += 1
-            move_average(self.average, weights, 4.0 / (self.snapshots + 3.0))
+        self.next_visits = 2.0 * blocks.problem.n_samples
 
     def is_due(self, visits: int) -> bool:
         """Whether enough has happened since the last `value`, which costs about a round."""
         return visits >= self.next_visits
 
     def value(self, visits: int) -> None:
-        """Find the objective of the candidates and keep the best."""
+        """Find the objective of the candidates and keep the best.
+
+        Valuing costs a pass over the data, so the candidate that was the worse one last time is
+        valued only every fourth time.
+        """
         blocks = self.blocks
         self.next_visits = 1.1 * visits + 2.0 * blocks.problem.n_samples
-        primal = self.certificate.primal
-        for candidate in (self.average, blocks.weights):
-            if candidate is not None and (value := blocks.primal(candidate)) < primal:
-                primal = value
+        primals = {}
+        for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
+            candidate = getattr(blocks, name)
+            primals[name] = blocks.primal(candidate)
+            if primals[name] < self.certificate.primal:
                 self.best[:] = candidate
-        self.certificate = Certificate(primal, blocks.dual)
+                self.certificate = Certificate(primals[name], blocks.dual)
+        if len(primals) == 2:
+            self.candidates.sort(key=primals.__getitem__)
+        self.valued += 1
+        self.certificate = Certificate(self.certificate.primal, blocks.dual)
         self.planes = int(np.count_nonzero(blocks.coef))
 
     def weights(self) -> Floats:

@@ -1,0 +1,65 @@
+"""The first fit after an installation within 10 s, the first of a later session within 1.5 s.
+
+The first fit compiles, and keeps what it compiled on disk. Time of the import and of a fit of
+scikit-learn's digits, in a fresh process, which does nothing else on that clock.
+"""
+
+import argparse
+import inspect
+import tempfile
+
+from benchmarks.common import Report, Row, child, parser, run, span
+
+FIRST, LATER = 10.0, 1.5
+
+
+def work() -> None:
+    """Import and fit. Its source runs in the fresh process, where nothing is imported yet."""
+    import json
+    import time
+
+    start = time.perf_counter()
+    import maxmargin as mm
+
+    package = time.perf_counter()
+    model = mm.LinearClassifier()
+    estimator = time.perf_counter()
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    loaded = time.perf_counter()
+    model.fit(X / 16, y)
+    fitted = time.perf_counter()
+    seconds = {
+        "import maxmargin": package - start,
+        "import of the estimator": estimator - start,
+        "fit": fitted - loaded,
+        "import and fit": (estimator - start) + (fitted - loaded),
+    }
+    print(json.dumps(seconds))
+
+
+def measure(options: argparse.Namespace) -> Report:
+    first, later = [], []
+    for _ in range(1 if options.quick else options.repeats):
+        with tempfile.TemporaryDirectory() as empty:
+            call = ["-c", f"{inspect.getsource(work)}\nwork()"], {"NUMBA_CACHE_DIR": empty}
+            first.append(child(*call))
+            later.append(child(*call))
+
+    def row(what: str, part: str, found: list[dict[str, float]], bar: float | None) -> Row:
+        values = [one[part] for one in found]
+        wanted, met = ("", None) if bar is None else (f"<= {bar:g} s", min(values) <= bar)
+        return Row(what, wanted, span(values), met=met)
+
+    rows = [
+        row("import and fit, nothing compiled yet", "import and fit", first, FIRST),
+        row("import and fit, compiled before", "import and fit", later, LATER),
+        row("of that, import of the estimator", "import of the estimator", later, None),
+        row("import maxmargin alone", "import maxmargin", later, None),
+    ]
+    return Report(rows, {"first": first, "later": later})
+
+
+if __name__ == "__main__":
+    run(parser(__doc__, repeats=3), measure)
