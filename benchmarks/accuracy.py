@@ -11,9 +11,8 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 import maxmargin as mm
-from benchmarks.common import Data, Report, Row, load, parser, run, say
+from benchmarks.common import CS, Data, Report, Row, load, parser, run, say
 
-CS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 PAPER = {
     "mnist": {"crammer-singer": 92.50, "weston-watkins": 91.84, "one-vs-rest": 91.46},
     "covtype": {"crammer-singer": 72.31, "weston-watkins": 72.40, "one-vs-rest": 71.35},

@@ -28,6 +28,11 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 PACKAGES = ("maxmargin", "numpy", "scipy", "scikit-learn", "numba", "liblinear-official")
 
+CS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""The values of C of a whole path."""
+
+NO_PEER = "LIBLINEAR not installed"
+
 TINY = {
     "mnist": "digits",
     "covtype": "iris",

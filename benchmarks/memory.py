@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import Report, Row, child, load, parser, run, say, subsample
+from benchmarks.common import NO_PEER, Report, Row, child, load, parser, run, say, subsample
 
 MEGABYTE = 1e6
 BARE = "LIBLINEAR without numba"
@@ -68,7 +68,7 @@ def store(path: Path, X: Any, y: Any) -> None:
 
 
 def measure(options: argparse.Namespace) -> Report:
-    from benchmarks import peer
+    from benchmarks import peer  # not above: our own processes shall not import it
 
     report = Report()
     workers = ["ours", "ours, 2 threads"]
@@ -99,7 +99,7 @@ def rows(name: str, found: dict[str, dict[str, float]]) -> list[Row]:
     result = []
     for worker in ("LIBLINEAR", BARE):
         if worker not in found:
-            result.append(Row(f"{name}, peak", "<= peer's", reached, peer="LIBLINEAR missing"))
+            result.append(Row(f"{name}, peak", "<= peer's", reached, NO_PEER))
             break
         theirs = found[worker]["trained"]
         text = f"{theirs:.0f} MB, {worker}"

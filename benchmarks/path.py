@@ -6,6 +6,7 @@ from typing import Any
 
 import maxmargin as mm
 from benchmarks.common import (
+    CS,
     Data,
     Report,
     Row,
@@ -19,7 +20,6 @@ from benchmarks.common import (
     subsample,
 )
 
-CS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 BAR = 0.5
 
 

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import Floats, say
+from benchmarks.common import NO_PEER, Floats, say
 
 try:
     from liblinear import liblinear as binding
     from liblinear import liblinearutil
 except ImportError:
     binding = liblinearutil = None
-
-MISSING = "LIBLINEAR not installed"
 
 CRAMMER_SINGER, HINGE, REGRESSION = 4, 3, 13
 """Its solvers: ``-s 4``, ``-s 3`` and ``-s 13``."""
@@ -24,7 +22,7 @@ CRAMMER_SINGER, HINGE, REGRESSION = 4, 3, 13
 def installed() -> bool:
     """Whether it is there; says so if not."""
     if liblinearutil is None:
-        say(f"{MISSING}: `pip install liblinear-official`; its part is skipped")
+        say(f"{NO_PEER}: `pip install liblinear-official`; its part is skipped")
     return liblinearutil is not None
 
 

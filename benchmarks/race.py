@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from benchmarks import peer
 from benchmarks.common import (
+    NO_PEER,
     RESULTS,
     ROOT,
     Data,
@@ -420,7 +421,7 @@ def ratio_row(what: str, bar: float, faster: Finish, slower: Finish | None, text
     """A row that promises `faster` to take `bar` times less time than `slower`."""
     wanted = f">= {bar:g}x"
     if slower is None:
-        return Row(what, wanted, f"{faster}", peer.MISSING)
+        return Row(what, wanted, f"{faster}", NO_PEER)
     if not faster.reached:
         return Row(what, wanted, f"{faster}", text, met=False)
     ratio = slower.seconds / faster.seconds

@@ -12,7 +12,7 @@ def visiting_order(visits, now, state):
 
 @pytest.mark.parametrize("n", [0, 1, 2, 1023, 1024, 1025, 5000])
 def test_an_order_holds_each_due_example_once(n):
-    visits = np.zeros((n, 2), dtype=np.int32)
+    visits = np.zeros((n, 3), dtype=np.int32)
     visits[::3, DUE] = 7
     state = np.array([1], dtype=np.uint64)
     first = visiting_order(visits, 6, state)
@@ -24,7 +24,7 @@ def test_an_order_holds_each_due_example_once(n):
 
 
 def test_the_same_state_gives_the_same_order():
-    visits = np.zeros((3000, 2), dtype=np.int32)
+    visits = np.zeros((3000, 3), dtype=np.int32)
     orders = [visiting_order(visits, 0, np.array([5], dtype=np.uint64)) for _ in range(2)]
     np.testing.assert_array_equal(*orders)
 
@@ -37,7 +37,7 @@ def test_random_numbers_are_even():
 
 
 def test_idle_examples_wait_ever_longer():
-    visits = np.zeros((1, 2), dtype=np.int32)
+    visits = np.zeros((1, 3), dtype=np.int32)
     waits = []
     for _ in range(6):
         now = int(visits[0, DUE])

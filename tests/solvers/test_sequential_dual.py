@@ -90,7 +90,7 @@ def test_dual_never_decreases_and_never_passes_the_primal(
         kind, seed, k=k, nonnegative=nonnegative, with_origin=with_origin, bias=bias
     ).problem
     blocks = make_blocks(problem, Geometry.of(problem), longest_wait=3)
-    scale = 1.0 + abs(blocks.primal(blocks.weights))
+    scale = 1.0 + abs(blocks.primal(blocks.weights, Threads(1)))
     last = blocks.dual
     with Threads(n_jobs) as threads:
         for _ in range(10):
@@ -104,7 +104,9 @@ def test_dual_never_decreases_and_never_passes_the_primal(
             assert fresh.dual <= fresh.primal + 1e-12 * scale
             # What the sweeps keep in step equals what is computed anew.
             assert blocks.dual == pytest.approx(fresh.dual, abs=1e-10 * scale)
-            assert blocks.primal(blocks.weights) == pytest.approx(fresh.primal, abs=1e-10 * scale)
+            assert blocks.primal(blocks.weights, Threads(1)) == pytest.approx(
+                fresh.primal, abs=1e-10 * scale
+            )
 
 
 @settings(max_examples=40, deadline=None)

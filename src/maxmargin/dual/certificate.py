@@ -47,6 +47,8 @@ class Certificate:
     @property
     def relative_gap(self) -> float:
         """The gap divided by the larger of the two values; this is what ``tol`` bounds."""
+        if not np.isfinite(self.gap):
+            return np.inf
         scale = max(abs(self.primal), abs(self.dual), np.finfo(np.float64).tiny)
         return self.gap / scale
 

@@ -2,15 +2,16 @@
 
 Idle examples are looked at less and less often: one that is at a corner it does not want to leave
 waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
-again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit and ``visits[i, WAIT]``
-the present wait.
+again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit, ``visits[i, WAIT]``
+the present wait, and ``visits[i, MOVING]`` is 1 if its coefficients have changed since the last
+extrapolation looked at them.
 """
 
 import numpy as np
 
 from maxmargin.dual.compiled import compiled
 
-DUE, WAIT = 0, 1
+DUE, WAIT, MOVING = 0, 1, 2
 
 CHUNK, STREAMS = 32, 8
 """Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""

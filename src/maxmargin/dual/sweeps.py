@@ -20,7 +20,7 @@ from maxmargin.dual.rows import (
     clip_row,
     row_score,
 )
-from maxmargin.dual.schedule import WAIT, postpone
+from maxmargin.dual.schedule import MOVING, WAIT, postpone
 from maxmargin.dual.subproblems import (
     CORNER,
     MOVED,
@@ -81,6 +81,7 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
             continue
         visits[i, WAIT] = 0
         if outcome == MOVED:
+            visits[i, MOVING] = 1
             loss_change = 0.0
             for m in range(n_classes):
                 loss_change += change[m] * loss[label, m]
@@ -119,6 +120,7 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
                 postpone(i, visits, now, longest_wait)
             continue
         visits[i, WAIT] = 0
+        visits[i, MOVING] = 1
         coef[i, 0] = new
         linear += target * change - epsilon * (abs(new) - abs(old))
         add_row(rows, i, change, summed)
@@ -129,67 +131,86 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 
 @compiled
 def extrapolate_multiclass(  # type: ignore[no-untyped-def]
-    rows, momentum, coef, previous, labels, terms, own_bound, unclipped, scratch
+    rows, momentum, coef, previous, labels, terms, loss, own_bound, unclipped, visits, scratch
 ):
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
     On entry `unclipped` has been moved by the full `momentum`; rows that had to stop earlier are
     corrected here. `previous` becomes the old `coef`. The coefficient of an example's own class
-    lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``.
+    lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``. Returns the change of the
+    linear term.
     """
+    n_classes = loss.shape[0]
     change = scratch[0]
+    linear = 0.0
     for i in range(coef.shape[0]):
+        if visits[i, MOVING] == 0:
+            continue
         label = labels[i]
         cost = terms[i, 0]
         step = momentum
         moving = False
-        for m in range(coef.shape[1]):
+        for m in range(n_classes):
             change[m] = coef[i, m] - previous[i, m]
             moving |= change[m] != 0.0
         if not moving:
+            visits[i, MOVING] = 0
             continue
-        for m in range(coef.shape[1]):
+        for m in range(n_classes):
             if m == label:
                 room = own_bound * cost - coef[i, m] if change[m] > 0.0 else coef[i, m]
             else:
                 room = -coef[i, m] if change[m] > 0.0 else cost + coef[i, m]
+            room = max(room, 0.0)
             if step * abs(change[m]) > room:
-                step = max(room, 0.0) / abs(change[m])
-        for m in range(coef.shape[1]):
-            previous[i, m] = coef[i, m]
-            moved = coef[i, m] + step * change[m]
-            if m == label:
-                coef[i, m] = min(max(moved, 0.0), own_bound * cost)
-            else:
-                coef[i, m] = min(max(moved, -cost), 0.0)
+                step = room / abs(change[m])
+        loss_change = 0.0
+        for m in range(n_classes):
+            old = coef[i, m]
+            low, high = (0.0, own_bound * cost) if m == label else (-cost, 0.0)
+            new = min(max(old + step * change[m], low), high)
+            previous[i, m] = old
+            coef[i, m] = new
+            loss_change += (new - old) * loss[label, m]
             change[m] *= step - momentum
+        linear -= terms[i, 1] * loss_change
         if step < momentum:
             add_row_multiple(rows, i, change, unclipped)
+    return linear
 
 
 @compiled
-def extrapolate_scalar(rows, momentum, coef, previous, terms, unclipped):  # type: ignore[no-untyped-def]
+def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped, visits):  # type: ignore[no-untyped-def]
     """The same for one variable an example."""
     summed = unclipped.reshape(unclipped.size)
+    linear = 0.0
     for i in range(coef.shape[0]):
+        if visits[i, MOVING] == 0:
+            continue
         old = coef[i, 0]
         change = old - previous[i, 0]
-        if change != 0.0:
-            previous[i, 0] = old
-            wanted = old + momentum * change
-            new = min(max(wanted, terms[i, 1]), terms[i, 2])
-            coef[i, 0] = new
-            if new != wanted:
-                add_row(rows, i, new - wanted, summed)
+        if change == 0.0:
+            visits[i, MOVING] = 0
+            continue
+        wanted = old + momentum * change
+        new = min(max(wanted, terms[i, 1]), terms[i, 2])
+        previous[i, 0] = old
+        coef[i, 0] = new
+        linear += terms[i, 0] * (new - old) - epsilon * (abs(new) - abs(old))
+        if new != wanted:
+            add_row(rows, i, new - wanted, summed)
+    return linear
 
 
 @compiled
-def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights, scratch):  # type: ignore[no-untyped-def]
-    """Sum over all examples of cost times loss."""
+def total_loss_multiclass(  # type: ignore[no-untyped-def]
+    rows, start, stop, labels, terms, loss, separate_slacks, weights, scratch
+):
+    """Sum over the examples ``start..stop-1`` of cost times loss."""
     n_classes = loss.shape[0]
     scores = scratch[0]
     total = 0.0
-    for i in range(len(labels)):
+    for i in range(start, stop):
         label = labels[i]
         set_augmented_scores(rows, i, label, terms[i, 1], loss, weights, scores)
         worst = 0.0
@@ -203,11 +224,11 @@ def total_loss_multiclass(rows, labels, terms, loss, separate_slacks, weights, s
 
 
 @compiled
-def total_loss_scalar(rows, terms, epsilon, weights):  # type: ignore[no-untyped-def]
-    """Sum over all examples of cost times loss; the cost of a side is its bound."""
+def total_loss_scalar(rows, start, stop, terms, epsilon, weights):  # type: ignore[no-untyped-def]
+    """Sum over the examples ``start..stop-1`` of cost times loss; a side's cost is its bound."""
     scored = weights.reshape(weights.size)
     total = 0.0
-    for i in range(len(terms)):
+    for i in range(start, stop):
         miss = terms[i, 0] - row_score(rows, i, scored)
         total += terms[i, 2] * max(miss - epsilon, 0.0) + terms[i, 1] * min(miss + epsilon, 0.0)
     return total

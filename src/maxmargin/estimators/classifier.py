@@ -124,9 +124,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     status_ : str
         "converged", or why the fit stopped before.
     history_ : list of Round
-        Seconds, visits, primal and dual value after each round.
+        Seconds, visits, primal and dual value after each round (for "one-vs-rest", after each
+        class, of the classes so far).
     n_iter_ : int
-        Number of rounds.
+        Number of rounds (for "one-vs-rest", of the class that took most).
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 

@@ -110,7 +110,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         fitted = attributes(result.weights) | {
             "certificate_": result.certificate,
             "history_": result.history,
-            "n_iter_": max(1, len(result.history)),
+            "n_iter_": max(1, result.rounds),
             "status_": str(result.status),
         }
         return result, fitted

@@ -6,6 +6,7 @@ which moves to make; the classes here make them.
 """
 
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,8 @@ weights after an extrapolation are far off, and the first sixteenth of a sweep m
 
 VISIT_LIMIT = 1e8
 """Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
+
+ONE_THREAD = Threads(1)
 
 
 class Geometry(NamedTuple):
@@ -92,7 +95,7 @@ class Blocks(ABC):
         self.rows, curvature = geometry
         self.longest_wait = longest_wait
         self.round = 0
-        self.visits = np.zeros((n, 2), dtype=np.int32)
+        self.visits = np.zeros((n, 3), dtype=np.int32)
         self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
         # A row of zeros, or of cost zero, can never change the weights.
         empty = curvature <= 0.0
@@ -137,15 +140,16 @@ class Blocks(ABC):
         """Step through `order` on these weights; the change of the linear term."""
 
     @abstractmethod
-    def _extrapolate(self, momentum: float) -> None: ...
+    def _extrapolate(self, momentum: float) -> float:
+        """Extrapolate the coefficients; the change of the linear term."""
 
     @abstractmethod
     def _linear(self) -> float:
         """Linear term of the dual."""
 
     @abstractmethod
-    def total_loss(self, weights: Floats) -> float:
-        """Sum of cost times loss at padded `weights`."""
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
+        """Sum of cost times loss of the examples ``start..stop-1`` at padded `weights`."""
 
     def _clip(self) -> None:
         if self.problem.nonnegative:
@@ -165,12 +169,14 @@ class Blocks(ABC):
         weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
         return self.linear - 0.5 * float(np.vdot(weights - origin, weights + origin))
 
-    def primal(self, weights: Floats) -> float:
+    def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`, by the compiled kernels."""
+        cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
+        losses = threads.map(lambda ends: self._total_loss(*ends, weights), pairwise(cuts))
         away = weights
         if self.problem.origin is not None:
             away = weights[:, : self.problem.n_outputs] - self.problem.origin
-        return 0.5 * _squared(away) + self.total_loss(weights)
+        return 0.5 * _squared(away) + sum(losses)
 
     def due_examples(self) -> Order:
         """Examples to visit in this round, in random order."""
@@ -223,6 +229,10 @@ class Blocks(ABC):
         step = self._line_search(linear, direction)
         if step < 1.0:
             threads.map(shorten_part, range(len(parts)))
+        if step == 0.0:  # next to the optimum, where only one example at a time can gain
+            self.linear = self._linear()
+            self.sweep(order, threshold, ONE_THREAD)
+            return
         direction *= step
         self.unclipped += direction
         self._clip()
@@ -268,9 +278,8 @@ class Blocks(ABC):
     def extrapolate(self, momentum: float) -> None:
         """Go on by `momentum` times the move since the last call, as far as is feasible."""
         move_on(self.unclipped, self.last_unclipped, momentum)
-        self._extrapolate(momentum)
+        self.linear += self._extrapolate(momentum)
         self._clip()
-        self.linear = self._linear()
 
     def revert(self) -> None:
         """Back to where the last call of `extrapolate` started."""
@@ -335,31 +344,28 @@ class MulticlassBlocks(Blocks):
         """Room for the scores and the change of one example; one for each caller."""
         return np.zeros((2, self.n_columns))
 
-    def _extrapolate(self, momentum: float) -> None:
+    def _extrapolate(self, momentum: float) -> float:
         p = self.problem
         own_bound = p.n_outputs - 1.0 if self.separate_slacks else 1.0
-        extrapolate_multiclass(
-            self.rows, momentum, self.coef, self.previous, p.labels, self.terms, own_bound,
-            self.unclipped, self._scratch(),
+        return float(
+            extrapolate_multiclass(
+                self.rows, momentum, self.coef, self.previous, p.labels, self.terms, p.loss_matrix,
+                own_bound, self.unclipped, self.visits, self._scratch(),
+            )
         )  # fmt: skip
 
     def _linear(self) -> float:
         p = self.problem
         return float(linear_multiclass(p.labels, self.terms, p.loss_matrix, self.coef))
 
-    def total_loss(self, weights: Floats) -> float:
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
         p = self.problem
         return float(
             total_loss_multiclass(
-                self.rows,
-                p.labels,
-                self.terms,
-                p.loss_matrix,
-                self.separate_slacks,
-                weights,
-                self._scratch(),
+                self.rows, start, stop, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
+                weights, self._scratch(),
             )
-        )
+        )  # fmt: skip
 
 
 class ScalarBlocks(Blocks):
@@ -389,16 +395,20 @@ class ScalarBlocks(Blocks):
             )
         )  # fmt: skip
 
-    def _extrapolate(self, momentum: float) -> None:
-        extrapolate_scalar(
-            self.rows, momentum, self.coef, self.previous, self.terms, self.unclipped
-        )
+    def _extrapolate(self, momentum: float) -> float:
+        return float(
+            extrapolate_scalar(
+                self.rows, momentum, self.coef, self.previous, self.terms, self.problem.epsilon,
+                self.unclipped, self.visits,
+            )
+        )  # fmt: skip
 
     def _linear(self) -> float:
         return float(linear_scalar(self.terms, self.problem.epsilon, self.coef))
 
-    def total_loss(self, weights: Floats) -> float:
-        return float(total_loss_scalar(self.rows, self.terms, self.problem.epsilon, weights))
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
+        epsilon = self.problem.epsilon
+        return float(total_loss_scalar(self.rows, start, stop, self.terms, epsilon, weights))
 
 
 def make_blocks(

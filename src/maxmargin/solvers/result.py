@@ -62,11 +62,15 @@ class Result:
         Dual coefficients: the state from which a further solve can start.
     certificate : Certificate
     status : Status
+    rounds : int
+        Rounds that were made; the most in any part of a problem that falls into parts.
     history : list of Round
+        One line a round, or a part.
     """
 
     weights: NDArray[np.float64]
     dual_coef: NDArray[np.float64]
     certificate: Certificate
     status: Status
+    rounds: int
     history: list[Round] = field(repr=False)

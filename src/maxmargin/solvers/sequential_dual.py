@@ -139,7 +139,7 @@ class SequentialDual:
                 settled = momentum.settle(blocks)
 
                 if settled and answer.is_due(visits):
-                    answer.value(visits)
+                    answer.value(visits, threads)
                     if self.cooling:
                         threshold = COOLING * answer.certificate.gap / problem.cost.sum()
                     if answer.certificate.relative_gap <= stopping.tol:
@@ -159,9 +159,11 @@ class SequentialDual:
             status = Status.INTERRUPTED
         if certificate is None or status is not Status.CONVERGED:
             momentum.settle(blocks, early=True)
-            answer.value(visits)
+            answer.value(visits, threads)
             certificate = answer.certify()
-        return Result(answer.weights(), answer.dual_coef(), certificate, status, history)
+        return Result(
+            answer.weights(), answer.dual_coef(), certificate, status, blocks.round, history
+        )
 
     def _solve_parts(
         self,
@@ -202,12 +204,15 @@ class SequentialDual:
 
         with Threads(min(n_jobs, n_parts)) as threads, contextlib.suppress(KeyboardInterrupt):
             threads.map(solve_part, range(n_parts), stopping.cancelled.set)
+        for m in set(range(n_parts)) - set(results):
+            solve_part(m)  # cancelled by now: an untrained part, with its certificate
         parts = [results[m] for m in range(n_parts)]
         certificate = sum((part.certificate for part in parts), start=Certificate(0.0, 0.0))
         unfinished = [part.status for part in parts if part.status is not Status.CONVERGED]
         status = Status.STOPPED if stopped else next(iter(unfinished), Status.CONVERGED)
         dual_coef = np.hstack([part.dual_coef for part in parts])
-        return Result(weights(), dual_coef, certificate, status, history)
+        rounds = max(part.rounds for part in parts)
+        return Result(weights(), dual_coef, certificate, status, rounds, history)
 
 
 def _total(results: list[Result], seconds: float) -> Round:
@@ -272,24 +277,24 @@ class _Answer:
         self.certificate = Certificate(math.inf, blocks.dual)
         self.best_dual = blocks.dual
         self.planes = 0
-        self.next_visits = 2.0 * blocks.problem.n_samples
+        self.next_visits = 1.5 * blocks.problem.n_samples
 
     def is_due(self, visits: int) -> bool:
         """Whether enough has happened since the last `value`, which costs about a round."""
         return visits >= self.next_visits
 
-    def value(self, visits: int) -> None:
+    def value(self, visits: int, threads: Threads) -> None:
         """Find the objective of the candidates and keep the best.
 
         Valuing costs a pass over the data, so the candidate that was the worse one last time is
         valued only every fourth time.
         """
         blocks = self.blocks
-        self.next_visits = 1.1 * visits + 2.0 * blocks.problem.n_samples
+        self.next_visits = 1.1 * visits + blocks.problem.n_samples
         primals = {}
         for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
             candidate = getattr(blocks, name)
-            primals[name] = blocks.primal(candidate)
+            primals[name] = blocks.primal(candidate, threads)
             if primals[name] < self.certificate.primal:
                 self.best[:] = candidate
                 self.certificate = Certificate(primals[name], blocks.dual)
