@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled, compiled_over_classes
+from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.simd import add_multiple, add_scores
 
 
@@ -47,7 +47,7 @@ def squared_norms(rows, norms):  # type: ignore[no-untyped-def]
         norms[i] = total
 
 
-@compiled
+@inlined
 def add_row_scores(rows, i, weights, out):  # type: ignore[no-untyped-def]
     """``out += x_i' weights`` for padded, class-contiguous weights."""
     at = rows.starts[i]
@@ -59,7 +59,7 @@ def add_row_scores(rows, i, weights, out):  # type: ignore[no-untyped-def]
             out[m] += rows.bias * weights[last, m]
 
 
-@compiled
+@inlined
 def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
     """``weights += x_i change'`` for padded, class-contiguous weights."""
     at = rows.starts[i]
@@ -71,7 +71,7 @@ def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
             weights[last, m] += rows.bias * change[m]
 
 
-@compiled_over_classes
+@inlined
 def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
     """``x_i' weights`` for one weight vector."""
     at = rows.starts[i]
@@ -95,7 +95,7 @@ def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
     return score + (s0 + s1) + (s2 + s3)
 
 
-@compiled
+@inlined
 def add_row(rows, i, change, weights):  # type: ignore[no-untyped-def]
     """``weights += change * x_i`` for one weight vector."""
     at = rows.starts[i]
@@ -111,7 +111,7 @@ def add_row(rows, i, change, weights):  # type: ignore[no-untyped-def]
             weights[columns[p]] += change * values[p]
 
 
-@compiled
+@inlined
 def clip_row(rows, i, unclipped, weights):  # type: ignore[no-untyped-def]
     """``weights = max(unclipped, 0)`` at the features of row ``i``; the constant one is free."""
     at = rows.starts[i]

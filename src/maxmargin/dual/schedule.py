@@ -9,7 +9,7 @@ extrapolation looked at them.
 
 import numpy as np
 
-from maxmargin.dual.compiled import compiled
+from maxmargin.dual.compiled import compiled, inlined
 
 DUE, WAIT, MOVING = 0, 1, 2
 
@@ -17,7 +17,7 @@ CHUNK, STREAMS = 32, 8
 """Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""
 
 
-@compiled
+@inlined
 def postpone(i, visits, now, longest_wait):  # type: ignore[no-untyped-def]
     """Visit the idle example ``i`` again after twice as many rounds as last time."""
     wait = min(2 * visits[i, WAIT] + 1, longest_wait)
@@ -25,7 +25,7 @@ def postpone(i, visits, now, longest_wait):  # type: ignore[no-untyped-def]
     visits[i, DUE] = now + 1 + wait
 
 
-@compiled
+@inlined
 def random_below(bound, state):  # type: ignore[no-untyped-def]
     """A random number in ``0..bound-1`` (bound < 2^31); `state` is one uint64 (splitmix64)."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)

@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from maxmargin.dual.compiled import compiled
+from maxmargin.dual.compiled import inlined
 
 LANES = 4
 """Classes a vector register holds; weights are padded to a multiple of it."""
@@ -148,7 +148,7 @@ def _axpy(context, values, at, columns, column_at, count, weights, column, delta
     return types.void(*arguments), codegen
 
 
-@compiled
+@inlined
 def add_scores(values, at, columns, column_at, count, weights, out):  # type: ignore[no-untyped-def]
     """``out += sum_p values[at + p] * weights[columns[column_at + p]]`` for ``p < count``."""
     n_columns = weights.shape[1]
@@ -165,7 +165,7 @@ def add_scores(values, at, columns, column_at, count, weights, out):  # type: ig
         _dot(values, at, columns, column_at, count, weights, column, out, 1)
 
 
-@compiled
+@inlined
 def add_multiple(values, at, columns, column_at, count, weights, delta):  # type: ignore[no-untyped-def]
     """``weights[columns[column_at + p]] += values[at + p] * delta`` for ``p < count``."""
     n_columns = weights.shape[1]

@@ -10,7 +10,7 @@ The arrays are padded to whole vectors: in the padding scores are `NEVER` and co
 zero. The loops are written with conditional values instead of branches, so that they vectorise.
 """
 
-from maxmargin.dual.compiled import compiled, compiled_over_classes
+from maxmargin.dual.compiled import inlined
 
 MOVED, STAYED, CORNER = 0, 1, 2
 
@@ -18,7 +18,7 @@ NEVER = -1e300
 """Score of an output that does not exist."""
 
 
-@compiled_over_classes
+@inlined
 def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change):  # type: ignore[no-untyped-def]
     """One slack for all classes: project on the simplex ``a >= 0, sum(a) = cost``.
 
@@ -70,7 +70,7 @@ def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change): 
     return MOVED
 
 
-@compiled_over_classes
+@inlined
 def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change):  # type: ignore[no-untyped-def]
     """One slack for each wrong class: variables ``a[m] = -coef[m]`` in ``[0, cost]``.
 
@@ -138,7 +138,7 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
     return MOVED
 
 
-@compiled
+@inlined
 def box_step(score, coef, target, epsilon, lower, upper, inverse):  # type: ignore[no-untyped-def]
     """The one variable of a binary or a regression example; returns its new value.
 

@@ -12,7 +12,7 @@ for the scalar ones.
 Sweeps also keep an average of the weights, with a snapshot after every so many visits.
 """
 
-from maxmargin.dual.compiled import compiled, compiled_over_classes
+from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.rows import (
     add_row,
     add_row_multiple,
@@ -31,7 +31,7 @@ from maxmargin.dual.subproblems import (
 )
 
 
-@compiled
+@inlined
 def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
     """Let the present weights enter their average, which forgets.
 
@@ -44,7 +44,7 @@ def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
             average[j, m] += rate * (weights[j, m] - average[j, m])
 
 
-@compiled
+@inlined
 def set_augmented_scores(rows, i, label, margin, loss, weights, scores):  # type: ignore[no-untyped-def]
     """``scores = margin * loss[label] + x_i' weights``, `NEVER` in the padding."""
     n_classes = loss.shape[0]
@@ -272,7 +272,7 @@ def shorten_changes(array, order, before, step):  # type: ignore[no-untyped-def]
             array[i, m] = before[o, m] + step * (array[i, m] - before[o, m])
 
 
-@compiled_over_classes
+@compiled
 def product_along(unclipped, direction, step, nonnegative):  # type: ignore[no-untyped-def]
     """Inner product of `direction` with the weights that belong to a step along it."""
     total = 0.0

@@ -119,7 +119,7 @@ class SequentialDual:
         longest_wait = LONGEST_WAIT if self.shrinking else 0
         blocks = make_blocks(problem, geometry, start, longest_wait, seed)
         momentum = _Momentum(self.acceleration)
-        answer = _Answer(blocks, self.averaging)
+        answer = _Answer(blocks, self.averaging, warm=start is not None)
         history: list[Round] = []
         visits = 0
         threshold = 0.0
@@ -269,7 +269,7 @@ class _Momentum:
 class _Answer:
     """The best weights so far: the last ones or their average, whichever has less loss."""
 
-    def __init__(self, blocks: Blocks, averaging: bool) -> None:
+    def __init__(self, blocks: Blocks, averaging: bool, warm: bool) -> None:
         self.blocks = blocks
         self.candidates = ["average", "weights"] if averaging else ["weights"]
         self.valued = 0
@@ -277,7 +277,7 @@ class _Answer:
         self.certificate = Certificate(math.inf, blocks.dual)
         self.best_dual = blocks.dual
         self.planes = 0
-        self.next_visits = 1.5 * blocks.problem.n_samples
+        self.next_visits = 0.0 if warm else 1.5 * blocks.problem.n_samples
 
     def is_due(self, visits: int) -> bool:
         """Whether enough has happened since the last `value`, which costs about a round."""
