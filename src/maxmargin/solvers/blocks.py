@@ -147,6 +147,10 @@ class Blocks(ABC):
     def _linear(self) -> float:
         """Linear term of the dual."""
 
+    def _linear_after(self, change: float, step: float) -> float:
+        """Linear term after `step` times a move that changed it by `change`."""
+        return self.linear + step * change
+
     @abstractmethod
     def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
         """Sum of cost times loss of the examples ``start..stop-1`` at padded `weights`."""
@@ -230,13 +234,12 @@ class Blocks(ABC):
         if step < 1.0:
             threads.map(shorten_part, range(len(parts)))
         if step == 0.0:  # next to the optimum, where only one example at a time can gain
-            self.linear = self._linear()
             self.sweep(order, threshold, ONE_THREAD)
             return
         direction *= step
         self.unclipped += direction
         self._clip()
-        self.linear = self._linear()
+        self.linear = self._linear_after(linear, step)
         add_snapshot(self.weights, self.average, self.snapshots)
 
     def _copies(self, n_threads: int) -> list[Floats]:
@@ -405,6 +408,9 @@ class ScalarBlocks(Blocks):
 
     def _linear(self) -> float:
         return float(linear_scalar(self.terms, self.problem.epsilon, self.coef))
+
+    def _linear_after(self, change: float, step: float) -> float:
+        return self._linear()  # epsilon * |coef| is not linear in the step
 
     def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
         epsilon = self.problem.epsilon
