@@ -31,10 +31,18 @@ def make_rows(X: Any, bias: float) -> Rows:
     """Rows of a C-ordered array or a CSR matrix; shares its memory."""
     if sp.issparse(X):
         columns = X.indices.astype(np.int32, copy=False).view(np.uint32)
-        return Rows(X.data, columns, X.indptr.astype(np.int64), 1, bias)
+        return Rows(_locked(X.data), _locked(columns), X.indptr.astype(np.int64), 1, bias)
     n, d = X.shape
     starts = np.arange(n + 1, dtype=np.int64) * d
-    return Rows(np.ravel(X), np.arange(d, dtype=np.uint32), starts, 0, bias)
+    columns = np.arange(d, dtype=np.uint32)
+    return Rows(_locked(np.ravel(X)), _locked(columns), starts, 0, bias)
+
+
+def _locked(array: NDArray[Any]) -> NDArray[Any]:
+    """A read-only view: numba would compile everything once more for arrays that are not."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 @compiled

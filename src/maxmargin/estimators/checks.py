@@ -13,15 +13,21 @@ Floats = NDArray[np.float64]
 
 def check_features(X: Any, name: str) -> Any:
     """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns."""
-    X = check_array(
-        X,
-        accept_sparse="csr",
-        dtype=(np.float64, np.float32),
-        order="C",
-        ensure_all_finite=False,
-        estimator=name,
-        input_name="X",
-    )
+    try:
+        X = check_array(
+            X,
+            accept_sparse="csr",
+            dtype=(np.float64, np.float32),
+            order="C",
+            ensure_all_finite=False,
+            estimator=name,
+            input_name="X",
+        )
+    except ValueError as error:
+        raise ValueError(one_sentence(str(error), X, "X")) from error
+    if sp.issparse(X) and not X.has_canonical_format:
+        X = X.copy()
+        X.sum_duplicates()
     values = X.data if sp.issparse(X) else X
     if not np.isfinite(values.sum(dtype=np.float64)) and not np.isfinite(values).all():
         at = np.flatnonzero(~np.isfinite(np.ravel(values)))[0]
@@ -37,9 +43,33 @@ def check_features(X: Any, name: str) -> Any:
     return X
 
 
+def one_sentence(message: str, values: Any, name: str) -> str:
+    """Scikit-learn's complaint about an array, without the print-out of the array."""
+    if message.startswith("Complex data not supported"):
+        return f"Complex data not supported: {name} must hold real numbers."
+    if message.startswith("Expected 2D array"):
+        return (
+            f"{name} must be a matrix with one row a sample, but has "
+            f"{np.asarray(values).ndim} dimensions: "
+            f"Reshape your data with reshape(-1, 1) if it has a single feature, or "
+            f"reshape(1, -1) if it is a single sample."
+        )
+    if message.startswith("could not convert"):
+        return f"{name} must hold numbers ({message})."
+    return message
+
+
+def as_floats(values: Any, name: str) -> Floats:
+    """Numbers as an array."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, in a regular shape.") from error
+
+
 def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str) -> Floats:
     """One finite number that is not negative for each sample (or one for all)."""
-    array = np.asarray(values, dtype=np.float64)
+    array = as_floats(values, name)
     if array.ndim == 0:
         array = np.full(n_samples, float(array))
     if array.shape != (n_samples,):
@@ -72,10 +102,8 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
     if loss_matrix is None:
         return 1.0 - np.eye(n_classes)
     if isinstance(loss_matrix, dict):
-        table = [[loss_matrix.get((a, b), float(a != b)) for b in classes] for a in classes]
-        loss = np.array(table, dtype=np.float64)
-    else:
-        loss = np.array(loss_matrix, dtype=np.float64)
+        loss_matrix = [[loss_matrix.get((a, b), float(a != b)) for b in classes] for a in classes]
+    loss = as_floats(loss_matrix, "loss_matrix")
     if loss.shape != (n_classes, n_classes):
         raise ValueError(
             f"loss_matrix has shape {loss.shape} but y holds {n_classes} classes: give a "

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.callback import with_callbacks
-from sklearn.utils import compute_class_weight
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 
-from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
+from maxmargin.estimators.checks import as_floats, check_loss_matrix, check_per_sample
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.problems.linear import (
     CrammerSinger,
@@ -317,11 +316,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             )
         n_samples = len(cost)
         if self.class_weight is not None:
-            weights = compute_class_weight(self.class_weight, classes=classes, y=y)
+            weights = _class_weights(self.class_weight, classes, np.bincount(labels, weights=cost))
             cost *= check_per_sample(weights, len(classes), "class_weight", "weights")[labels]
+            if not cost.any():
+                raise ValueError("class_weight leaves every example a weight of zero.")
         wanted = self.margins if margins is None else margins
         if isinstance(wanted, Mapping):
-            wanted = np.array([wanted.get(c, 1.0) for c in classes.tolist()])[labels]
+            wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
         targets = _ClassTargets(
             classes=classes,
             labels=labels.astype(np.int32),
@@ -337,3 +338,12 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             "coef_": np.ascontiguousarray(weights[:-1].T),
             "intercept_": weights[-1].copy(),
         }
+
+
+def _class_weights(wanted: Mapping[Any, float] | str, classes: NDArray[Any], totals: Any) -> Floats:
+    """Weight of each class, from the total cost of its examples if "balanced"."""
+    if not isinstance(wanted, str):
+        return as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "class_weight")
+    present = totals > 0
+    mean = totals.sum() / present.sum()
+    return np.where(present, mean / np.where(present, totals, 1.0), 0.0)

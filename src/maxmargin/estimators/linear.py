@@ -1,9 +1,10 @@
 """What the linear classifier and the linear regressor share: from arrays to a certified fit."""
 
 import os
+import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -11,13 +12,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from sklearn.callback import CallbackSupportMixin
+from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from maxmargin.estimators.checks import check_features, check_lengths, check_per_sample
+from maxmargin.estimators.checks import (
+    as_floats,
+    check_features,
+    check_lengths,
+    check_per_sample,
+    one_sentence,
+)
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.solvers.result import Result, Round, Status
@@ -79,7 +86,13 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         """Fitted attributes that hold the model, from weights of shape (d + 1, n_outputs)."""
 
     def _solve(
-        self, X: Any, y: Any, targets: Targets, cost: Floats, start: tuple[Floats, float] | None
+        self,
+        X: Any,
+        y: Any,
+        targets: Targets,
+        cost: Floats,
+        start: tuple[Floats, float] | None,
+        cancelled: threading.Event,
     ) -> tuple[Result, dict[str, Any]]:
         """Build the problem, solve it, and name what was learned."""
         if self.n_jobs == 0:
@@ -97,11 +110,12 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         def attributes(weights: Floats) -> dict[str, Any]:
             original = features.unwhiten(weights[:-1])
             bias = self.intercept_scaling * weights[-1:] if self.fit_intercept else 0 * weights[-1:]
-            return self._set_weights(targets, np.vstack([original, bias]))
+            fitted = self._set_weights(targets, np.vstack([original, bias]))
+            return fitted | {"n_features_in_": X.shape[1]}
 
         result = self._solver.solve(
             problem,
-            Stopping(self.tol, self.max_iter, self.time_limit),
+            Stopping(self.tol, self.max_iter, self.time_limit, cancelled),
             n_jobs=_n_threads(self.n_jobs),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             start=None if start is None else _carried_over(problem, *start, self.C),
@@ -120,7 +134,14 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return SequentialDual() if self.solver == "auto" else self.solver
 
     def _features(self, X: Any, n_outputs: int) -> WhitenedFeatures:
-        prior = GaussianPrior(*self.prior) if isinstance(self.prior, tuple) else self.prior
+        prior = self.prior
+        if isinstance(prior, tuple):
+            if len(prior) != 2:
+                raise ValueError(
+                    f"prior must be a GaussianPrior or a pair (mean, covariance), but has "
+                    f"{len(prior)} parts."
+                )
+            prior = GaussianPrior(*prior)
         if not sp.issparse(X) and np.count_nonzero(X) < SPARSE_BELOW * X.size:
             X = sp.csr_array(X)
         features = (prior or GaussianPrior()).whiten(X, n_outputs)
@@ -142,6 +163,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         """Hand each round to the callbacks, if there are any."""
         if not getattr(self, "_skl_callbacks", None):
             return None
+        fit_context = self._callback_fit_ctx
 
         def on_round(line: Round, weights: Callable[[], Floats]) -> bool:
             arguments = {
@@ -151,7 +173,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
                 "metadata": {"round": line, "tol": self.tol},
                 "reconstruction_attributes": lambda: attributes(weights()),
             }
-            context = self._callback_fit_ctx.subcontext(task_name="round")
+            context = fit_context.subcontext(task_name="round")
             context.call_on_fit_task_begin(**arguments)
             return bool(context.call_on_fit_task_end(**arguments))
 
@@ -159,37 +181,53 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
     def _fit(self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any) -> Self:
         """Fit with everything checked; nothing of the estimator changes before the end."""
-        self._init_callback_context(max_subtasks=None)
-        self._callback_fit_ctx.call_on_fit_task_begin(estimator=self, X=X, y=y)
         start = getattr(self, "_warm", None) if self.warm_start else None
         if start is not None and start[0].shape != (X.shape[0], targets.n_outputs):
             start = None
-        result, fitted = self._solve(X, y, targets, cost, start)
+        result = self._fit_from(start, X, y, targets, cost, original_X, threading.Event())
+        self._warm = (result.dual_coef, self.C) if self.warm_start else None
+        _warn_unless_converged(self, result, stacklevel=6)
+        return self
+
+    @with_callbacks
+    def _fit_from(
+        self,
+        start: tuple[Floats, float] | None,
+        X: Any,
+        y: Any,
+        targets: Targets,
+        cost: Floats,
+        original_X: Any,
+        cancelled: threading.Event,
+    ) -> Result:
+        """Fit from a start, showing it to the callbacks."""
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        result, fitted = self._solve(X, y, targets, cost, start, cancelled)
         validate_data(self, original_X, skip_check_array=True)
         self.__dict__.update(fitted)
-        self._warm = (result.dual_coef, self.C) if self.warm_start else None
-        _warn_unless_converged(self, result)
-        self._callback_fit_ctx.call_on_fit_task_end(
+        context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
         )
-        return self
+        return result
 
     def _fit_path(
         self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any, Cs: ArrayLike
     ) -> list[Self]:
         """One fit for each C, from the smallest up, each started from the one before."""
-        values = [float(C) for C in np.atleast_1d(np.asarray(Cs, dtype=np.float64))]
-        if not values or not all(np.isfinite(C) and C > 0 for C in values):
+        given = np.atleast_1d(as_floats(Cs, "Cs"))
+        if given.ndim != 1 or not given.size or not (np.isfinite(given) & (given > 0)).all():
             raise ValueError(f"Cs must be a list of positive numbers, but is {Cs!r}.")
+        values = given.tolist()
         models: dict[float, Self] = {}
         start = None
+        cancelled = threading.Event()  # Ctrl-C ends the fits that are still to come, too
         for C in sorted(set(values)):
             model = clone(self).set_params(C=C)
-            result, fitted = model._solve(X, y, targets, cost * (C / self.C), start)
+            scaled = cost * (C / self.C)
+            result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
             start = (result.dual_coef, C)
-            validate_data(model, original_X, skip_check_array=True)
-            model.__dict__.update(fitted)
-            _warn_unless_converged(model, result)
+            _warn_unless_converged(model, result, stacklevel=5)
             models[C] = model
         return [models[C] for C in values]
 
@@ -201,7 +239,10 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
         X = check_features(X, name)
-        y = column_or_1d(y, warn=True)
+        try:
+            y = column_or_1d(y, warn=True)
+        except ValueError as error:
+            raise ValueError(one_sentence(str(error), y, "y")) from error
         check_lengths(X, y)
         if not self.fit_intercept and not np.any(X.data if sp.issparse(X) else X):
             raise ValueError(
@@ -218,7 +259,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        given, X = X, check_features(X, type(self).__name__)
+        validate_data(self, given, reset=False, skip_check_array=True)
         scores = np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -239,8 +281,6 @@ def _carried_over(
     problem: LinearProblem | OneVersusRest, dual_coef: Floats, old_C: float, new_C: float
 ) -> Floats:
     """Dual coefficients of another C as a start: as they are or in proportion, what is better."""
-    if old_C == new_C:
-        return dual_coef
     scaled = dual_coef * (new_C / old_C)
     if isinstance(problem, OneVersusRest):
         columns = [
@@ -248,11 +288,13 @@ def _carried_over(
             for m, part in enumerate(problem.parts)
         ]
         return np.hstack(columns)
-    candidates: Sequence[Floats] = [problem.feasible(dual_coef), problem.feasible(scaled)]
+    candidates = [problem.feasible(dual_coef), problem.feasible(0.0 * dual_coef)]
+    if old_C != new_C:
+        candidates.append(problem.feasible(scaled))
     return max(candidates, key=problem.dual)
 
 
-def _warn_unless_converged(estimator: LinearEstimator, result: Result) -> None:
+def _warn_unless_converged(estimator: LinearEstimator, result: Result, stacklevel: int) -> None:
     if result.status is Status.CONVERGED:
         return
     reasons = {
@@ -266,5 +308,5 @@ def _warn_unless_converged(estimator: LinearEstimator, result: Result) -> None:
         f"{type(estimator).__name__} was stopped by {reasons[result.status]} at a relative duality "
         f"gap of {gap:.2g}, above tol={estimator.tol:g}; the best weights so far are kept.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )

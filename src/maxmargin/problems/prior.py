@@ -54,7 +54,7 @@ class GaussianPrior:
             definite.
         """
         d = X.shape[1]
-        mean = np.zeros(d) if self.mean is None else np.asarray(self.mean, dtype=np.float64)
+        mean = np.zeros(d) if self.mean is None else _floats(self.mean, "mean")
         if mean.shape not in {(d,), (n_outputs, d)} or not np.isfinite(mean).all():
             raise ValueError(
                 f"The prior's mean must hold finite numbers in shape ({d},) or ({n_outputs}, {d}), "
@@ -63,7 +63,7 @@ class GaussianPrior:
         mean = np.broadcast_to(mean, (n_outputs, d)).T
         if self.covariance is None:
             return WhitenedFeatures(X, mean.copy(), None)
-        covariance = np.asarray(self.covariance, dtype=np.float64)
+        covariance = _floats(self.covariance, "covariance")
         if covariance.shape == (d,) and np.isfinite(covariance).all() and (covariance > 0).all():
             scale = np.asarray(np.sqrt(covariance), dtype=np.float64)
             if sp.issparse(X):
@@ -72,7 +72,8 @@ class GaussianPrior:
             else:
                 scaled = X * scale.astype(X.dtype)
             return WhitenedFeatures(scaled, mean / scale[:, None], scale)
-        if covariance.shape == (d, d) and np.allclose(covariance, covariance.T):
+        finite = np.isfinite(covariance).all()
+        if covariance.shape == (d, d) and finite and np.allclose(covariance, covariance.T):
             try:
                 root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
             except np.linalg.LinAlgError:
@@ -85,6 +86,13 @@ class GaussianPrior:
             f"definite ({d}, {d}) matrix, but has shape {covariance.shape}"
             + ("." if covariance.shape not in {(d,), (d, d)} else " and is not positive definite.")
         )
+
+
+def _floats(values: ArrayLike, what: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The prior's {what} must hold numbers.") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -41,7 +41,7 @@ class ProgressLine:
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Start the clock."""
-        self._rounds = 0
+        self._rounds = self._shown = self._width = 0
         self._last: Round | None = None
         self._tol = 0.0
         self._shown_at = time.perf_counter()
@@ -62,7 +62,9 @@ class ProgressLine:
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Leave the last round on the screen."""
-        if self._last is not None:
+        if self._last is None:
+            return
+        if self._stream.isatty() or self._shown != self._rounds:
             self._show(end="\n")
 
     @property
@@ -76,7 +78,12 @@ class ProgressLine:
             f"round {self._rounds:4d}  gap {line.relative_gap:8.2e} (tol {self._tol:g})  "
             f"primal {line.primal:.6g}  dual {line.dual:.6g}  {line.seconds:.1f} s"
         )
-        start = "\r" if self._stream.isatty() else ""
+        start = ""
+        if self._stream.isatty():
+            start = "\r"
+            text = text.ljust(self._width)  # covers a longer line before
+            self._width = len(text.rstrip())
+        self._shown = self._rounds
         self._stream.write(f"{start}{text}{end}")
         self._stream.flush()
         self._shown_at = time.perf_counter()

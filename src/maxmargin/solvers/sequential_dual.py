@@ -1,6 +1,5 @@
 """SequentialDual: the dual of a linear problem, one example at a time, each step exact."""
 
-import contextlib
 import math
 import threading
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ LONGEST_WAIT = 31
 ROUNDS_PER_EXTRAPOLATION = 2
 """Sweeps between extrapolations; two see a steadier direction than one, at half the price."""
 
-THREAD_BATCHES, THREAD_VISITS = 4, 2000
+THREAD_BATCHES, THREAD_VISITS = 8, 8000
 """How often threads agree on the weights in a round, and least visits in between."""
 
 COOLING = 0.1
@@ -147,13 +146,9 @@ class SequentialDual:
                         if certificate.relative_gap <= stopping.tol:
                             status = Status.CONVERGED
                 history.append(answer.as_round(stopping.seconds, visits))
-                if (
-                    status is None
-                    and on_round is not None
-                    and on_round(history[-1], answer.weights)
-                ):
-                    status = Status.STOPPED
-                status = status or stopping.reason(blocks.round)
+                stop = on_round is not None and on_round(history[-1], answer.weights)
+                if status is None:
+                    status = Status.STOPPED if stop else stopping.reason(blocks.round)
         except KeyboardInterrupt:
             stopping.cancelled.set()
             status = Status.INTERRUPTED
@@ -161,6 +156,8 @@ class SequentialDual:
             momentum.settle(blocks, early=True)
             answer.value(visits, threads)
             certificate = answer.certify()
+        if certificate.relative_gap <= stopping.tol:
+            status = Status.CONVERGED
         return Result(
             answer.weights(), answer.dual_coef(), certificate, status, blocks.round, history
         )
@@ -202,14 +199,20 @@ class SequentialDual:
                     stopped = True
                     stopping.cancelled.set()
 
-        with Threads(min(n_jobs, n_parts)) as threads, contextlib.suppress(KeyboardInterrupt):
-            threads.map(solve_part, range(n_parts), stopping.cancelled.set)
-        for m in set(range(n_parts)) - set(results):
-            solve_part(m)  # cancelled by now: an untrained part, with its certificate
+        try:
+            with Threads(min(n_jobs, n_parts)) as threads:
+                threads.map(solve_part, range(n_parts), stopping.cancelled.set)
+        except KeyboardInterrupt:
+            stopping.cancelled.set()
+            on_round = None
+            for m in set(range(n_parts)) - set(results):
+                solve_part(m)  # cancelled: an untrained part, with its certificate
         parts = [results[m] for m in range(n_parts)]
         certificate = sum((part.certificate for part in parts), start=Certificate(0.0, 0.0))
         unfinished = [part.status for part in parts if part.status is not Status.CONVERGED]
-        status = Status.STOPPED if stopped else next(iter(unfinished), Status.CONVERGED)
+        status = unfinished[0] if unfinished else Status.CONVERGED
+        if stopped and unfinished:
+            status = Status.STOPPED
         dual_coef = np.hstack([part.dual_coef for part in parts])
         rounds = max(part.rounds for part in parts)
         return Result(weights(), dual_coef, certificate, status, rounds, history)
@@ -245,12 +248,14 @@ class _Momentum:
         self.sweeps = 0
         self.t = 1.0
         self.dual_before = -math.inf
+        self.extrapolated = False
 
     def apply(self, blocks: Blocks) -> None:
         """Before a sweep: extrapolate, if it is time to."""
         if self.enabled and self.sweeps == 0:
             following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
             self.dual_before = blocks.dual
+            self.extrapolated = self.t > 1.0
             blocks.extrapolate((self.t - 1.0) / following)
             self.t = following
 
@@ -260,7 +265,8 @@ class _Momentum:
         if self.enabled and self.sweeps < ROUNDS_PER_EXTRAPOLATION and not early:
             return False
         self.sweeps = 0
-        if self.enabled and blocks.dual < self.dual_before:
+        # Exact steps alone lose nothing but rounding errors, and undoing those would never end.
+        if self.enabled and self.extrapolated and blocks.dual < self.dual_before:
             blocks.revert()
             self.t = 1.0
         return True
