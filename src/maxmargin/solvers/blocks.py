@@ -25,6 +25,7 @@ from maxmargin.dual.sweeps import (
     move_on,
     product_along,
     shorten_changes,
+    sum_of_products,
     sweep_multiclass,
     sweep_scalar,
     total_loss_multiclass,
@@ -44,6 +45,9 @@ Order = NDArray[np.int32]
 SNAPSHOTS = 16
 """Snapshots for the average in one sweep, where they cost little. More would not help: the first
 weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
+
+MERGES = 4
+"""How often threads agree on the weights in a round, where the visits between make it pay."""
 
 VISIT_LIMIT = 1e8
 """Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
@@ -123,6 +127,7 @@ class Blocks(ABC):
         self.snapshots = np.zeros(1, dtype=np.int64)
         per_row = len(self.rows.values) / n + 1.0
         self.visits_per_snapshot = 1 + int(5.0 * len(self.weights) / per_row)
+        self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
         self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
 
     @abstractmethod
@@ -169,9 +174,9 @@ class Blocks(ABC):
     def dual(self) -> float:
         """Dual value of the current coefficients."""
         if self.problem.origin is None:
-            return self.linear - 0.5 * _squared(self.weights)
+            return self.linear - 0.5 * float(sum_of_products(self.weights, self.weights))
         weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
-        return self.linear - 0.5 * float(np.vdot(weights - origin, weights + origin))
+        return self.linear - 0.5 * float(sum_of_products(weights - origin, weights + origin))
 
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`, by the compiled kernels."""
@@ -180,7 +185,7 @@ class Blocks(ABC):
         away = weights
         if self.problem.origin is not None:
             away = weights[:, : self.problem.n_outputs] - self.problem.origin
-        return 0.5 * _squared(away) + sum(losses)
+        return 0.5 * float(sum_of_products(away, away)) + sum(losses)
 
     def due_examples(self) -> Order:
         """Examples to visit in this round, in random order."""
@@ -190,7 +195,7 @@ class Blocks(ABC):
 
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
         """Improve the dual over each example of `order` in turn."""
-        if threads.n_threads > 1:
+        if threads.n_threads > 1 and len(order) >= self.visits_per_merge:
             self._sweep_in_threads(order, threshold, threads)
         else:
             every = max(self.visits_per_snapshot, len(order) // SNAPSHOTS)
@@ -290,10 +295,6 @@ class Blocks(ABC):
         self.unclipped[:] = self.last_unclipped
         self._clip()
         self.linear = self._linear()
-
-
-def _squared(array: Floats) -> float:
-    return float(np.vdot(array, array))
 
 
 class MulticlassBlocks(Blocks):

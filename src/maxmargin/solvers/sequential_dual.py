@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maxmargin.dual.certificate import Certificate, certify
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
-from maxmargin.solvers.blocks import Blocks, Geometry, make_blocks
+from maxmargin.solvers.blocks import MERGES, Blocks, Geometry, make_blocks
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
@@ -26,9 +26,6 @@ LONGEST_WAIT = 31
 
 ROUNDS_PER_EXTRAPOLATION = 2
 """Sweeps between extrapolations; two see a steadier direction than one, at half the price."""
-
-THREAD_BATCHES, THREAD_VISITS = 8, 8000
-"""How often threads agree on the weights in a round, and least visits in between."""
 
 COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
@@ -235,7 +232,7 @@ def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
     """Parts of a round between which threads agree on the weights and clocks are heeded."""
     size = blocks.visits_per_call
     if threads.n_threads > 1:
-        size = min(size, max(THREAD_VISITS, -(-len(order) // THREAD_BATCHES)))
+        size = min(size, max(blocks.visits_per_merge, -(-len(order) // MERGES)))
     for at in range(0, len(order), size):
         yield order[at : at + size]
 
