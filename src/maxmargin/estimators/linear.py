@@ -33,8 +33,9 @@ from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
-SPARSE_BELOW = 0.3
-"""Dense features with fewer non-zeros than this share are faster as a sparse matrix."""
+SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
+"""Features with fewer non-zeros than the one share are faster in a sparse matrix, and with more than
+the other in a dense one, which is then also the smaller."""
 
 
 class Targets(ABC):
@@ -142,7 +143,10 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
                     f"{len(prior)} parts."
                 )
             prior = GaussianPrior(*prior)
-        if not sp.issparse(X) and np.count_nonzero(X) < SPARSE_BELOW * X.size:
+        n_entries = X.shape[0] * X.shape[1]
+        if sp.issparse(X) and X.nnz > DENSE_ABOVE * n_entries:
+            X = X.toarray()
+        elif not sp.issparse(X) and np.count_nonzero(X) < SPARSE_BELOW * n_entries:
             X = sp.csr_array(X)
         features = (prior or GaussianPrior()).whiten(X, n_outputs)
         if self.nonnegative and not features.keeps_signs:

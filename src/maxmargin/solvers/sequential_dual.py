@@ -293,7 +293,7 @@ class _Answer:
         valued only every fourth time.
         """
         blocks = self.blocks
-        self.next_visits = 1.1 * visits + blocks.problem.n_samples
+        self.next_visits = 1.05 * visits + 0.6 * blocks.problem.n_samples
         primals = {}
         for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
             candidate = getattr(blocks, name)
