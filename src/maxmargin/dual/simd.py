@@ -153,16 +153,22 @@ def add_scores(values, at, columns, column_at, count, weights, out):  # type: ig
     """``out += sum_p values[at + p] * weights[columns[column_at + p]]`` for ``p < count``."""
     n_columns = weights.shape[1]
     column = np.int64(0)
-    while n_columns - column >= 16:
+    while n_columns - column > 24:
         _dot(values, at, columns, column_at, count, weights, column, out, 4)
         column += 16
     left = n_columns - column
-    if left == 12:
-        _dot(values, at, columns, column_at, count, weights, column, out, 3)
+    if left == 4:
+        _dot(values, at, columns, column_at, count, weights, column, out, 1)
     elif left == 8:
         _dot(values, at, columns, column_at, count, weights, column, out, 2)
-    elif left == 4:
-        _dot(values, at, columns, column_at, count, weights, column, out, 1)
+    elif left == 12:
+        _dot(values, at, columns, column_at, count, weights, column, out, 3)
+    elif left == 16:
+        _dot(values, at, columns, column_at, count, weights, column, out, 4)
+    elif left == 20:
+        _dot(values, at, columns, column_at, count, weights, column, out, 5)
+    elif left == 24:
+        _dot(values, at, columns, column_at, count, weights, column, out, 6)
 
 
 @inlined
@@ -170,13 +176,19 @@ def add_multiple(values, at, columns, column_at, count, weights, delta):  # type
     """``weights[columns[column_at + p]] += values[at + p] * delta`` for ``p < count``."""
     n_columns = weights.shape[1]
     column = np.int64(0)
-    while n_columns - column >= 16:
+    while n_columns - column > 24:
         _axpy(values, at, columns, column_at, count, weights, column, delta, 4)
         column += 16
     left = n_columns - column
-    if left == 12:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 3)
+    if left == 4:
+        _axpy(values, at, columns, column_at, count, weights, column, delta, 1)
     elif left == 8:
         _axpy(values, at, columns, column_at, count, weights, column, delta, 2)
-    elif left == 4:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 1)
+    elif left == 12:
+        _axpy(values, at, columns, column_at, count, weights, column, delta, 3)
+    elif left == 16:
+        _axpy(values, at, columns, column_at, count, weights, column, delta, 4)
+    elif left == 20:
+        _axpy(values, at, columns, column_at, count, weights, column, delta, 5)
+    elif left == 24:
+        _axpy(values, at, columns, column_at, count, weights, column, delta, 6)

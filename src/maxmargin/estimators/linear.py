@@ -34,7 +34,7 @@ from maxmargin.solvers.stopping import Stopping
 Floats = NDArray[np.float64]
 
 SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
-"""Features with fewer non-zeros than the one share are faster in a sparse matrix, and with more than
+"""Features with fewer non-zeros than the one share are faster in a sparse matrix, with more than
 the other in a dense one, which is then also the smaller."""
 
 

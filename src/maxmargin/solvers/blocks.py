@@ -126,7 +126,7 @@ class Blocks(ABC):
         self.average = self.weights.copy()
         self.snapshots = np.zeros(1, dtype=np.int64)
         per_row = len(self.rows.values) / n + 1.0
-        self.visits_per_snapshot = 1 + int(5.0 * len(self.weights) / per_row)
+        self.visits_per_snapshot = 1 + int(10.0 * len(self.weights) / per_row)
         self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
         self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
 

@@ -21,11 +21,11 @@ Order = NDArray[np.int32]
 OnRound = Callable[[Round, Callable[[], Floats]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
 
-LONGEST_WAIT = 31
+LONGEST_WAIT = 63
 """Rounds after which even an example that never moves is looked at again."""
 
-ROUNDS_PER_EXTRAPOLATION = 2
-"""Sweeps between extrapolations; two see a steadier direction than one, at half the price."""
+ROUNDS_PER_EXTRAPOLATION = 3
+"""Sweeps between extrapolations; three see a steadier direction, at a third of the price."""
 
 COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
@@ -133,8 +133,9 @@ class SequentialDual:
                 visits += len(order)
                 blocks.round += 1
                 settled = momentum.settle(blocks)
+                answer.best_dual = max(answer.best_dual, momentum.dual)
 
-                if settled and answer.is_due(visits):
+                if settled and answer.is_due(visits, stopping.tol):
                     answer.value(visits, threads)
                     if self.cooling:
                         threshold = COOLING * answer.certificate.gap / problem.cost.sum()
@@ -244,14 +245,14 @@ class _Momentum:
         self.enabled = enabled
         self.sweeps = 0
         self.t = 1.0
-        self.dual_before = -math.inf
+        self.dual = self.dual_before = -math.inf
         self.extrapolated = False
 
     def apply(self, blocks: Blocks) -> None:
         """Before a sweep: extrapolate, if it is time to."""
         if self.enabled and self.sweeps == 0:
             following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
-            self.dual_before = blocks.dual
+            self.dual_before = self.dual
             self.extrapolated = self.t > 1.0
             blocks.extrapolate((self.t - 1.0) / following)
             self.t = following
@@ -259,12 +260,14 @@ class _Momentum:
     def settle(self, blocks: Blocks, early: bool = False) -> bool:
         """After a sweep: was it the last before the next extrapolation? Then undo a loss."""
         self.sweeps += 1
+        self.dual = blocks.dual
         if self.enabled and self.sweeps < ROUNDS_PER_EXTRAPOLATION and not early:
             return False
         self.sweeps = 0
         # Exact steps alone lose nothing but rounding errors, and undoing those would never end.
-        if self.enabled and self.extrapolated and blocks.dual < self.dual_before:
+        if self.enabled and self.extrapolated and self.dual < self.dual_before:
             blocks.revert()
+            self.dual = self.dual_before
             self.t = 1.0
         return True
 
@@ -280,11 +283,23 @@ class _Answer:
         self.certificate = Certificate(math.inf, blocks.dual)
         self.best_dual = blocks.dual
         self.planes = 0
-        self.next_visits = 0.0 if warm else 1.5 * blocks.problem.n_samples
+        self.visits_valued = 0
+        self.settled_dual = blocks.dual if warm else -math.inf
 
-    def is_due(self, visits: int) -> bool:
-        """Whether enough has happened since the last `value`, which costs about a round."""
-        return visits >= self.next_visits
+    def is_due(self, visits: int, tol: float) -> bool:
+        """Whether a `value`, which costs about half a round, could find the gap closed.
+
+        While the dual still gains more than `tol`, the gap cannot have been smaller than that
+        gain just before and is hardly smaller now. Something to show is wanted now and then
+        all the same.
+        """
+        dual, before = self.best_dual, self.settled_dual
+        self.settled_dual = dual
+        since = visits - self.visits_valued
+        n_samples = self.blocks.problem.n_samples
+        if dual - before > tol * abs(dual):
+            return since > 0.5 * visits + 4.0 * n_samples
+        return since > 0.05 * visits + 0.6 * n_samples or math.isinf(self.certificate.primal)
 
     def value(self, visits: int, threads: Threads) -> None:
         """Find the objective of the candidates and keep the best.
@@ -293,7 +308,7 @@ class _Answer:
         valued only every fourth time.
         """
         blocks = self.blocks
-        self.next_visits = 1.05 * visits + 0.6 * blocks.problem.n_samples
+        self.visits_valued = visits
         primals = {}
         for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
             candidate = getattr(blocks, name)
@@ -321,7 +336,6 @@ class _Answer:
 
     def as_round(self, seconds: float, visits: int) -> Round:
         """The state as a line of history."""
-        self.best_dual = max(self.best_dual, self.blocks.dual)
         return Round(
             seconds=seconds,
             oracle_calls=visits,
