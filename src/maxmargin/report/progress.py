@@ -1,5 +1,6 @@
 """ProgressLine: what a fit is doing, on one line."""
 
+import math
 import sys
 import time
 from typing import Any, TextIO
@@ -74,9 +75,13 @@ class ProgressLine:
     def _show(self, end: str) -> None:
         assert self._last is not None
         line = self._last
+        known = math.isfinite(line.primal)
+        gap, primal = (
+            (f"{line.relative_gap:8.2e}", f"{line.primal:.6g}") if known else ("   ?", "?")
+        )
         text = (
-            f"round {self._rounds:4d}  gap {line.relative_gap:8.2e} (tol {self._tol:g})  "
-            f"primal {line.primal:.6g}  dual {line.dual:.6g}  {line.seconds:.1f} s"
+            f"round {self._rounds:4d}  gap {gap} (tol {self._tol:g})  "
+            f"primal {primal}  dual {line.dual:.6g}  {line.seconds:.1f} s"
         )
         start = ""
         if self._stream.isatty():
