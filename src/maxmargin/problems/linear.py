@@ -85,11 +85,16 @@ class LinearProblem(ABC):
         for start in range(0, self.n_samples, step):
             yield slice(start, min(start + step, self.n_samples))
 
+    def _features(self, examples: slice) -> Any:
+        """Rows of X; all of them are X itself, where slicing a sparse matrix would copy it."""
+        everything = examples.indices(self.n_samples) == (0, self.n_samples, 1)
+        return self.X if everything else self.X[examples]
+
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
         """``u(B)``: what the weights would be without `nonnegative`."""
         u: Floats = np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
         for rows in self._chunks():
-            u[:-1] += self.X[rows].T @ dual_coef[rows]
+            u[:-1] += self._features(rows).T @ dual_coef[rows]
         u[-1] += self.bias * dual_coef.sum(axis=0)
         return u
 
@@ -102,7 +107,7 @@ class LinearProblem(ABC):
 
     def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
         """Scores of shape (n_examples, n_outputs)."""
-        return np.asarray(self.X[examples] @ weights[:-1] + self.bias * weights[-1])
+        return np.asarray(self._features(examples) @ weights[:-1] + self.bias * weights[-1])
 
     def primal(self, weights: Floats) -> float:
         """Objective value at `weights` (which must satisfy `nonnegative`)."""
