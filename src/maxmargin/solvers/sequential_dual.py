@@ -4,6 +4,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,7 +121,7 @@ class SequentialDual:
         visits = 0
         threshold = 0.0
 
-        certificate = None
+        certified = None
         status = stopping.reason(0)
         try:
             while status is None:
@@ -140,8 +141,8 @@ class SequentialDual:
                     if self.cooling:
                         threshold = COOLING * answer.certificate.gap / problem.cost.sum()
                     if answer.certificate.relative_gap <= stopping.tol:
-                        certificate = answer.certify()
-                        if certificate.relative_gap <= stopping.tol:
+                        certified = answer.certified()
+                        if certified.certificate.relative_gap <= stopping.tol:
                             status = Status.CONVERGED
                 history.append(answer.as_round(stopping.seconds, visits))
                 stop = on_round is not None and on_round(history[-1], answer.weights)
@@ -150,15 +151,13 @@ class SequentialDual:
         except KeyboardInterrupt:
             stopping.cancelled.set()
             status = Status.INTERRUPTED
-        if certificate is None or status is not Status.CONVERGED:
+        if certified is None or status is not Status.CONVERGED:
             momentum.settle(blocks, early=True)
             answer.value(visits, threads)
-            certificate = answer.certify()
-        if certificate.relative_gap <= stopping.tol:
+            certified = answer.certified()
+        if certified.certificate.relative_gap <= stopping.tol:
             status = Status.CONVERGED
-        return Result(
-            answer.weights(), answer.dual_coef(), certificate, status, blocks.round, history
-        )
+        return Result(*certified, status, blocks.round, history)
 
     def _solve_parts(
         self,
@@ -326,13 +325,11 @@ class _Answer:
         """The best weights, without padding."""
         return self.best[:, : self.blocks.problem.n_outputs].copy()
 
-    def dual_coef(self) -> Floats:
-        """The present dual coefficients, feasible to the last bit."""
-        return self.blocks.problem.feasible(self.blocks.dual_coef)
-
-    def certify(self) -> Certificate:
-        """Value weights and dual coefficients anew, from the data alone."""
-        return certify(self.blocks.problem, self.weights(), self.dual_coef())
+    def certified(self) -> "_Certified":
+        """The best weights and a dual point, valued anew from the data alone."""
+        problem = self.blocks.problem
+        weights, dual_coef = self.weights(), problem.feasible(self.blocks.dual_coef)
+        return _Certified(weights, dual_coef, certify(problem, weights, dual_coef))
 
     def as_round(self, seconds: float, visits: int) -> Round:
         """The state as a line of history."""
@@ -344,3 +341,9 @@ class _Answer:
             dual=self.best_dual,
             planes=self.planes,
         )
+
+
+class _Certified(NamedTuple):
+    weights: Floats
+    dual_coef: Floats
+    certificate: Certificate
