@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.callback import with_callbacks
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 
@@ -189,7 +188,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         self.random_state = random_state
         self.solver = solver
 
-    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,

@@ -190,7 +190,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             start = None
         result = self._fit_from(start, X, y, targets, cost, original_X, threading.Event())
         self._warm = (result.dual_coef, self.C) if self.warm_start else None
-        _warn_unless_converged(self, result, stacklevel=6)
+        _warn_unless_converged(self, result)
         return self
 
     @with_callbacks
@@ -231,7 +231,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             scaled = cost * (C / self.C)
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
             start = (result.dual_coef, C)
-            _warn_unless_converged(model, result, stacklevel=5)
+            _warn_unless_converged(model, result)
             models[C] = model
         return [models[C] for C in values]
 
@@ -298,7 +298,7 @@ def _carried_over(
     return max(candidates, key=problem.dual)
 
 
-def _warn_unless_converged(estimator: LinearEstimator, result: Result, stacklevel: int) -> None:
+def _warn_unless_converged(estimator: LinearEstimator, result: Result) -> None:
     if result.status is Status.CONVERGED:
         return
     reasons = {
@@ -312,5 +312,5 @@ def _warn_unless_converged(estimator: LinearEstimator, result: Result, stackleve
         f"{type(estimator).__name__} was stopped by {reasons[result.status]} at a relative duality "
         f"gap of {gap:.2g}, above tol={estimator.tol:g}; the best weights so far are kept.",
         ConvergenceWarning,
-        stacklevel=stacklevel,
+        stacklevel=5,  # the line that called fit or path
     )

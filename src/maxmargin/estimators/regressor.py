@@ -7,7 +7,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
-from sklearn.callback import with_callbacks
 from sklearn.utils._param_validation import Interval
 
 from maxmargin.estimators.linear import LinearEstimator, Targets
@@ -125,7 +124,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         self.random_state = random_state
         self.solver = solver
 
-    @with_callbacks
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on examples and their target values.

@@ -308,17 +308,18 @@ class _Answer:
         """
         blocks = self.blocks
         self.visits_valued = visits
+        best_primal = self.certificate.primal
         primals = {}
         for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
             candidate = getattr(blocks, name)
             primals[name] = blocks.primal(candidate, threads)
-            if primals[name] < self.certificate.primal:
+            if primals[name] < best_primal:
+                best_primal = primals[name]
                 self.best[:] = candidate
-                self.certificate = Certificate(primals[name], blocks.dual)
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
         self.valued += 1
-        self.certificate = Certificate(self.certificate.primal, blocks.dual)
+        self.certificate = Certificate(best_primal, blocks.dual)
         self.planes = int(np.count_nonzero(blocks.coef))
 
     def weights(self) -> Floats:
