@@ -330,11 +330,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         )
         return X, y, targets, cost
 
-    def _set_weights(self, targets: _ClassTargets, weights: Floats) -> dict[str, Any]:
+    def _set_weights(
+        self, targets: _ClassTargets, weights: Floats, intercept: Floats
+    ) -> dict[str, Any]:
         return {
             "classes_": targets.classes,
-            "coef_": np.ascontiguousarray(weights[:-1].T),
-            "intercept_": weights[-1].copy(),
+            "coef_": np.array(weights.T, order="C"),
+            "intercept_": intercept,
         }
 
 

@@ -83,8 +83,11 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
     intercept_: Floats | float
 
     @abstractmethod
-    def _set_weights(self, targets: Any, weights: Floats) -> dict[str, Any]:
-        """Fitted attributes that hold the model, from weights of shape (d + 1, n_outputs)."""
+    def _set_weights(self, targets: Any, weights: Floats, intercept: Floats) -> dict[str, Any]:
+        """Fitted attributes that hold the model.
+
+        Takes weights of shape (n_features, n_outputs) and intercepts of shape (n_outputs,).
+        """
 
     def _solve(
         self,
@@ -110,8 +113,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
         def attributes(weights: Floats) -> dict[str, Any]:
             original = features.unwhiten(weights[:-1])
-            bias = self.intercept_scaling * weights[-1:] if self.fit_intercept else 0 * weights[-1:]
-            fitted = self._set_weights(targets, np.vstack([original, bias]))
+            intercept = shared["bias"] * weights[-1]
+            fitted = self._set_weights(targets, original, intercept)
             return fitted | {"n_features_in_": X.shape[1]}
 
         result = self._solver.solve(
@@ -157,7 +160,7 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return features
 
     def _origin(self, features: WhitenedFeatures) -> Floats | None:
-        if not features.origin.any():
+        if features.origin is None or not features.origin.any():
             return None
         return np.vstack([features.origin, np.zeros(features.origin.shape[1])])
 

@@ -199,5 +199,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             )
         return X, y, _NumberTargets(values, float(self.epsilon)), cost
 
-    def _set_weights(self, targets: _NumberTargets, weights: Floats) -> dict[str, Any]:
-        return {"coef_": weights[:-1, 0].copy(), "intercept_": float(weights[-1, 0])}
+    def _set_weights(
+        self, targets: _NumberTargets, weights: Floats, intercept: Floats
+    ) -> dict[str, Any]:
+        return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}

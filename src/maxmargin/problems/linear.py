@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 _CHUNK_ENTRIES = 1 << 20
-"""Scores are computed for about this many (example, output) pairs at a time."""
+"""Examples are taken so many at a time that their features and scores are about as many numbers."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -79,9 +79,8 @@ class LinearProblem(ABC):
         return int(self.X.shape[1]) + 1, self.n_outputs
 
     def _chunks(self) -> Iterator[slice]:
-        step = max(
-            1, _CHUNK_ENTRIES // (self.n_outputs + (0 if sp.issparse(self.X) else self.X.shape[1]))
-        )
+        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
+        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + n_entries / self.n_samples))
         for start in range(0, self.n_samples, step):
             yield slice(start, min(start + step, self.n_samples))
 
@@ -116,15 +115,15 @@ class LinearProblem(ABC):
             float(self.cost[rows] @ self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
         )
-        return 0.5 * float(np.sum(away**2)) + loss
+        return 0.5 * float(np.vdot(away, away)) + loss
 
     def dual(self, dual_coef: Floats) -> float:
         """Dual value of feasible coefficients: never above the optimum."""
         weights = self.weights(dual_coef)
         if self.origin is None:
-            return self.linear(dual_coef) - 0.5 * float(np.sum(weights**2))
+            return self.linear(dual_coef) - 0.5 * float(np.vdot(weights, weights))
         # A product, not a difference of squares: exact where the weights are the origin.
-        grown = float(np.sum((weights - self.origin) * (weights + self.origin)))
+        grown = float(np.vdot(weights - self.origin, weights + self.origin))
         return self.linear(dual_coef) - 0.5 * grown
 
 

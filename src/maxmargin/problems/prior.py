@@ -54,15 +54,17 @@ class GaussianPrior:
             definite.
         """
         d = X.shape[1]
-        mean = np.zeros(d) if self.mean is None else _floats(self.mean, "mean")
-        if mean.shape not in {(d,), (n_outputs, d)} or not np.isfinite(mean).all():
-            raise ValueError(
-                f"The prior's mean must hold finite numbers in shape ({d},) or ({n_outputs}, {d}), "
-                f"but has shape {mean.shape}."
-            )
-        mean = np.broadcast_to(mean, (n_outputs, d)).T
+        mean = None
+        if self.mean is not None:
+            mean = _floats(self.mean, "mean")
+            if mean.shape not in {(d,), (n_outputs, d)} or not np.isfinite(mean).all():
+                raise ValueError(
+                    f"The prior's mean must hold finite numbers in shape ({d},) or "
+                    f"({n_outputs}, {d}), but has shape {mean.shape}."
+                )
+            mean = np.broadcast_to(mean, (n_outputs, d)).T
         if self.covariance is None:
-            return WhitenedFeatures(X, mean.copy(), None)
+            return WhitenedFeatures(X, mean, None)
         covariance = _floats(self.covariance, "covariance")
         if covariance.shape == (d,) and np.isfinite(covariance).all() and (covariance > 0).all():
             scale = np.asarray(np.sqrt(covariance), dtype=np.float64)
@@ -71,7 +73,8 @@ class GaussianPrior:
                 scaled.data *= scale[X.indices].astype(X.dtype)
             else:
                 scaled = X * scale.astype(X.dtype)
-            return WhitenedFeatures(scaled, mean / scale[:, None], scale)
+            origin = None if mean is None else mean / scale[:, None]
+            return WhitenedFeatures(scaled, origin, scale)
         finite = np.isfinite(covariance).all()
         if covariance.shape == (d, d) and finite and np.allclose(covariance, covariance.T):
             try:
@@ -79,7 +82,9 @@ class GaussianPrior:
             except np.linalg.LinAlgError:
                 pass
             else:
-                origin = scipy.linalg.solve_triangular(root, mean, lower=True)
+                origin = None
+                if mean is not None:
+                    origin = scipy.linalg.solve_triangular(root, mean, lower=True)
                 return WhitenedFeatures(np.ascontiguousarray(X @ root), origin, root)
         raise ValueError(
             f"The prior's covariance must be {d} positive variances or a symmetric positive "
@@ -102,13 +107,14 @@ class WhitenedFeatures:
     Parameters
     ----------
     X : ndarray or CSR array of shape (n_samples, n_features)
-    origin : ndarray of shape (n_features, n_outputs)
+    origin : ndarray of shape (n_features, n_outputs) or None
+        The prior's mean; None means zero.
     root : None, ndarray of shape (n_features,) or (n_features, n_features)
         Square root of the covariance.
     """
 
     X: Any
-    origin: Floats
+    origin: Floats | None
     root: Floats | None
 
     @property

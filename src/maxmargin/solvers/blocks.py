@@ -119,12 +119,7 @@ class Blocks(ABC):
             self.unclipped[:, : problem.n_outputs] = problem.origin
         self._clip()
         self.linear = self._linear()
-        self.previous = self.coef.copy()
-        self.last_unclipped = self.unclipped.copy()
-        self.copies: list[Floats] = []
-
-        self.average = self.weights.copy()
-        self.snapshots = np.zeros(1, dtype=np.int64)
+        self.restart()
         per_row = len(self.rows.values) / n + 1.0
         self.visits_per_snapshot = 1 + int(10.0 * len(self.weights) / per_row)
         self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
@@ -159,6 +154,18 @@ class Blocks(ABC):
     @abstractmethod
     def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
         """Sum of cost times loss of the examples ``start..stop-1`` at padded `weights`."""
+
+    def restart(self) -> None:
+        """Extrapolate and average from here on, as if nothing had been before."""
+        self.previous = self.coef.copy()
+        self.last_unclipped = self.unclipped.copy()
+        self.copies: list[Floats] = []
+        self.average = self.weights.copy()
+        self.snapshots = np.zeros(1, dtype=np.int64)
+
+    def release(self) -> None:
+        """Give back the memory that only further moves need; `restart` before the next."""
+        del self.previous, self.last_unclipped, self.copies, self.average
 
     def _clip(self) -> None:
         if self.problem.nonnegative:

@@ -144,6 +144,8 @@ class SequentialDual:
                         certified = answer.certified()
                         if certified.certificate.relative_gap <= stopping.tol:
                             status = Status.CONVERGED
+                        else:
+                            momentum.restart(blocks)
                 history.append(answer.as_round(stopping.seconds, visits))
                 stop = on_round is not None and on_round(history[-1], answer.weights)
                 if status is None:
@@ -242,10 +244,14 @@ class _Momentum:
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
-        self.sweeps = 0
-        self.t = 1.0
+        self.sweeps, self.t = 0, 1.0
         self.dual = self.dual_before = -math.inf
         self.extrapolated = False
+
+    def restart(self, blocks: Blocks) -> None:
+        """Begin anew from where the blocks are."""
+        blocks.restart()
+        self.sweeps, self.t = 0, 1.0
 
     def apply(self, blocks: Blocks) -> None:
         """Before a sweep: extrapolate, if it is time to."""
@@ -328,9 +334,15 @@ class _Answer:
 
     def certified(self) -> "_Certified":
         """The best weights and a dual point, valued anew from the data alone."""
+        self.blocks.release()
         problem = self.blocks.problem
-        weights, dual_coef = self.weights(), problem.feasible(self.blocks.dual_coef)
-        return _Certified(weights, dual_coef, certify(problem, weights, dual_coef))
+        try:
+            weights = self.best[:, : problem.n_outputs]
+            dual_coef = problem.feasible(self.blocks.dual_coef)
+            return _Certified(weights, dual_coef, certify(problem, weights, dual_coef))
+        except KeyboardInterrupt:
+            self.blocks.restart()
+            raise
 
     def as_round(self, seconds: float, visits: int) -> Round:
         """The state as a line of history."""
