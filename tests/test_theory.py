@@ -31,12 +31,8 @@ from maxmargin.problems.conventions import (
 )
 from maxmargin.problems.linear import CrammerSinger, ScalarProblem, WestonWatkins
 from maxmargin.solvers.blocks import Blocks, Geometry, make_blocks
-from maxmargin.solvers.sequential_dual import (
-    COOLING,
-    LONGEST_WAIT,
-    ROUNDS_PER_EXTRAPOLATION,
-    _Momentum,
-)
+from maxmargin.solvers.momentum import SWEEPS_PER_EXTRAPOLATION, Momentum
+from maxmargin.solvers.sequential_dual import COOLING, LONGEST_WAIT
 
 SEEDS = st.integers(0, 100_000)
 GEOMETRIES = {
@@ -474,13 +470,13 @@ def test_extrapolation_factors_and_restart():
     blocks = SimpleNamespace(
         dual=0.0, extrapolate=factors.append, revert=lambda: reverted.append(True)
     )
-    momentum = _Momentum(enabled=True)
+    momentum = Momentum(blocks)
     for gain in (1.0, 1.0, 1.0, -1.0, 1.0):
-        momentum.apply(blocks)
-        early = [momentum.settle(blocks) for _ in range(ROUNDS_PER_EXTRAPOLATION - 1)]
+        momentum.apply()
+        early = [momentum.settle() for _ in range(SWEEPS_PER_EXTRAPOLATION - 1)]
         assert not any(early)
         blocks.dual += gain
-        assert momentum.settle(blocks)
+        assert momentum.settle()
     assert_allclose(factors, [0.0, 0.282, 0.434, 0.531, 0.0], atol=5e-4)
     assert reverted == [True]
 

@@ -8,30 +8,55 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maxmargin.dual.certificate import Certificate
+    from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
     from maxmargin.estimators.regressor import LinearRegressor
+    from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.problems.prior import GaussianPrior
+    from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
+    from maxmargin.solvers.auto import Auto
+    from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+    from maxmargin.solvers.dual_coordinate import DualCoordinate
+    from maxmargin.solvers.frank_wolfe import FrankWolfe
     from maxmargin.solvers.sequential_dual import SequentialDual
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Auto": "solvers.auto",
     "Certificate": "dual.certificate",
+    "DualCoordinate": "solvers.dual_coordinate",
+    "FrankWolfe": "solvers.frank_wolfe",
     "GaussianPrior": "problems.prior",
     "LinearClassifier": "estimators.classifier",
     "LinearRegressor": "estimators.regressor",
+    "NSlack": "solvers.cutting_plane",
+    "OneSlack": "solvers.cutting_plane",
+    "Planes": "dual.planes",
+    "Problem": "problems.structured",
+    "ProblemError": "problems.structured",
     "ProgressLine": "report.progress",
     "SequentialDual": "solvers.sequential_dual",
+    "StructuredSVM": "estimators.structured",
 }
 
 __all__ = [
+    "Auto",
     "Certificate",
+    "DualCoordinate",
+    "FrankWolfe",
     "GaussianPrior",
     "LinearClassifier",
     "LinearRegressor",
+    "NSlack",
+    "OneSlack",
+    "Planes",
+    "Problem",
+    "ProblemError",
     "ProgressLine",
     "SequentialDual",
+    "StructuredSVM",
     "__version__",
 ]
 

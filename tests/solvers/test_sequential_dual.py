@@ -60,9 +60,9 @@ def test_same_seed_same_bits(kind, n_jobs):
     problem = random_case(kind, 3, n=300, sparse=True).problem
     one, two = (solve(problem, tol=1e-4, n_jobs=n_jobs, seed=5) for _ in range(2))
     np.testing.assert_array_equal(one.weights, two.weights)
-    np.testing.assert_array_equal(one.dual_coef, two.dual_coef)
+    np.testing.assert_array_equal(one.dual_point, two.dual_point)
     other = solve(problem, tol=1e-4, n_jobs=n_jobs, seed=6)
-    assert not np.array_equal(one.dual_coef, other.dual_coef)
+    assert not np.array_equal(one.dual_point, other.dual_point)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,7 +151,7 @@ def test_history_tells_of_a_rising_dual_and_a_falling_primal(kind):
 def test_starts_from_an_earlier_solution():
     problem = random_case("crammer-singer", 2, n=200).problem
     first = solve(problem, tol=1e-6)
-    again = solve(problem, tol=1e-6, start=first.dual_coef)
+    again = solve(problem, tol=1e-6, start=first.dual_point)
     assert again.rounds <= first.rounds // 4
 
 
@@ -171,7 +171,7 @@ def test_stopping_early_still_certifies(kind, limit, status):
     problem = random_case(kind, 0, n=200).problem
     result = SequentialDual().solve(problem, Stopping(1e-12, **limit))
     assert result.status is status
-    fresh = certify(problem, result.weights, result.dual_coef)
+    fresh = certify(problem, result.weights, result.dual_point)
     assert fresh == result.certificate
     assert fresh.dual <= fresh.primal
 
@@ -206,7 +206,7 @@ def test_one_versus_rest_is_its_parts(n_jobs):
     result = solve(problem, tol=1e-8, n_jobs=n_jobs)
     alone = [solve(part, tol=1e-8, seed=m) for m, part in enumerate(problem.parts)]
     np.testing.assert_array_equal(result.weights, np.hstack([part.weights for part in alone]))
-    assert result.certificate == certify(problem, result.weights, result.dual_coef)
+    assert result.certificate == certify(problem, result.weights, result.dual_point)
     assert result.status is Status.CONVERGED
     assert len(result.history) == len(problem.parts)
 
@@ -217,7 +217,7 @@ def test_one_versus_rest_can_be_stopped_between_parts(n_jobs):
     result = solve(problem, n_jobs=n_jobs, on_round=lambda line, weights: True)
     assert result.status is Status.STOPPED
     assert result.weights.shape == (6, 4)
-    assert result.certificate == certify(problem, result.weights, result.dual_coef)
+    assert result.certificate == certify(problem, result.weights, result.dual_point)
 
 
 def test_cancelling_from_elsewhere():

@@ -1,7 +1,7 @@
 """How far from optimal a model can be, at most."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,11 @@ Floats = NDArray[np.float64]
 
 
 class CertifiableProblem(Protocol):
-    """A problem that can value weights and dual coefficients from the data alone."""
+    """A problem that can value weights and dual points from the data alone."""
 
     def primal(self, weights: Floats, /) -> float: ...
 
-    def dual(self, dual_coef: Floats, /) -> float: ...
+    def dual(self, dual_point: Any, /) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Certificate:
         )
 
 
-def certify(problem: CertifiableProblem, weights: Floats, dual_coef: Floats) -> Certificate:
-    """Value `weights` and `dual_coef` anew, from all the data.
+def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Certificate:
+    """Value `weights` and `dual_point` anew, from all the data.
 
     Any weights and any feasible dual point certify each other; they need not belong together.
     """
-    return Certificate(primal=problem.primal(weights), dual=problem.dual(dual_coef))
+    return Certificate(primal=problem.primal(weights), dual=problem.dual(dual_point))

@@ -1,23 +1,19 @@
 """What the linear classifier and the linear regressor share: from arrays to a certified fit."""
 
-import os
 import threading
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from numbers import Integral, Real
+from functools import partial
+from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, clone
-from sklearn.callback import CallbackSupportMixin, with_callbacks
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.base import clone
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import (
     as_floats,
     check_features,
@@ -27,9 +23,8 @@ from maxmargin.estimators.checks import (
 )
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
-from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.result import Result
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
@@ -48,35 +43,21 @@ class Targets(ABC):
         """The optimisation problem on features and geometry `shared`, which holds `cost`."""
 
 
-class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
+class LinearEstimator(CertifiedEstimator, ABC):
     """Base of `LinearClassifier` and `LinearRegressor`."""
 
-    _parameter_constraints: dict[str, list[Any]] = {
-        "C": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
+    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "nonnegative": ["boolean"],
         "prior": [GaussianPrior, tuple, None],
-        "warm_start": ["boolean"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
         "solver": [StrOptions({"auto"}), SequentialDual],
     }
 
-    C: float
-    tol: float
     fit_intercept: bool
     intercept_scaling: float
     nonnegative: bool
     prior: GaussianPrior | tuple[Any, Any] | None
-    warm_start: bool
-    max_iter: int
-    time_limit: float | None
-    n_jobs: int | None
-    random_state: Any
     solver: Any
 
     coef_: Floats
@@ -88,50 +69,6 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
 
         Takes weights of shape (n_features, n_outputs) and intercepts of shape (n_outputs,).
         """
-
-    def _solve(
-        self,
-        X: Any,
-        y: Any,
-        targets: Targets,
-        cost: Floats,
-        start: tuple[Floats, float] | None,
-        cancelled: threading.Event,
-    ) -> tuple[Result, dict[str, Any]]:
-        """Build the problem, solve it, and name what was learned."""
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
-        features = self._features(X, targets.n_outputs)
-        shared = {
-            "X": features.X,
-            "cost": cost,
-            "bias": float(self.intercept_scaling) if self.fit_intercept else 0.0,
-            "nonnegative": self.nonnegative,
-            "origin": self._origin(features),
-        }
-        problem = targets.problem(shared)
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            original = features.unwhiten(weights[:-1])
-            intercept = shared["bias"] * weights[-1]
-            fitted = self._set_weights(targets, original, intercept)
-            return fitted | {"n_features_in_": X.shape[1]}
-
-        result = self._solver.solve(
-            problem,
-            Stopping(self.tol, self.max_iter, self.time_limit, cancelled),
-            n_jobs=_n_threads(self.n_jobs),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-            start=None if start is None else _carried_over(problem, *start, self.C),
-            on_round=self._on_round(X, y, attributes),
-        )
-        fitted = attributes(result.weights) | {
-            "certificate_": result.certificate,
-            "history_": result.history,
-            "n_iter_": max(1, result.rounds),
-            "status_": str(result.status),
-        }
-        return result, fitted
 
     @property
     def _solver(self) -> SequentialDual:
@@ -164,39 +101,16 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             return None
         return np.vstack([features.origin, np.zeros(features.origin.shape[1])])
 
-    def _on_round(
-        self, X: Any, y: Any, attributes: Callable[[Floats], dict[str, Any]]
-    ) -> Callable[[Round, Callable[[], Floats]], bool] | None:
-        """Hand each round to the callbacks, if there are any."""
-        if not getattr(self, "_skl_callbacks", None):
-            return None
-        fit_context = self._callback_fit_ctx
-
-        def on_round(line: Round, weights: Callable[[], Floats]) -> bool:
-            arguments = {
-                "estimator": self,
-                "X": X,
-                "y": y,
-                "metadata": {"round": line, "tol": self.tol},
-                "reconstruction_attributes": lambda: attributes(weights()),
-            }
-            context = fit_context.subcontext(task_name="round")
-            context.call_on_fit_task_begin(**arguments)
-            return bool(context.call_on_fit_task_end(**arguments))
-
-        return on_round
-
     def _fit(self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any) -> Self:
         """Fit with everything checked; nothing of the estimator changes before the end."""
         start = getattr(self, "_warm", None) if self.warm_start else None
         if start is not None and start[0].shape != (X.shape[0], targets.n_outputs):
             start = None
         result = self._fit_from(start, X, y, targets, cost, original_X, threading.Event())
-        self._warm = (result.dual_coef, self.C) if self.warm_start else None
-        _warn_unless_converged(self, result)
+        self._warm = (result.dual_point, self.C) if self.warm_start else None
+        self._warn_unless_converged(result, stacklevel=4)
         return self
 
-    @with_callbacks
     def _fit_from(
         self,
         start: tuple[Floats, float] | None,
@@ -207,15 +121,28 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         original_X: Any,
         cancelled: threading.Event,
     ) -> Result:
-        """Fit from a start, showing it to the callbacks."""
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        result, fitted = self._solve(X, y, targets, cost, start, cancelled)
-        validate_data(self, original_X, skip_check_array=True)
-        self.__dict__.update(fitted)
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
+        """Fit from the dual point of another C."""
+        features = self._features(X, targets.n_outputs)
+        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
+        problem = targets.problem(
+            {
+                "X": features.X,
+                "cost": cost,
+                "bias": bias,
+                "nonnegative": self.nonnegative,
+                "origin": self._origin(features),
+            }
         )
+        carried = None if start is None else _carried_over(problem, *start, self.C)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            original = features.unwhiten(weights[:-1])
+            fitted = self._set_weights(targets, original, bias * weights[-1])
+            return fitted | {"n_features_in_": X.shape[1]}
+
+        solve = partial(self._solver.solve, problem, start=carried)
+        result: Result = self._train(X, y, solve, attributes, cancelled)
+        validate_data(self, original_X, skip_check_array=True)
         return result
 
     def _fit_path(
@@ -233,8 +160,8 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
             model = clone(self).set_params(C=C)
             scaled = cost * (C / self.C)
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
-            start = (result.dual_coef, C)
-            _warn_unless_converged(model, result)
+            start = (result.dual_point, C)
+            model._warn_unless_converged(result, stacklevel=4)
             models[C] = model
         return [models[C] for C in values]
 
@@ -277,13 +204,6 @@ class LinearEstimator(CallbackSupportMixin, BaseEstimator, ABC):
         return tags
 
 
-def _n_threads(n_jobs: int | None) -> int:
-    if n_jobs is None:
-        return 1
-    cores = os.cpu_count() or 1
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
-
-
 def _carried_over(
     problem: LinearProblem | OneVersusRest, dual_coef: Floats, old_C: float, new_C: float
 ) -> Floats:
@@ -299,21 +219,3 @@ def _carried_over(
     if old_C != new_C:
         candidates.append(problem.feasible(scaled))
     return max(candidates, key=problem.dual)
-
-
-def _warn_unless_converged(estimator: LinearEstimator, result: Result) -> None:
-    if result.status is Status.CONVERGED:
-        return
-    reasons = {
-        Status.MAX_ITER: f"max_iter={estimator.max_iter} rounds",
-        Status.TIME_LIMIT: f"the time limit of {estimator.time_limit} s",
-        Status.INTERRUPTED: "an interrupt",
-        Status.STOPPED: "a callback",
-    }
-    gap = result.certificate.relative_gap
-    warnings.warn(
-        f"{type(estimator).__name__} was stopped by {reasons[result.status]} at a relative duality "
-        f"gap of {gap:.2g}, above tol={estimator.tol:g}; the best weights so far are kept.",
-        ConvergenceWarning,
-        stacklevel=5,  # the line that called fit or path
-    )

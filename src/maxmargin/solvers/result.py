@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ class Status(StrEnum):
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
     STOPPED = "stopped by a callback"
+    FAILED = "failed"
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,10 @@ class Result:
 
     Parameters
     ----------
-    weights : ndarray of shape (n_features + 1, n_outputs)
-        The last row belongs to the constant feature.
-    dual_coef : ndarray of shape (n_samples, n_outputs)
+    weights : ndarray
+        Of a linear problem of shape (n_features + 1, n_outputs), the last row for the constant
+        feature; of a structured problem of shape (n_features,).
+    dual_point : ndarray of shape (n_samples, n_outputs) or DualPoint
         Dual coefficients: the state from which a further solve can start.
     certificate : Certificate
     status : Status
@@ -69,7 +72,7 @@ class Result:
     """
 
     weights: NDArray[np.float64]
-    dual_coef: NDArray[np.float64]
+    dual_point: Any
     certificate: Certificate
     status: Status
     rounds: int

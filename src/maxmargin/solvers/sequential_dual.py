@@ -13,6 +13,7 @@ from maxmargin.dual.certificate import Certificate, certify
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.solvers.blocks import MERGES, Blocks, Geometry, make_blocks
+from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
@@ -24,9 +25,6 @@ OnRound = Callable[[Round, Callable[[], Floats]], bool]
 
 LONGEST_WAIT = 63
 """Rounds after which even an example that never moves is looked at again."""
-
-ROUNDS_PER_EXTRAPOLATION = 3
-"""Sweeps between extrapolations; three see a steadier direction, at a third of the price."""
 
 COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
@@ -115,7 +113,7 @@ class SequentialDual:
     ) -> Result:
         longest_wait = LONGEST_WAIT if self.shrinking else 0
         blocks = make_blocks(problem, geometry, start, longest_wait, seed)
-        momentum = _Momentum(self.acceleration)
+        momentum = Momentum(blocks, self.acceleration)
         answer = _Answer(blocks, self.averaging, warm=start is not None)
         history: list[Round] = []
         visits = 0
@@ -125,7 +123,7 @@ class SequentialDual:
         status = stopping.reason(0)
         try:
             while status is None:
-                momentum.apply(blocks)
+                momentum.apply()
                 order = blocks.due_examples()
                 for batch in _batches(order, blocks, threads):
                     blocks.sweep(batch, threshold, threads)
@@ -133,7 +131,7 @@ class SequentialDual:
                         break
                 visits += len(order)
                 blocks.round += 1
-                settled = momentum.settle(blocks)
+                settled = momentum.settle()
                 answer.best_dual = max(answer.best_dual, momentum.dual)
 
                 if settled and answer.is_due(visits, stopping.tol):
@@ -145,7 +143,7 @@ class SequentialDual:
                         if certified.certificate.relative_gap <= stopping.tol:
                             status = Status.CONVERGED
                         else:
-                            momentum.restart(blocks)
+                            momentum.restart()
                 history.append(answer.as_round(stopping.seconds, visits))
                 stop = on_round is not None and on_round(history[-1], answer.weights)
                 if status is None:
@@ -154,7 +152,7 @@ class SequentialDual:
             stopping.cancelled.set()
             status = Status.INTERRUPTED
         if certified is None or status is not Status.CONVERGED:
-            momentum.settle(blocks, early=True)
+            momentum.settle(early=True)
             answer.value(visits, threads)
             certified = answer.certified()
         if certified.certificate.relative_gap <= stopping.tol:
@@ -212,7 +210,7 @@ class SequentialDual:
         status = unfinished[0] if unfinished else Status.CONVERGED
         if stopped and unfinished:
             status = Status.STOPPED
-        dual_coef = np.hstack([part.dual_coef for part in parts])
+        dual_coef = np.hstack([part.dual_point for part in parts])
         rounds = max(part.rounds for part in parts)
         return Result(weights(), dual_coef, certificate, status, rounds, history)
 
@@ -237,44 +235,6 @@ def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
         size = min(size, max(blocks.visits_per_merge, -(-len(order) // MERGES)))
     for at in range(0, len(order), size):
         yield order[at : at + size]
-
-
-class _Momentum:
-    """Nesterov's extrapolation between sweeps, restarted whenever the dual would fall."""
-
-    def __init__(self, enabled: bool) -> None:
-        self.enabled = enabled
-        self.sweeps, self.t = 0, 1.0
-        self.dual = self.dual_before = -math.inf
-        self.extrapolated = False
-
-    def restart(self, blocks: Blocks) -> None:
-        """Begin anew from where the blocks are."""
-        blocks.restart()
-        self.sweeps, self.t = 0, 1.0
-
-    def apply(self, blocks: Blocks) -> None:
-        """Before a sweep: extrapolate, if it is time to."""
-        if self.enabled and self.sweeps == 0:
-            following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
-            self.dual_before = self.dual
-            self.extrapolated = self.t > 1.0
-            blocks.extrapolate((self.t - 1.0) / following)
-            self.t = following
-
-    def settle(self, blocks: Blocks, early: bool = False) -> bool:
-        """After a sweep: was it the last before the next extrapolation? Then undo a loss."""
-        self.sweeps += 1
-        self.dual = blocks.dual
-        if self.enabled and self.sweeps < ROUNDS_PER_EXTRAPOLATION and not early:
-            return False
-        self.sweeps = 0
-        # Exact steps alone lose nothing but rounding errors, and undoing those would never end.
-        if self.enabled and self.extrapolated and self.dual < self.dual_before:
-            blocks.revert()
-            self.dual = self.dual_before
-            self.t = 1.0
-        return True
 
 
 class _Answer:

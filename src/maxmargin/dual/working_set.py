@@ -1,0 +1,649 @@
+"""The working set: planes kept for each block, their coefficients, and visits that improve them.
+
+The dual variables are the coefficients of the planes, ``coef >= 0`` with ``sum(coef) <= total`` in
+each block, and the weights that belong to them are ``w = sum coef * psi``. Every visit leaves the
+dual no lower than it was. Arrays are laid out so that one compiled call can visit many blocks:
+
+- a plane is a number; its entries stand in the arena `columns`, `values` from ``start`` on;
+- block ``b`` lists its planes in ``slots[slot_at[b]:]`` and their inner products, in the same
+  order, in ``gram[gram_at[b]:]``, with room for ``capacity[b]`` planes.
+
+Room is made before a call, so kernels never allocate.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
+from maxmargin.dual.planes import Planes, add_plane, plane_product
+from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
+
+_FIRST_CAPACITY = 4
+_N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_PLANES = range(6)
+_GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
+
+
+class StepRule(NamedTuple):
+    """How a visit improves the dual over a block.
+
+    Parameters
+    ----------
+    kind : {PAIRWISE, FRANK_WOLFE, AWAY}
+        Steps between the most violating pair; one line search towards the best plane; or that
+        or one away from the worst, whichever promises more.
+    max_steps : int
+        Most pairwise steps of one visit.
+    tolerance : float
+        Violation that is left alone.
+    """
+
+    kind: int = PAIRWISE
+    max_steps: int = 100
+    tolerance: float = 0.0
+
+
+class Visit(NamedTuple):
+    """What came of visiting some blocks.
+
+    Parameters
+    ----------
+    gain : float
+        Growth of the dual.
+    gap : float
+        Sum over the blocks of ``total * hinge - sum(coef * slope)`` just before its step, with the
+        hinge over the planes in hand: an estimate of the duality gap over these blocks.
+    loss : float
+        Sum over the blocks of ``total * hinge`` just before its step.
+    work : float
+        Multiplications, about.
+    """
+
+    gain: float
+    gap: float
+    loss: float
+    work: float
+
+    def __add__(self, other: "Visit") -> "Visit":  # type: ignore[override]
+        """What came of both."""
+        return Visit(*(a + b for a, b in zip(self, other, strict=True)))
+
+
+class _Table(NamedTuple):
+    """All arrays of a working set, as the kernels take them."""
+
+    size: NDArray[np.int32]
+    capacity: NDArray[np.int32]
+    slot_at: NDArray[np.int64]
+    gram_at: NDArray[np.int64]
+    slots: NDArray[np.int32]
+    gram: Floats
+    start: NDArray[np.int64]
+    length: NDArray[np.int32]
+    loss: Floats
+    coef: Floats
+    previous: Floats
+    idle: NDArray[np.int32]
+    columns: NDArray[np.uint32]
+    values: Floats
+    free: NDArray[np.int32]
+    counts: NDArray[np.int64]
+
+
+class WorkingSet:
+    """Planes of all blocks and the dual point over them.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (n_blocks,)
+        What the coefficients of a block may add up to: its C.
+    """
+
+    def __init__(self, totals: Floats) -> None:
+        n = len(totals)
+        self.totals = totals
+        self.outputs: list[Any] = []
+        self.gaps = np.full(n, np.inf)
+        """Gap of each block at its last visit."""
+        self.linear = 0.0
+        """``sum(coef * loss)``, the dual's linear term."""
+        self._scratch = np.zeros((2, _FIRST_CAPACITY))
+        self._hash = make_table(16)
+        room = max(n, 16)
+        self._table = _Table(
+            size=np.zeros(n, dtype=np.int32),
+            capacity=np.full(n, _FIRST_CAPACITY, dtype=np.int32),
+            slot_at=np.arange(n, dtype=np.int64) * _FIRST_CAPACITY,
+            gram_at=np.arange(n, dtype=np.int64) * _FIRST_CAPACITY**2,
+            slots=np.zeros(n * _FIRST_CAPACITY, dtype=np.int32),
+            gram=np.zeros(n * _FIRST_CAPACITY**2),
+            start=np.zeros(room, dtype=np.int64),
+            length=np.zeros(room, dtype=np.int32),
+            loss=np.zeros(room),
+            coef=np.zeros(room),
+            previous=np.zeros(room),
+            idle=np.zeros(room, dtype=np.int32),
+            columns=np.zeros(1024, dtype=np.uint32),
+            values=np.zeros(1024),
+            free=np.zeros(room, dtype=np.int32),
+            counts=np.zeros(6, dtype=np.int64),
+        )
+        self._table.counts[_N_SLOTS] = n * _FIRST_CAPACITY
+        self._table.counts[_N_GRAM] = n * _FIRST_CAPACITY**2
+
+    @property
+    def n_planes(self) -> int:
+        """Planes kept."""
+        return int(self._table.size.sum())
+
+    @property
+    def n_active(self) -> int:
+        """Planes with a positive coefficient."""
+        return int(np.count_nonzero(self._table.coef))
+
+    @property
+    def n_bytes(self) -> int:
+        """Memory that the arrays take."""
+        return sum(array.nbytes for array in self._table)
+
+    def visit(
+        self, blocks: Order, weights: Floats, rule: StepRule, planes: Planes | None = None
+    ) -> Visit:
+        """Improve the dual over `blocks`, one after the other, and `weights` with it.
+
+        Parameters
+        ----------
+        blocks : ndarray of int64
+        weights : ndarray of shape (n_features,)
+            The weights of the present coefficients; updated.
+        rule : StepRule
+        planes : Planes or None
+            A new plane for each of the blocks; kept if it violates more than those in hand.
+        """
+        added = np.full(len(blocks), -1, dtype=np.int32)
+        sums = np.zeros(5)
+        if planes is None:
+            starts, columns, values, losses = _NO_STARTS, _NO_COLUMNS, _NO_VALUES, _NO_VALUES
+        else:
+            self._make_room(blocks, planes)
+            starts, columns, values, losses = planes[:4]
+        _visit_blocks(
+            blocks, self.totals, weights, self._table, self.gaps,
+            rule.kind, rule.max_steps, rule.tolerance,
+            starts, columns, values, losses, added, self._hash, self._scratch, sums,
+        )  # fmt: skip
+        self.linear += float(sums[_LINEAR])
+        if planes is not None:
+            for k in np.flatnonzero(added >= 0):
+                self.outputs[added[k]] = planes.outputs[k]
+        return Visit(
+            gain=float(sums[_GAIN]),
+            gap=float(sums[_GAP]),
+            loss=float(sums[_BOUND]),
+            work=float(sums[_WORK]),
+        )
+
+    def put(self, blocks: Order, planes: Planes, coef: Floats, weights: Floats) -> None:
+        """Take over planes with their coefficients, and add what they make to `weights`.
+
+        A block may come several times.
+        """
+        planes.add_to(weights, coef)
+        self.linear += float(coef @ planes.losses)
+        for some in _without_repeats(blocks):
+            part = planes.take(some)
+            added = np.empty(len(some), dtype=np.int32)
+            self._make_room(blocks[some], part)
+            _put_planes(blocks[some], *part[:4], coef[some], self._table, self._hash, added)
+            for p, output in zip(added.tolist(), part.outputs, strict=True):
+                self.outputs[p] = output
+
+    def drop_idle(self, max_idle: int) -> None:
+        """Drop the planes whose coefficient was zero at each of the last `max_idle` calls."""
+        _drop_idle(self._table, max_idle)
+
+    def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
+        """Add the most violating plane of every block at `weights`, times its C, to `vector`.
+
+        Returns the loss of the sum, and which planes it is made of. These count as just used
+        for `keep_latest`.
+        """
+        best, loss = self._add_best(weights, vector)
+        blocks = np.flatnonzero(best >= 0)
+        return loss, DualPoint(
+            blocks, self.totals[blocks], [self.outputs[p] for p in best[blocks].tolist()]
+        )
+
+    def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
+        best = np.empty(len(self.totals), dtype=np.int64)
+        return best, float(_add_best(self.totals, self._table, weights, vector, best))
+
+    def step_towards_best(self, weights: Floats) -> None:
+        """One exact step of all blocks together, towards the best plane of each."""
+        corner = np.zeros_like(weights)
+        best, linear = self._add_best(weights, corner)
+        corner -= weights
+        linear -= self.linear
+        slope = linear - float(weights @ corner)
+        square = float(corner @ corner)
+        step = 1.0 if square <= slope else max(slope, 0.0) / square
+        _mix(self.totals, self._table, best, step)
+        weights += step * corner
+        self.linear += step * linear
+
+    def keep_latest(self, limit: int) -> None:
+        """Drop all but the `limit` planes of each block that were used last."""
+        _keep_latest(self._table, limit)
+
+    def extrapolate(self, momentum: float, weights: Floats) -> None:
+        """Go on by `momentum` times the move since the last call, as far as is feasible."""
+        self.linear += float(_extrapolate(self.totals, momentum, self._table, weights))
+
+    def revert(self, weights: Floats) -> None:
+        """Back to where the last call of `extrapolate` started."""
+        self.linear += float(_revert(self._table, weights))
+
+    def point(self) -> "DualPoint":
+        """The coefficients that are not zero, with the outputs they belong to."""
+        table = self._table
+        blocks, numbers = [], []
+        for b in np.flatnonzero(table.size):
+            at = table.slot_at[b]
+            for p in table.slots[at : at + table.size[b]]:
+                if table.coef[p] > 0.0:
+                    blocks.append(b)
+                    numbers.append(p)
+        return DualPoint(
+            blocks=np.array(blocks, dtype=np.int64),
+            coef=table.coef[np.array(numbers, dtype=np.int64)],
+            outputs=[self.outputs[p] for p in numbers],
+        )
+
+    def _make_room(self, blocks: Order, planes: Planes) -> None:
+        """See to it that every block can take one plane more."""
+        table = self._table
+        full = blocks[table.size[blocks] == table.capacity[blocks]]
+        if len(full):
+            self._widen(full)
+        table = self._table
+        if table.counts[_N_FREE] < len(blocks):
+            self._add_numbers(len(blocks))
+        needed = table.counts[_N_ENTRIES] + len(planes.values)
+        if needed > len(table.values):
+            self._extend_arena(len(planes.values))
+        largest = int(np.diff(planes.starts).max(initial=0))
+        if largest >= len(self._hash.places):
+            self._hash = make_table(2 * largest)
+        widest = int(self._table.capacity[blocks].max())
+        if widest > self._scratch.shape[1]:
+            self._scratch = np.zeros((2, 2 * widest))
+
+    def _widen(self, full: Order) -> None:
+        """Twice the room for planes in some blocks, at the end of the lists."""
+        table = self._table
+        old = table.capacity[full].astype(np.int64)
+        slots = _longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
+        gram = _longer(table.gram, table.counts[_N_GRAM] + int((4 * old**2).sum()))
+        self._table = table._replace(slots=slots, gram=gram)
+        _widen_blocks(full, self._table)
+
+    def _add_numbers(self, wanted: int) -> None:
+        """More plane numbers."""
+        table = self._table
+        old = int(table.counts[_N_PLANES])
+        new = max(2 * old, old + wanted)
+        per_plane = {
+            name: _longer(getattr(table, name), new)
+            for name in ("start", "length", "loss", "coef", "previous", "idle", "free")
+        }
+        self._table = table._replace(**per_plane)
+        n_free = int(table.counts[_N_FREE])
+        self._table.free[n_free : n_free + new - old] = np.arange(new - 1, old - 1, -1)
+        table.counts[_N_FREE] = n_free + new - old
+        table.counts[_N_PLANES] = new
+        self.outputs += [None] * (new - old)
+
+    def _extend_arena(self, n_entries: int) -> None:
+        """Room for more entries: by closing the gaps that dropped planes left, or a larger one."""
+        table = self._table
+        live = int(table.counts[_N_LIVE])
+        size = max(len(table.values), 2 * (live + n_entries))
+        columns, values = np.empty(size, dtype=np.uint32), np.empty(size)
+        _compact(table, columns, values)
+        self._table = table._replace(columns=columns, values=values)
+
+
+class DualPoint(NamedTuple):
+    """A feasible dual point: coefficients of outputs of blocks.
+
+    Parameters
+    ----------
+    blocks : ndarray of int64, shape (n_planes,)
+    coef : ndarray of shape (n_planes,)
+        Not negative; in each block they add up to at most its C.
+    outputs : list
+    """
+
+    blocks: Order
+    coef: Floats
+    outputs: list[Any]
+
+
+_NO_STARTS = np.zeros(0, dtype=np.int64)
+_NO_COLUMNS = np.zeros(0, dtype=np.uint32)
+_NO_VALUES = np.zeros(0)
+
+
+def _without_repeats(blocks: Order) -> list[Order]:
+    """Positions in `blocks` in groups, in each of which a block comes once at most."""
+    order = np.argsort(blocks, kind="stable")
+    first = np.r_[True, np.diff(blocks[order]) != 0] if len(blocks) else np.zeros(0, dtype=bool)
+    rank = np.arange(len(blocks)) - np.maximum.accumulate(
+        np.where(first, np.arange(len(blocks)), 0)
+    )
+    return [np.sort(order[rank == r]) for r in range(rank.max(initial=-1) + 1)]
+
+
+def _longer(array: NDArray[Any], wanted: int) -> NDArray[Any]:
+    """`array` or, if it is too short, a copy with room to spare."""
+    if wanted <= len(array):
+        return array
+    longer = np.zeros(max(wanted, len(array) + len(array) // 2), dtype=array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+@inlined
+def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
+    """Copy a plane into the arena; returns its number."""
+    table.counts[_N_FREE] -= 1
+    p = table.free[table.counts[_N_FREE]]
+    start = table.counts[_N_ENTRIES]
+    for q in range(last - first):
+        table.columns[start + q] = columns[first + q]
+        table.values[start + q] = values[first + q]
+    table.counts[_N_ENTRIES] += last - first
+    table.counts[_N_LIVE] += last - first
+    table.start[p] = start
+    table.length[p] = last - first
+    table.loss[p] = loss
+    table.coef[p] = coef
+    table.previous[p] = coef
+    table.idle[p] = 0
+    return p
+
+
+@inlined
+def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
+    """Make plane `p`, whose entries are in the arena, the last of block `b`."""
+    m = table.size[b]
+    at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
+    start = table.start[p]
+    stop = start + table.length[p]
+    table.slots[at + m] = p
+    table.size[b] = m + 1
+    taken = spread(start, stop, table.columns, table.values, hashed)
+    for j in range(m + 1):
+        other = table.slots[at + j]
+        first = table.start[other]
+        last = first + table.length[other]
+        product = product_with_spread(first, last, table.columns, table.values, hashed)
+        table.gram[gram_at + m * stride + j] = product
+        table.gram[gram_at + j * stride + m] = product
+    clear(taken, hashed)
+
+
+@inlined
+def _drop(b, j, table):  # type: ignore[no-untyped-def]
+    """Take plane number ``j`` of block `b` out; the last takes its place."""
+    at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
+    last = table.size[b] - 1
+    p = table.slots[at + j]
+    table.free[table.counts[_N_FREE]] = p
+    table.counts[_N_FREE] += 1
+    table.counts[_N_LIVE] -= table.length[p]
+    table.length[p] = -1
+    table.slots[at + j] = table.slots[at + last]
+    for k in range(last + 1):
+        table.gram[gram_at + j * stride + k] = table.gram[gram_at + last * stride + k]
+    for k in range(last + 1):
+        table.gram[gram_at + k * stride + j] = table.gram[gram_at + k * stride + last]
+    table.gram[gram_at + j * stride + j] = table.gram[gram_at + last * stride + last]
+    table.size[b] = last
+
+
+@compiled
+def _visit_blocks(  # type: ignore[no-untyped-def]
+    blocks, totals, weights, table, gaps, kind, max_steps, tolerance,
+    new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
+):  # fmt: skip
+    """Visit `blocks` in order; see `WorkingSet.visit`."""
+    slopes, coef = scratch[0], scratch[1]
+    for o in range(len(blocks)):
+        b = blocks[o]
+        total = totals[b]
+        at = table.slot_at[b]
+        m = table.size[b]
+        work = 0
+        highest = 0.0
+        value = 0.0
+        for j in range(m):
+            p = table.slots[at + j]
+            start = table.start[p]
+            stop = start + table.length[p]
+            work += stop - start
+            slope = table.loss[p] - plane_product(start, stop, table.columns, table.values, weights)
+            slopes[j] = slope
+            coef[j] = table.coef[p]
+            highest = max(highest, slope)
+            value += coef[j] * slope
+        if len(new_losses) > 0:
+            first, last = new_starts[o], new_starts[o + 1]
+            slope = new_losses[o] - plane_product(first, last, new_columns, new_values, weights)
+            work += last - first
+            if slope > highest + tolerance:
+                highest = slope
+                p = _store(first, last, new_columns, new_values, new_losses[o], 0.0, table)
+                _append(b, p, table, hashed)
+                added[o] = p
+                slopes[m] = slope
+                coef[m] = 0.0
+                work += 3 * work
+                m += 1
+        gap = total * highest - value
+        gaps[b] = gap
+        sums[_GAP] += gap
+        sums[_BOUND] += total * highest
+        gram_at, stride = table.gram_at[b], table.capacity[b]
+        if kind == PAIRWISE:
+            gain, steps = pairwise_steps(
+                table.gram, gram_at, stride, m, slopes, coef, total, tolerance, max_steps
+            )
+            work += 3 * m * steps
+        else:
+            gain = frank_wolfe_step(
+                table.gram, gram_at, stride, m, slopes, coef, total, kind == AWAY
+            )
+            work += m * m
+        sums[_GAIN] += gain
+        for j in range(m):
+            p = table.slots[at + j]
+            change = coef[j] - table.coef[p]
+            if change != 0.0:
+                start = table.start[p]
+                stop = start + table.length[p]
+                work += stop - start
+                add_plane(start, stop, table.columns, table.values, change, weights)
+                table.coef[p] = coef[j]
+                sums[_LINEAR] += change * table.loss[p]
+        sums[_WORK] += work
+
+
+@compiled
+def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
+    """Drop planes that had no coefficient in the last `max_idle` calls."""
+    for b in range(len(table.size)):
+        # Backwards, because the last takes the place of one that is dropped.
+        for j in range(table.size[b] - 1, -1, -1):
+            p = table.slots[table.slot_at[b] + j]
+            if table.coef[p] > 0.0 or table.previous[p] > 0.0:
+                table.idle[p] = 0
+            else:
+                table.idle[p] += 1
+                if table.idle[p] > max_idle:
+                    _drop(b, j, table)
+
+
+@compiled
+def _add_best(totals, table, weights, vector, best):  # type: ignore[no-untyped-def]
+    """See `WorkingSet.add_best`."""
+    loss = 0.0
+    for b in range(len(totals)):
+        best[b] = -1
+        highest = 0.0
+        for j in range(table.size[b]):
+            p = table.slots[table.slot_at[b] + j]
+            table.idle[p] += 1
+            start = table.start[p]
+            stop = start + table.length[p]
+            slope = table.loss[p] - plane_product(start, stop, table.columns, table.values, weights)
+            if slope > highest:
+                highest = slope
+                best[b] = p
+        p = best[b]
+        if p >= 0:
+            table.idle[p] = 0
+            loss += totals[b] * table.loss[p]
+            start = table.start[p]
+            stop = start + table.length[p]
+            add_plane(start, stop, table.columns, table.values, totals[b], vector)
+    return loss
+
+
+@compiled
+def _mix(totals, table, best, step):  # type: ignore[no-untyped-def]
+    """``coef = (1 - step) * coef + step * totals`` at the best plane of each block."""
+    for b in range(len(totals)):
+        for j in range(table.size[b]):
+            table.coef[table.slots[table.slot_at[b] + j]] *= 1.0 - step
+        if best[b] >= 0:
+            table.coef[best[b]] += step * totals[b]
+
+
+@compiled
+def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
+    """See `WorkingSet.keep_latest`."""
+    for b in range(len(table.size)):
+        while table.size[b] > limit:
+            oldest = 0
+            for j in range(table.size[b]):
+                p, q = table.slots[table.slot_at[b] + j], table.slots[table.slot_at[b] + oldest]
+                if table.idle[p] > table.idle[q]:
+                    oldest = j
+            _drop(b, oldest, table)
+
+
+@compiled
+def _extrapolate(totals, momentum, table, weights):  # type: ignore[no-untyped-def]
+    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
+
+    `previous` becomes the old `coef`. Returns the change of the linear term.
+    """
+    linear = 0.0
+    for b in range(len(totals)):
+        at = table.slot_at[b]
+        m = table.size[b]
+        step = momentum
+        used = growth = 0.0
+        moving = False
+        for j in range(m):
+            p = table.slots[at + j]
+            change = table.coef[p] - table.previous[p]
+            moving |= change != 0.0
+            used += table.coef[p]
+            growth += change
+            if step * change < -table.coef[p]:
+                step = -table.coef[p] / change
+        if not moving:
+            continue
+        if step * growth > totals[b] - used:
+            step = max(totals[b] - used, 0.0) / growth
+        for j in range(m):
+            p = table.slots[at + j]
+            old = table.coef[p]
+            new = max(old + step * (old - table.previous[p]), 0.0)
+            table.previous[p] = old
+            if new != old:
+                table.coef[p] = new
+                start = table.start[p]
+                stop = start + table.length[p]
+                add_plane(start, stop, table.columns, table.values, new - old, weights)
+                linear += (new - old) * table.loss[p]
+    return linear
+
+
+@compiled
+def _revert(table, weights):  # type: ignore[no-untyped-def]
+    """``coef = previous``; returns the change of the linear term."""
+    linear = 0.0
+    for b in range(len(table.size)):
+        for j in range(table.size[b]):
+            p = table.slots[table.slot_at[b] + j]
+            change = table.previous[p] - table.coef[p]
+            if change != 0.0:
+                table.coef[p] = table.previous[p]
+                start = table.start[p]
+                stop = start + table.length[p]
+                add_plane(start, stop, table.columns, table.values, change, weights)
+                linear += change * table.loss[p]
+    return linear
+
+
+@compiled
+def _put_planes(blocks, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
+    """Append a plane with its coefficient to each of the blocks."""
+    for o in range(len(blocks)):
+        p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
+        _append(blocks[o], p, table, hashed)
+        added[o] = p
+
+
+@compiled
+def _widen_blocks(full, table):  # type: ignore[no-untyped-def]
+    """Move the lists of the blocks `full` to the end, with twice the room."""
+    for o in range(len(full)):
+        b = full[o]
+        m, old = table.size[b], table.capacity[b]
+        new = 2 * old
+        slot_at, gram_at = table.counts[_N_SLOTS], table.counts[_N_GRAM]
+        for j in range(m):
+            table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
+            for k in range(m):
+                table.gram[gram_at + j * new + k] = table.gram[table.gram_at[b] + j * old + k]
+        table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, new
+        table.counts[_N_SLOTS] += new
+        table.counts[_N_GRAM] += new * new
+
+
+@compiled
+def _compact(table, columns, values):  # type: ignore[no-untyped-def]
+    """Copy the entries of the planes in use to other arrays, without gaps."""
+    at = 0
+    for b in range(len(table.size)):
+        for j in range(table.size[b]):
+            p = table.slots[table.slot_at[b] + j]
+            start = table.start[p]
+            table.start[p] = at
+            for q in range(table.length[p]):
+                columns[at] = table.columns[start + q]
+                values[at] = table.values[start + q]
+                at += 1
+    table.counts[_N_ENTRIES] = at
+    table.counts[_N_LIVE] = at

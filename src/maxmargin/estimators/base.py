@@ -1,0 +1,136 @@
+"""What every estimator shares: bounds on the solver, callbacks, warnings, warm starts."""
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval
+
+from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.stopping import Stopping
+
+Floats = NDArray[np.float64]
+
+Solve = Callable[..., Result]
+"""Takes `stopping`, `n_jobs`, `seed` and `on_round`."""
+
+
+class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
+    """Base of all estimators: a fit is a solve with a certificate."""
+
+    _parameter_constraints: dict[str, list[Any]] = {
+        "C": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "warm_start": ["boolean"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    C: float
+    tol: float
+    warm_start: bool
+    max_iter: int
+    time_limit: float | None
+    n_jobs: int | None
+    random_state: Any
+
+    @with_callbacks
+    def _train(
+        self,
+        X: Any,
+        y: Any,
+        solve: Solve,
+        attributes: Callable[[Floats], dict[str, Any]],
+        cancelled: threading.Event | None = None,
+    ) -> Result:
+        """Solve, showing it to the callbacks, and set what was learned.
+
+        Nothing of the estimator changes before the end. `attributes` names what weights mean.
+        """
+        if self.n_jobs == 0:
+            raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
+        context = self._init_callback_context(max_subtasks=None)
+        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
+        result = solve(
+            stopping=Stopping(
+                self.tol, self.max_iter, self.time_limit, cancelled or threading.Event()
+            ),
+            n_jobs=_n_threads(self.n_jobs),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+            on_round=self._on_round(X, y, attributes),
+        )
+        fitted = self._learned(result, attributes)
+        self.__dict__.update(fitted)
+        context.call_on_fit_task_end(
+            estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
+        )
+        return result
+
+    def _learned(
+        self, result: Result, attributes: Callable[[Floats], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Fitted attributes."""
+        return attributes(result.weights) | {
+            "certificate_": result.certificate,
+            "history_": result.history,
+            "n_iter_": max(1, result.rounds),
+            "status_": str(result.status),
+        }
+
+    def _on_round(
+        self, X: Any, y: Any, attributes: Callable[[Floats], dict[str, Any]]
+    ) -> Callable[[Round, Callable[[], Floats]], bool] | None:
+        """Hand each round to the callbacks, if there are any."""
+        if not getattr(self, "_skl_callbacks", None):
+            return None
+        fit_context = self._callback_fit_ctx
+
+        def on_round(line: Round, weights: Callable[[], Floats]) -> bool:
+            arguments = {
+                "estimator": self,
+                "X": X,
+                "y": y,
+                "metadata": {"round": line, "tol": self.tol},
+                "reconstruction_attributes": lambda: attributes(weights()),
+            }
+            context = fit_context.subcontext(task_name="round")
+            context.call_on_fit_task_begin(**arguments)
+            return bool(context.call_on_fit_task_end(**arguments))
+
+        return on_round
+
+    def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
+        """Say why the solver stopped, and at which gap."""
+        if result.status is Status.CONVERGED:
+            return
+        reasons = {
+            Status.MAX_ITER: f"max_iter={self.max_iter} rounds",
+            Status.TIME_LIMIT: f"the time limit of {self.time_limit} s",
+            Status.INTERRUPTED: "an interrupt",
+            Status.STOPPED: "a callback",
+        }
+        gap = result.certificate.relative_gap
+        warnings.warn(
+            f"{type(self).__name__} was stopped by {reasons[result.status]} at a relative duality "
+            f"gap of {gap:.2g}, above tol={self.tol:g}; the best weights so far are kept.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _n_threads(n_jobs: int | None) -> int:
+    if n_jobs is None:
+        return 1
+    cores = os.cpu_count() or 1
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)

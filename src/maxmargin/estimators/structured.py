@@ -1,0 +1,214 @@
+"""StructuredSVM: any problem, any solver."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.checks import check_per_sample
+from maxmargin.problems.structured import ProblemError, TrainingSet, bind
+from maxmargin.solvers.names import SOLVERS, make_solver
+from maxmargin.solvers.structured import StructuredSolver
+
+Floats = NDArray[np.float64]
+
+
+class StructuredEstimator(CertifiedEstimator):
+    """Base of the estimators that train structured problems."""
+
+    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
+        "solver": [StrOptions(set(SOLVERS)), StructuredSolver],
+    }
+
+    solver: Any
+
+    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
+        """C of each example."""
+        cost = np.full(n_samples, float(self.C))
+        if sample_weight is not None:
+            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
+            if not cost.any():
+                raise ValueError("All sample weights are zero: at least one must be positive.")
+        return cost
+
+    def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
+        """Train; if the problem fails on the way, what was learned before is kept."""
+        start = getattr(self, "_warm", None) if self.warm_start else None
+        if start is not None and start[0] != (training.n_blocks, training.n_features):
+            start = None
+        solver = make_solver(self.solver)
+        solve = partial(solver.solve, training, start=None if start is None else start[1])
+        try:
+            result = self._train(X, y, solve, attributes)
+        except ProblemError as error:
+            if error.result is not None:
+                self.__dict__.update(self._learned(error.result, attributes))
+            raise
+        shape = training.n_blocks, training.n_features
+        self._warm = (shape, result.dual_point) if self.warm_start else None
+        self._warn_unless_converged(result, stacklevel=4)
+
+
+class StructuredSVM(StructuredEstimator):
+    """Structural SVM for any problem whose loss-augmented search you can write.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
+    highest ``loss(y) + <w, feature(y) - feature(truth)>`` over its outputs ``y``.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is predicted.
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    solver : str or solver object, default="auto"
+        "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack", or an object such as
+        ``OneSlack(cache=0)``.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
+        one. The latter needs the problem's ``separate_slack``.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads for compiled searches; None means 1 and -1 one for each core. The answer does not
+        depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_features,)
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
+    status_ : str
+        "converged", or why the fit stopped before.
+    history_ : list of Round
+        Seconds, searches, visits from planes in hand, primal and dual value after each round.
+    n_iter_ : int
+
+    See Also
+    --------
+    Problem : What to write.
+    SequenceTagger : Chains of labels, ready made.
+
+    Examples
+    --------
+    See `Problem`.
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "problem": [HasMethods(["joint_feature", "loss", "decode", "separate"])],
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    def __init__(
+        self,
+        problem: Any,
+        C: float = 1.0,
+        *,
+        solver: Any = "auto",
+        rescaling: str = "margin",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.problem = problem
+        self.C = C
+        self.solver = solver
+        self.rescaling = rescaling
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train on inputs and their true outputs.
+
+        Parameters
+        ----------
+        X, Y : sequence of length n_samples
+            Inputs and outputs, as the problem understands them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : StructuredSVM
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem raises or breaks its contract. What was learned up to then
+            stays in the estimator.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if len(X) != len(Y):
+            raise ValueError(
+                f"X has {len(X)} inputs but Y has {len(Y)} outputs: give one output for each."
+            )
+        if not len(X):
+            raise ValueError("X is empty: there is nothing to learn from.")
+        if self.rescaling == "slack" and not hasattr(self.problem, "separate_slack"):
+            raise ValueError(
+                f"rescaling='slack' needs {type(self.problem).__name__} to have the method "
+                f"separate_slack(x, truth, w)."
+            )
+        cost = self._costs(len(X), sample_weight)
+        training = bind(self.problem, X, Y, cost, self.rescaling)
+        self._fit_training(training, X, Y, lambda weights: {"weights_": weights})
+        return self
+
+    def predict(self, X: Sequence[Any]) -> list[Any]:
+        """The best output of each input.
+
+        Parameters
+        ----------
+        X : sequence of inputs
+
+        Returns
+        -------
+        Y : list
+        """
+        check_is_fitted(self)
+        return [self.problem.decode(x, self.weights_) for x in X]
+
+    def decision_function(self, X: Sequence[Any]) -> Floats:
+        """Score of the best output of each input.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        outputs = self.predict(X)
+        features = [self.problem.joint_feature(x, y) for x, y in zip(X, outputs, strict=True)]
+        return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
+
+    def score(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        """Minus the mean loss of the predictions: zero is perfect."""
+        losses = [self.problem.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)]
+        return -float(np.mean(losses))

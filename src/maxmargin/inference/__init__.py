@@ -1,0 +1,1 @@
+"""Compiled searches for the best outputs, and their marginals."""

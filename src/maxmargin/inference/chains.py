@@ -1,0 +1,475 @@
+"""Compiled searches over the labellings of one sequence.
+
+A labelling ``y`` of ``length >= 1`` positions scores
+
+    sum_t nodes[t, y_t] + sum_{t >= 1} pairs[y_{t-1}, y_t]
+
+and in a second-order chain also ``sum_{t >= 2} triples[y_{t-2} * n_labels + y_{t-1}, y_t]``. Nodes
+are ``(length, P)``, pairs ``(n_labels, P)`` and triples ``(n_labels ** 2, P)``, all float64, with
+``P = simd.padded(n_labels)``. What the columns from `n_labels` on hold is never looked at. A score
+may be ``-inf`` (forbidden), as long as some labelling is not.
+
+Labels may have any integer type. Scratch comes last; each kernel says its shape, and more rows than
+that do no harm.
+
+A maximum keeps no pointer to where it came from: to find that out again on the way back takes one
+column of scores for each position, while on the way forward the pointers would double the work.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.simd import _INT, _VECTOR, LANES, _for_each_entry, _splat, _vectors
+from maxmargin.dual.subproblems import NEVER
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def _highest(context, before, edges, added, count, column, out, width):  # type: ignore[no-untyped-def]
+    """`_max_plus` for `width` vectors from `column` on, in registers, as in `simd`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def array(position: int) -> tuple[Any, Any]:
+            """Where the array starts, and the entries from one of its rows to the next."""
+            view = context.make_array(signature.args[position])(context, builder, args[position])
+            bytes_a_row = cgutils.unpack_tuple(builder, view.strides)[0]
+            return view.data, builder.ashr(bytes_a_row, _INT(3))
+
+        scores, score_step = array(0)
+        matrix, row_step = array(1)
+        count, column, width = args[3], args[4], signature.args[6].literal_value
+        matrix = builder.gep(matrix, [column])
+
+        def body(a: Any, highest: list[Any]) -> list[Any]:
+            score = builder.load(builder.gep(scores, [builder.mul(a, score_step)]))
+            score = _splat(builder, score)
+            row = builder.gep(matrix, [builder.mul(a, row_step)])
+            updated = []
+            for old, pointer in zip(highest, _vectors(builder, row, width), strict=True):
+                new = builder.fadd(score, builder.load(pointer, align=8))
+                updated.append(builder.select(builder.fcmp_ordered(">", new, old), new, old))
+            return updated
+
+        start = [ir.Constant(_VECTOR, [-np.inf] * LANES)] * width
+        highest = _for_each_entry(builder, count, start, body)
+        added, out = (
+            _vectors(builder, builder.gep(array(position)[0], [column]), width)
+            for position in (2, 5)
+        )
+        for value, more, pointer in zip(highest, added, out, strict=True):
+            value = builder.fadd(value, builder.load(more, align=8))
+            builder.store(value, pointer, align=8)
+        return context.get_dummy_value()
+
+    return types.void(before, edges, added, count, column, out, width), codegen
+
+
+@inlined
+def _max_plus(before, edges, added, n_labels, out):  # type: ignore[no-untyped-def]
+    """``out[b] = added[b] + max_a (before[a] + edges[a, b])``, anything in the padding."""
+    count = np.int64(n_labels)
+    left = np.int64(len(out))
+    while left >= 4 * LANES:
+        _highest(before, edges, added, count, len(out) - left, out, 4)
+        left -= 4 * LANES
+    if left >= 2 * LANES:
+        _highest(before, edges, added, count, len(out) - left, out, 2)
+        left -= 2 * LANES
+    if left >= LANES:
+        _highest(before, edges, added, count, len(out) - left, out, 1)
+
+
+@inlined
+def _origin(before, edges, n_labels, b):  # type: ignore[no-untyped-def]
+    """The smallest ``a`` with the highest ``before[a] + edges[a, b]``."""
+    chosen = 0
+    highest = before[0] + edges[0, b]
+    for a in range(1, n_labels):
+        score = before[a] + edges[a, b]
+        if score > highest:
+            highest = score
+            chosen = a
+    return chosen
+
+
+@inlined
+def _argmax(scores, n_labels):  # type: ignore[no-untyped-def]
+    """The smallest label with the highest score."""
+    chosen = 0
+    for b in range(1, n_labels):
+        if scores[b] > scores[chosen]:
+            chosen = b
+    return chosen
+
+
+@inlined
+def _set(array, n_labels, values):  # type: ignore[no-untyped-def]
+    """``array = values`` for the labels there are."""
+    for b in range(n_labels):
+        array[b] = values[b]
+
+
+@inlined
+def _add(array, n_labels, values):  # type: ignore[no-untyped-def]
+    """``array += values`` for the labels there are."""
+    for b in range(n_labels):
+        array[b] += values[b]
+
+
+@compiled
+def viterbi(nodes, pairs, n_labels, labels, best):  # type: ignore[no-untyped-def]
+    """Set `labels` to the best labelling and return its score.
+
+    Of several, the one with the smallest last label, of these the one with the smallest last but
+    one, and so on. Scratch: `best` float64 ``(length, P)``.
+    """
+    last = len(nodes) - 1
+    _set(best[0], n_labels, nodes[0])
+    for t in range(1, last + 1):
+        _max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
+    label = _argmax(best[last], n_labels)
+    score = best[last, label]
+    labels[last] = label
+    for t in range(last, 0, -1):
+        label = _origin(best[t - 1], pairs, n_labels, label)
+        labels[t - 1] = label
+    return score
+
+
+@inlined
+def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  # type: ignore[no-untyped-def]
+    """Merge the falling lists ``lists[:existing, a] + steps[a]`` into one of at most `k` scores.
+
+    Writes them, with `added` added, to `scores` and the places ``a * k + rank`` they are from to
+    `origins`; returns how many they are.
+    """
+    count = min(k, existing * n_labels)
+    for a in range(n_labels):
+        used[a] = 0
+    for rank in range(count):
+        chosen = -1
+        highest = -np.inf
+        for a in range(n_labels):
+            if used[a] < existing:
+                score = lists[used[a], a] + steps[a]
+                if chosen < 0 or score > highest:
+                    highest = score
+                    chosen = a
+        scores[rank] = highest + added
+        origins[rank] = chosen * k + used[chosen]
+        used[chosen] += 1
+    return count
+
+
+@compiled
+def top(nodes, pairs, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
+    """The `k` best labellings, best first: `labels` ``(k, length)``, `scores` ``(k,)``.
+
+    Returns how many there are, ``min(k, n_labels ** length)``; the rest is left as it is. Equal
+    ones come in the order by which `viterbi` chooses. Scratch: `best` float64 and `back` int32
+    ``(length + 1, k, P)``, `steps` float64 and `used` int32 ``(P,)``.
+    """
+    # best[t, :, b] are the best scores of beginnings that end in b. After the last position comes
+    # one that has a single label and costs nothing. Here pointers pay: finding k again would not.
+    length = len(nodes)
+    _set(best[0, 0], n_labels, nodes[0])
+    existing = 1
+    for t in range(1, length + 1):
+        inside = t < length
+        before = existing
+        for b in range(n_labels if inside else 1):
+            for a in range(n_labels):
+                steps[a] = pairs[a, b] if inside else 0.0
+            added = nodes[t, b] if inside else 0.0
+            existing = _merge(
+                best[t - 1], before, steps, added, n_labels, k, used, best[t, :, b], back[t, :, b]
+            )
+    for rank in range(existing):
+        scores[rank] = best[length, rank, 0]
+        place, label = rank, 0
+        for t in range(length, 0, -1):
+            origin = back[t, place, label]
+            place, label = origin % k, origin // k
+            labels[rank, t - 1] = label
+    return existing
+
+
+@compiled
+def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ignore[no-untyped-def]
+    """Set `labels` to the best labelling that is not `truth` and return its score.
+
+    The score is ``-inf`` if there is none. Of equal ones, one that differs from the truth earlier,
+    then as for `viterbi`. Scratch: `best` float64 ``(length, P)``, `agreed` float64 ``(length,)``.
+    """
+    # Two layers: `best` for beginnings that differ from the truth, `agreed` for the one that does
+    # not. A labelling goes from the second to the first where it first differs.
+    last = len(nodes) - 1
+    agreed[0] = nodes[0, truth[0]]
+    _set(best[0], n_labels, nodes[0])
+    best[0, truth[0]] = -np.inf
+    for t in range(1, last + 1):
+        _max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
+        for b in range(n_labels):
+            if b != truth[t]:
+                leaving = agreed[t - 1] + pairs[truth[t - 1], b] + nodes[t, b]
+                best[t, b] = max(best[t, b], leaving)
+        agreed[t] = agreed[t - 1] + pairs[truth[t - 1], truth[t]] + nodes[t, truth[t]]
+    label = _argmax(best[last], n_labels)
+    score = best[last, label]
+    differs = True
+    labels[last] = label
+    for t in range(last, 0, -1):
+        if differs:
+            origin = _origin(best[t - 1], pairs, n_labels, label)
+            stayed = best[t - 1, origin] + pairs[origin, label]
+            differs = label == truth[t] or stayed >= agreed[t - 1] + pairs[truth[t - 1], label]
+            label = origin
+        if not differs:
+            label = np.int64(truth[t - 1])
+        labels[t - 1] = label
+    return score
+
+
+@compiled
+def most_slack(nodes, pairs, n_labels, truth, labels, best):  # type: ignore[no-untyped-def]
+    """Set `labels` to the largest slack of a Hamming loss that rescales it, and return that slack.
+
+    The slack is ``errors * (1 + score - score of the truth)``, `errors` the number of positions
+    with another label than in `truth`, which itself has slack 0 and is the answer if no other has
+    more. Of equal ones the one with fewer errors, then as for `viterbi`. Takes
+    ``O(length ** 2 * n_labels ** 2)``. Scratch: `best` float64 ``(length, length + 1, P)``.
+    """
+    # best[t, errors, b]: the best score of a beginning that ends in b and has so many errors.
+    last = len(nodes) - 1
+    for b in range(n_labels):
+        wrong = b != truth[0]
+        best[0, 0, b] = -np.inf if wrong else nodes[0, b]
+        best[0, 1, b] = nodes[0, b] if wrong else -np.inf
+    for t in range(1, last + 1):
+        right = truth[t]
+        for b in range(n_labels):
+            best[t, 0, b] = -np.inf
+        for errors in range(1, t + 2):
+            _max_plus(best[t - 1, errors - 1], pairs, nodes[t], n_labels, best[t, errors])
+        # That took every label for an error; one is not.
+        best[t, t + 1, right] = -np.inf
+        for errors in range(t + 1):
+            before = best[t - 1, errors]
+            origin = _origin(before, pairs, n_labels, right)
+            best[t, errors, right] = before[origin] + pairs[origin, right] + nodes[t, right]
+
+    truth_score = best[last, 0, truth[last]]
+    slack = 0.0
+    errors = 0
+    for e in range(1, last + 2):
+        value = e * (1.0 + best[last, e, _argmax(best[last, e], n_labels)] - truth_score)
+        if value > slack:
+            slack = value
+            errors = e
+    label = _argmax(best[last, errors], n_labels)
+    labels[last] = label
+    for t in range(last, 0, -1):
+        errors -= label != truth[t]
+        label = _origin(best[t - 1, errors], pairs, n_labels, label)
+        labels[t - 1] = label
+    return slack
+
+
+@compiled
+def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-untyped-def]
+    """`viterbi` for a second-order chain, in ``O(length * n_labels ** 3)``.
+
+    Scratch: `best` float64 ``(length, n_labels, P)``.
+    """
+    # best[t, a, b]: the best score of a beginning that ends in a, b at the positions t - 1, t.
+    last = len(nodes) - 1
+    if last == 0:
+        label = _argmax(nodes[0], n_labels)
+        labels[0] = label
+        return nodes[0, label]
+    by_first = triples.reshape(n_labels, n_labels, nodes.shape[1])
+    for t in range(1, last + 1):
+        for a in range(n_labels):
+            if t == 1:
+                for b in range(n_labels):
+                    best[t, a, b] = nodes[0, a] + pairs[a, b]
+            else:
+                _max_plus(best[t - 1, :, a], by_first[:, a], pairs[a], n_labels, best[t, a])
+            _add(best[t, a], n_labels, nodes[t])
+
+    label, after = 0, 0
+    score = best[last, 0, 0]
+    for b in range(n_labels):
+        a = _argmax(best[last, :, b], n_labels)
+        if best[last, a, b] > score:
+            score = best[last, a, b]
+            label, after = a, b
+    labels[last] = after
+    labels[last - 1] = label
+    for t in range(last, 1, -1):
+        origin = _origin(best[t - 1, :, label], by_first[:, label], n_labels, after)
+        label, after = origin, label
+        labels[t - 2] = label
+    return score
+
+
+@inlined
+def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[no-untyped-def]
+    """``out[b] = added[b] + log sum_a exp(before[a] + edges[a, b])``.
+
+    `parts` gets the terms over a factor that makes the largest in each column 1, `sums` their sums.
+    """
+    _max_plus(before, edges, added, n_labels, out)
+    for b in range(n_labels):
+        # What cannot be reached has -inf less something finite, not less -inf.
+        out[b] = max(out[b], NEVER)
+        sums[b] = 0.0
+    for a in range(n_labels):
+        for b in range(n_labels):
+            part = np.exp(before[a] + edges[a, b] + added[b] - out[b])
+            parts[a, b] = part
+            sums[b] += part
+    for b in range(n_labels):
+        out[b] += np.log(sums[b])
+
+
+@inlined
+def _share(after, n_labels, parts, sums, before):  # type: ignore[no-untyped-def]
+    """Share the probabilities `after` out to `parts` in proportion, and sum these to `before`."""
+    for b in range(n_labels):
+        sums[b] = after[b] / sums[b] if sums[b] > 0.0 else 0.0
+    for a in range(n_labels):
+        total = 0.0
+        for b in range(n_labels):
+            parts[a, b] *= sums[b]
+            total += parts[a, b]
+        for b in range(n_labels, parts.shape[1]):
+            parts[a, b] = 0.0
+        before[a] = total
+
+
+@inlined
+def _lower(logs, n_labels):  # type: ignore[no-untyped-def]
+    """Subtract the highest entry from all, and return it; zeros in the padding."""
+    highest = -np.inf
+    for a in range(len(logs)):
+        for b in range(n_labels):
+            highest = max(highest, logs[a, b])
+    for a in range(len(logs)):
+        for b in range(n_labels):
+            logs[a, b] -= highest
+        for b in range(n_labels, logs.shape[1]):
+            logs[a, b] = 0.0
+    return highest
+
+
+@inlined
+def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
+    """Turn logarithms into probabilities that sum to one; returns the log of the former sum."""
+    total = 0.0
+    for a in range(len(logs)):
+        for b in range(n_labels):
+            logs[a, b] = np.exp(logs[a, b])
+            total += logs[a, b]
+    for a in range(len(logs)):
+        for b in range(n_labels):
+            logs[a, b] /= total
+    return np.log(total)
+
+
+# Forwards, the marginals of the last position so far are kept as logarithms, in the place of the
+# result, and the terms that they are sums of in the place of the marginals one order higher. Given
+# the next label these are in proportion to the probabilities of the previous one. So the way back
+# only shares out what is known of the next position: one exponential for each term, no second
+# recursion, and marginals that add up to each other. Logarithms are taken relative to the highest
+# at each position, lest a long chain's total drown their differences.
+
+
+@compiled
+def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """`marginals` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
+
+    If `edges` has length one, it is for all positions.
+    """
+    last = len(nodes) - 1
+    varying = len(edges) > 1
+    log_partition = 0.0
+    for t in range(last + 1):
+        if t == 0:
+            _set(node_marginals[0], n_labels, nodes[0])
+        else:
+            before, now = node_marginals[t - 1], node_marginals[t]
+            edge, parts = edges[(t - 1) * varying], pair_marginals[t - 1]
+            _log_sum(before, edge, nodes[t], n_labels, parts, sums[t - 1], now)
+        log_partition += _lower(node_marginals[t : t + 1], n_labels)
+    log_partition += _normalise(node_marginals[last : last + 1], n_labels)
+    for t in range(last, 0, -1):
+        before, now = node_marginals[t - 1], node_marginals[t]
+        _share(now, n_labels, pair_marginals[t - 1], sums[t - 1], before)
+    return log_partition
+
+
+@compiled
+def marginals(nodes, pairs, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
+
+    Fills `node_marginals` ``(length, P)`` and `pair_marginals` ``(length - 1, n_labels, P)``, with
+    zeros in the padding, and returns the logarithm of the partition function. Scratch: `sums`
+    float64 ``(length - 1, P)``.
+    """
+    edges = pairs.reshape(1, pairs.shape[0], pairs.shape[1])
+    return marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums)
+
+
+@compiled
+def marginals2(  # type: ignore[no-untyped-def]
+    nodes, pairs, triples, n_labels, node_marginals, pair_marginals, triple_marginals, sums
+):
+    """`marginals` for a second-order chain.
+
+    Fills `triple_marginals` ``(length - 2, n_labels ** 2, P)``, rows as in `triples`, as well; it
+    is empty for fewer than three positions. Scratch: `sums` float64 ``(length - 2, n_labels, P)``.
+    """
+    last = len(nodes) - 1
+    shape = (n_labels, n_labels, nodes.shape[1])
+    by_first = triples.reshape(shape)
+    log_partition = 0.0
+    for t in range(last + 1):
+        if t == 0:
+            now = node_marginals[:1]
+            _set(now[0], n_labels, nodes[0])
+        else:
+            now = pair_marginals[t - 1]
+            for a in range(n_labels):
+                if t == 1:
+                    for b in range(n_labels):
+                        now[a, b] = node_marginals[0, a] + pairs[a, b]
+                else:
+                    before, parts = pair_marginals[t - 2], triple_marginals[t - 2].reshape(shape)
+                    _log_sum(
+                        before[:, a], by_first[:, a], pairs[a], n_labels,
+                        parts[:, a], sums[t - 2, a], now[a],
+                    )  # fmt: skip
+                _add(now[a], n_labels, nodes[t])
+        log_partition += _lower(now, n_labels)
+    log_partition += _normalise(now, n_labels)
+    for t in range(last, 1, -1):
+        before, parts = pair_marginals[t - 2], triple_marginals[t - 2].reshape(shape)
+        for a in range(n_labels):
+            _share(pair_marginals[t - 1, a], n_labels, parts[:, a], sums[t - 2, a], before[:, a])
+    for t in range(1, last + 1):
+        for b in range(nodes.shape[1]):
+            node_marginals[t, b] = 0.0
+        for a in range(n_labels):
+            _add(node_marginals[t], n_labels, pair_marginals[t - 1, a])
+    if last > 0:
+        for a in range(n_labels):
+            node_marginals[0, a] = 0.0
+            for b in range(n_labels):
+                node_marginals[0, a] += pair_marginals[0, a, b]
+    return log_partition

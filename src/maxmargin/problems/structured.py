@@ -1,0 +1,343 @@
+"""The contract between a problem and the solvers, and its plain-Python side.
+
+A user writes a `Problem`: how inputs and outputs become features, what a wrong output costs, and
+two searches. Bound to training data it is a `TrainingSet`, which is all that solvers see: blocks,
+one for each example, and the planes that a search finds for them. Problems with compiled
+searches bring a training set of their own.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.dual.planes import Planes
+from maxmargin.dual.working_set import DualPoint
+from maxmargin.engines.threads import Threads
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+_ROUNDING = 1e-7
+"""Relative to the sizes of the terms, how far below zero a search may seem to fall."""
+
+_SparseRow = tuple[NDArray[np.uint32], Floats]
+
+_CHUNK = 1024
+"""Blocks whose planes are held at the same time when all of them are valued."""
+
+
+class Problem(ABC):
+    """What is predicted: write these four methods, and any solver can train it.
+
+    Inputs ``x`` and outputs ``y`` are whatever objects you like; weights ``w`` come as a read-only
+    array of shape (n_features,). Further methods that a problem may have:
+
+    - ``separate_slack(x, truth, w)``, the output with the largest
+      ``loss * (1 + <w, feature(y) - feature(truth)>)``, for ``rescaling="slack"``;
+    - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
+      expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
+    - ``top(x, w, k)``, the k best outputs, best first;
+    - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
+      `maxmargin.Planes`;
+    - ``bind(X, Y, cost)``, a `TrainingSet` of its own, with compiled searches.
+
+    See Also
+    --------
+    maxmargin.StructuredSVM
+
+    Examples
+    --------
+    Three classes, the features of an input in the place of its class:
+
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> class ThreeClasses(mm.Problem):
+    ...     def joint_feature(self, x, y):
+    ...         return np.outer(np.arange(3) == y, x).ravel()
+    ...     def loss(self, truth, y):
+    ...         return float(truth != y)
+    ...     def decode(self, x, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x))
+    ...     def separate(self, x, truth, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    >>> X, Y = np.eye(3), [0, 1, 2]
+    >>> mm.StructuredSVM(ThreeClasses(), C=10.0).fit(X, Y).predict(X)
+    [0, 1, 2]
+    """
+
+    @abstractmethod
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        """Features of an input with an output.
+
+        Returns
+        -------
+        features : array-like of shape (n_features,) or sparse row
+        """
+
+    @abstractmethod
+    def loss(self, truth: Any, y: Any) -> float:
+        """What answering `y` costs where `truth` is right: zero for the truth, never negative."""
+
+    @abstractmethod
+    def decode(self, x: Any, w: Floats) -> Any:
+        """The output with the highest score ``<w, joint_feature(x, y)>``."""
+
+    @abstractmethod
+    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+        """The output with the highest score plus loss: ``<w, joint_feature(x, y)> + loss``."""
+
+
+class ProblemError(ValueError):
+    """A problem's method did not do what its contract says; names the method and the example.
+
+    Raised in the middle of a fit, it has the `Result` up to there in ``result``.
+    """
+
+    result: Any = None
+
+
+class TrainingSet(ABC):
+    """Examples as solvers see them.
+
+    Parameters
+    ----------
+    n_features : int
+    cost : ndarray of shape (n_blocks,)
+        C of each block.
+    """
+
+    n_features: int
+    cost: Floats
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of examples."""
+        return len(self.cost)
+
+    @abstractmethod
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        """The most violating plane at `weights` of each of the `blocks`."""
+
+    @abstractmethod
+    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+        """Planes of given outputs, made from the data anew."""
+
+    @property
+    @abstractmethod
+    def search_work(self) -> float | None:
+        """Multiplications of one search, on average; None where nobody can count."""
+
+    def primal(self, weights: Floats, threads: Threads | None = None) -> float:
+        """Objective at `weights`, by a search for each block."""
+        threads = threads or Threads(1)
+        loss = 0.0
+        for blocks in self.chunks():
+            slopes = self.planes(weights, blocks, threads).slopes(weights)
+            loss += float(self.cost[blocks] @ np.maximum(slopes, 0.0))
+        return 0.5 * float(weights @ weights) + loss
+
+    def dual(self, point: DualPoint) -> float:
+        """Dual value of a feasible point, with its planes made anew.
+
+        Raises
+        ------
+        ValueError
+            If the point is not feasible.
+        """
+        coef = self.feasible(point).coef
+        if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
+            raise ValueError("The dual point is not feasible.")
+        weights = np.zeros(self.n_features)
+        linear = 0.0
+        for start in range(0, len(coef), _CHUNK):
+            some = slice(start, start + _CHUNK)
+            planes = self.planes_of(point.blocks[some], point.outputs[some])
+            planes.add_to(weights, coef[some])
+            linear += float(coef[some] @ planes.losses)
+        return linear - 0.5 * float(weights @ weights)
+
+    def feasible(self, point: DualPoint) -> DualPoint:
+        """The point, cut back in blocks where it takes more than their C."""
+        coef = np.maximum(point.coef, 0.0)
+        used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
+        scale = np.minimum(1.0, self.cost / np.maximum(used, np.finfo(float).tiny))
+        return point._replace(coef=coef * scale[point.blocks])
+
+    def chunks(self) -> list[Order]:
+        """All blocks, so many at a time as planes may be held at the same time."""
+        ends = [*range(0, self.n_blocks, _CHUNK), self.n_blocks]
+        return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
+
+
+class PythonTrainingSet(TrainingSet):
+    """Any `Problem` on a list of inputs and outputs, one call at a time.
+
+    Parameters
+    ----------
+    problem : Problem
+    X, Y : sequence
+        Inputs and their true outputs.
+    cost : ndarray of shape (n_blocks,)
+    rescaling : {"margin", "slack"}
+        Slack rescaling multiplies the margin's violation by the loss.
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        cost: Floats,
+        rescaling: str = "margin",
+    ) -> None:
+        self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
+        self.by_slack = rescaling == "slack"
+        self.method = "separate_slack" if self.by_slack else "separate"
+        self._truths: dict[int, _SparseRow] = {}
+        first = self._call("joint_feature", 0, X[0], Y[0])
+        self.n_features = int(np.shape(first)[-1]) if np.ndim(first) else 0
+
+    @property
+    def search_work(self) -> None:
+        return None
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        fixed = weights.view()
+        fixed.flags.writeable = False
+        batched = getattr(self.problem, "planes", None)
+        if batched is not None and not self.by_slack:
+            return self._batched(batched, fixed, blocks)
+        outputs = [self._searched(int(i), fixed) for i in blocks]
+        planes = self.planes_of(blocks, outputs)
+        self._check(planes, weights, blocks, self.method)
+        return planes
+
+    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+        columns, values, losses = [], [], []
+        for i, y in zip(blocks.tolist(), outputs, strict=True):
+            row_columns, row_values = self._difference(i, y)
+            loss = self._call("loss", i, self.Y[i], y)
+            try:
+                loss = float(loss)
+            except (TypeError, ValueError):
+                loss = math.nan
+            if not (math.isfinite(loss) and loss >= 0.0):
+                raise ProblemError(
+                    f"loss of {self._name} must be a finite number that is not negative, but for "
+                    f"example {i} and the output {y!r:.80} it is {loss!r}."
+                )
+            columns.append(row_columns)
+            values.append(loss * row_values if self.by_slack else row_values)
+            losses.append(loss)
+        starts = np.zeros(len(columns) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in columns], out=starts[1:])
+        return Planes(
+            starts,
+            np.concatenate(columns) if columns else np.zeros(0, dtype=np.uint32),
+            np.concatenate(values) if values else np.zeros(0),
+            np.array(losses, dtype=np.float64),
+            list(outputs),
+        )
+
+    @property
+    def _name(self) -> str:
+        return type(self.problem).__name__
+
+    def _searched(self, i: int, weights: Floats) -> Any:
+        return self._call(self.method, i, self.X[i], self.Y[i], weights)
+
+    def _call(self, method: str, i: int, *arguments: Any) -> Any:
+        try:
+            return getattr(self.problem, method)(*arguments)
+        except Exception as error:
+            raise ProblemError(
+                f"{method} of {self._name} raised {type(error).__name__} for example {i}: {error}"
+            ) from error
+
+    def _difference(self, i: int, y: Any) -> _SparseRow:
+        """Joint features of example `i` with its true output less those with `y`."""
+        if i not in self._truths:
+            self._truths[i] = self._feature(i, self.Y[i])
+        columns, values = self._truths[i]
+        other_columns, other_values = self._feature(i, y)
+        touched, at = np.unique(np.r_[columns, other_columns], return_inverse=True)
+        difference = np.bincount(at, weights=np.r_[values, -other_values])
+        kept = np.flatnonzero(difference)
+        return touched[kept], np.asarray(difference[kept], dtype=np.float64)
+
+    def _feature(self, i: int, y: Any) -> _SparseRow:
+        """Columns and values of the joint features of example `i` with an output, checked."""
+        given = self._call("joint_feature", i, self.X[i], y)
+        try:
+            if sp.issparse(given):
+                given = sp.coo_array(given)
+                given.sum_duplicates()
+                columns, values = given.coords[-1], given.data.astype(np.float64)
+                width = given.shape[-1]
+            else:
+                dense = np.asarray(given, dtype=np.float64).ravel()
+                columns = np.flatnonzero(dense)
+                values, width = dense[columns], len(dense)
+        except (TypeError, ValueError) as error:
+            raise ProblemError(
+                f"joint_feature of {self._name} must return numbers, but did not for example {i} "
+                f"and the output {y!r:.80}."
+            ) from error
+        if width != self.n_features:
+            raise ProblemError(
+                f"joint_feature of {self._name} returned {width} features for example {i} and the "
+                f"output {y!r:.80}, but {self.n_features} for the first example."
+            )
+        if not np.isfinite(values).all():
+            raise ProblemError(
+                f"joint_feature of {self._name} returned NaN or infinity for example {i} and the "
+                f"output {y!r:.80}."
+            )
+        return columns.astype(np.uint32), values
+
+    def _batched(self, batched: Callable[..., Planes], weights: Floats, blocks: Order) -> Planes:
+        xs, truths = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
+        try:
+            planes = Planes(*batched(xs, truths, weights))
+        except Exception as error:
+            raise ProblemError(
+                f"planes of {self._name} raised {type(error).__name__} for the examples "
+                f"{blocks[0]} to {blocks[-1]}: {error}"
+            ) from error
+        n = len(blocks)
+        if len(planes.losses) != n or len(planes.starts) != n + 1 or len(planes.outputs) != n:
+            raise ProblemError(
+                f"planes of {self._name} must return one plane for each of the {n} examples it "
+                f"was given, but returned {len(planes.losses)}."
+            )
+        self._check(planes, weights, blocks, "planes")
+        return planes
+
+    def _check(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> None:
+        """A search that ends below the truth, whose plane is zero, is no maximum."""
+        slopes = planes.slopes(weights)
+        scale = 1.0 + planes.losses + np.abs(planes.losses - slopes)
+        bad = np.flatnonzero(slopes < -_ROUNDING * scale)
+        if len(bad):
+            k = bad[0]
+            raise ProblemError(
+                f"{method} of {self._name} returned {planes.outputs[k]!r:.80} for example "
+                f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
+                f"it must return the highest."
+            )
+
+
+def bind(
+    problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+) -> TrainingSet:
+    """The training set of a problem: its own, or the plain-Python one."""
+    if hasattr(problem, "bind"):
+        bound: TrainingSet = problem.bind(X, Y, cost, rescaling)
+        return bound
+    return PythonTrainingSet(problem, X, Y, cost, rescaling)

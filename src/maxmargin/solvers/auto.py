@@ -1,0 +1,93 @@
+"""Auto: the default, which decides between searching and sweeping by what they have gained."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxmargin.dual.working_set import StepRule, Visit
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
+
+NOTABLE = 0.1
+"""Blocks with less than this part of the mean gap are left out of sweeps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto(StructuredSolver):
+    """Pairwise steps over planes in hand, new ones when those no longer pay.
+
+    After a pass of searches, which is worth most in the beginning, planes in hand are swept for as
+    long as the dual grows faster by it, for each multiplication, than by searching. Both are
+    counted in operations, not seconds, so that runs repeat exactly. Between sweeps the
+    coefficients are extrapolated.
+
+    Parameters
+    ----------
+    search_cost : float, default=30
+        Cost of a search in visits of a block, for problems in plain Python, which cannot
+        count.
+    acceleration : bool, default=True
+        Extrapolate along the last sweeps' moves, undone when the dual would fall.
+    averaging : bool, default=True
+        Also try the average of the weights as the answer: its test error falls early.
+    max_sweeps : int, default=20
+        Most sweeps between two passes of searches.
+    max_steps : int, default=10
+        Most steps of one visit.
+    max_idle : int, default=10
+        Rounds after which a plane whose coefficient stayed zero is dropped.
+    batch_size : int, default=None
+        Searches made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    DualCoordinate, NSlack, OneSlack, FrankWolfe
+    """
+
+    search_cost: float = 30.0
+    acceleration: bool = True
+    averaging: bool = True
+    max_sweeps: int = 20
+    max_steps: int = 10
+    max_idle: int = 10
+    batch_size: int | None = None
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[BlockRun, Iterator[None]]:
+        run = BlockRun(training, stopping, threads, seed, self.batch_size, self.averaging)
+        return run, self._rounds(run)
+
+    def _rounds(self, run: BlockRun) -> Iterator[None]:
+        rule = StepRule(max_steps=self.max_steps)
+        momentum = Momentum(run, self.acceleration)
+        while True:
+            momentum.apply()
+            found = run.search(run.shuffled, rule)
+            momentum.settle()
+            pay = found.gain / (found.work + self._search_work(run, found))
+            for _ in range(self.max_sweeps):
+                momentum.apply()
+                swept = run.sweep(self._notable(run), rule)
+                momentum.settle()
+                if swept.gain <= pay * swept.work:
+                    break
+            if run.looks_done:
+                momentum.settle(early=True)
+                run.value(rule)
+                momentum.restart()
+            run.working_set.drop_idle(self.max_idle)
+            yield
+
+    def _search_work(self, run: BlockRun, found: Visit) -> float:
+        each = run.training.search_work
+        n_blocks = run.training.n_blocks
+        return self.search_cost * found.work if each is None else each * n_blocks
+
+    def _notable(self, run: BlockRun) -> Order:
+        gaps = run.working_set.gaps
+        return run.random.permutation(np.flatnonzero(gaps > NOTABLE * gaps.mean()))

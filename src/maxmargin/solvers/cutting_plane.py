@@ -1,0 +1,209 @@
+"""Cutting planes: a quadratic program over the planes found so far, solved again and again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxmargin.dual.summed import SummedPlane, SummedPlanes
+from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import BlockRun, Run, StructuredSolver
+
+ADD_ONLY = StepRule(max_steps=0)
+NO_BLOCKS = np.zeros(0, dtype=np.int64)
+MOST_SWEEPS = 1000
+"""Sweeps after which a quadratic program is left as it is: the next will go on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NSlack(StructuredSolver):
+    """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack a block.
+
+    Parameters
+    ----------
+    update_every : int, default=100
+        New planes after which the quadratic program over all planes is solved again.
+    precision : float, default=0.1
+        Solve it to this part of the gap that the searches found.
+    max_idle : int, default=50
+        Rounds after which a plane whose coefficient stayed zero is dropped.
+
+    See Also
+    --------
+    OneSlack, DualCoordinate, Auto
+    """
+
+    update_every: int = 100
+    precision: float = 0.1
+    max_idle: int = 50
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[BlockRun, Iterator[None]]:
+        run = BlockRun(training, stopping, threads, seed, self.update_every)
+        return run, self._rounds(run)
+
+    def _rounds(self, run: BlockRun) -> Iterator[None]:
+        rule = StepRule(max_steps=100)
+        gap = np.inf
+        while True:
+            solved = run.n_planes
+            found = 0.0
+            for start in range(0, run.training.n_blocks, run.batch_size):
+                blocks = run.everything[start : start + run.batch_size]
+                found += run.search(blocks, ADD_ONLY).gap
+                if run.n_planes - solved >= self.update_every:
+                    self._solve(run, rule, gap)
+                    solved = run.n_planes
+            gap = found
+            self._solve(run, rule, gap)
+            run.estimate = run.dual + gap - run.half_square
+            if run.looks_done:
+                run.value(ADD_ONLY)
+            run.working_set.drop_idle(self.max_idle)
+            yield
+
+    def _solve(self, run: BlockRun, rule: StepRule, gap: float) -> None:
+        """Sweep until the gap over the planes in hand is small beside that of the searches."""
+        for sweep in range(MOST_SWEEPS):
+            left = run.sweep(run.shuffled, rule).gap
+            enough = self.precision * (gap if np.isfinite(gap) else abs(run.dual))
+            if (sweep and left <= enough) or run.stopping.out_of_time:
+                return
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneSlack(StructuredSolver):
+    """The 1-slack cutting plane method of Joachims, Finley and Yu (2009).
+
+    One slack for all blocks together: each round adds a single plane, the sum over the blocks of
+    their most violating ones. The planes stay few however many examples there are.
+
+    Parameters
+    ----------
+    cache : int, default=10
+        Planes kept for each block, of which a violated sum is tried first; 0 searches always.
+    accept : float, default=0.5
+        Violation that a sum from the cache must have, as part of that of the last searches.
+    line_search : bool, default=False
+        Instead of the quadratic program, one exact step towards the new plane.
+    precision : float, default=0.1
+        Solve the quadratic program to this part of the gap.
+    max_idle : int, default=50
+        Rounds after which a plane whose coefficient stayed zero is dropped.
+
+    See Also
+    --------
+    NSlack, Auto
+    """
+
+    cache: int = 10
+    accept: float = 0.5
+    line_search: bool = False
+    precision: float = 0.1
+    max_idle: int = 50
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple["_SummedRun", Iterator[None]]:
+        run = _SummedRun(training, stopping, threads, seed)
+        return run, self._rounds(run)
+
+    def _rounds(self, run: "_SummedRun") -> Iterator[None]:
+        while True:
+            plane = run.cached_plane() if self.cache else None
+            # A plane from the cache must close a good part of the gap that is known to be left.
+            if plane is not None and run.violation(plane) > self.accept * run.last_violation:
+                run.hits += run.training.n_blocks
+            else:
+                plane = run.searched_plane(self.cache)
+                run.last_violation = run.violation(plane)
+                run.offer(run.weights, run.loss_of(plane))
+            run.planes.add(plane)
+            if self.line_search:
+                run.planes.step_towards_best()
+            else:
+                run.planes.solve(self.precision * max(run.last_violation, 0.0))
+            run.planes.drop_idle(self.max_idle)
+            run.planes.set_weights(run.weights)
+            yield
+
+
+class _SummedRun(Run):
+    """A run whose planes are sums over all blocks, with a cache of each block's own."""
+
+    def __init__(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        self.planes = SummedPlanes(training.n_features)
+        self.block_planes = WorkingSet(training.cost)
+        self.last_violation = 0.0
+
+    @property
+    def dual(self) -> float:
+        return self.planes.dual
+
+    @property
+    def n_planes(self) -> int:
+        return len(self.planes)
+
+    def point(self) -> DualPoint:
+        used = [j for j in range(len(self.planes)) if self.planes.coef[j] > 0.0]
+        parts = [self.planes.recipes[j] for j in used]
+        return DualPoint(
+            blocks=np.concatenate([part.blocks for part in parts] or [NO_BLOCKS]),
+            coef=np.concatenate(
+                [self.planes.coef[j] * self.planes.recipes[j].coef for j in used] or [np.zeros(0)]
+            ),
+            outputs=[output for part in parts for output in part.outputs],
+        )
+
+    def resume(self, start: DualPoint) -> None:
+        start = self.training.feasible(start)
+        vector = np.zeros(self.training.n_features)
+        planes = self.training.planes_of(start.blocks, start.outputs)
+        planes.add_to(vector, start.coef)
+        self.planes.add(SummedPlane(vector, float(start.coef @ planes.losses), start), coef=1.0)
+        self.planes.set_weights(self.weights)
+
+    def loss_of(self, plane: SummedPlane) -> float:
+        """``loss - <w, psi>``; of a plane found by searches, the sum of cost times hinge."""
+        return plane.loss - float(self.weights @ plane.vector)
+
+    def violation(self, plane: SummedPlane) -> float:
+        """How far a plane lies above those in hand at the present weights."""
+        return self.loss_of(plane) - max(0.0, float(self.planes.slopes.max(initial=0.0)))
+
+    def searched_plane(self, cache: int) -> SummedPlane:
+        """The sum of what a search finds for each block."""
+        training = self.training
+        vector = np.zeros(training.n_features)
+        loss = 0.0
+        parts, costs, outputs = [], [], []
+        for blocks in training.chunks():
+            planes = training.planes(self.weights, blocks, self.threads)
+            counts = np.flatnonzero(planes.slopes(self.weights) > 0.0)
+            cost = np.zeros(len(blocks))
+            cost[counts] = training.cost[blocks[counts]]
+            planes.add_to(vector, cost)
+            loss += float(cost @ planes.losses)
+            parts.append(blocks[counts])
+            costs.append(cost[counts])
+            outputs += [planes.outputs[k] for k in counts]
+            self.calls += len(blocks)
+            if cache:
+                self.block_planes.visit(blocks, self.weights, ADD_ONLY, planes)
+        if cache:
+            self.block_planes.keep_latest(cache)
+        recipe = DualPoint(np.concatenate(parts), np.concatenate(costs), outputs)
+        return SummedPlane(vector, loss, recipe)
+
+    def cached_plane(self) -> SummedPlane:
+        """The sum of the most violating planes in the cache."""
+        vector = np.zeros(self.training.n_features)
+        loss, recipe = self.block_planes.add_best(self.weights, vector)
+        return SummedPlane(vector, loss, recipe)

@@ -1,0 +1,88 @@
+"""FrankWolfe: towards the best plane, by an exact line search."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
+
+MAX_IDLE = 50
+"""Rounds after which a plane whose coefficient stayed zero is dropped."""
+
+STEPS = {"frank-wolfe": FRANK_WOLFE, "away": AWAY, "pairwise": PAIRWISE}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrankWolfe(StructuredSolver):
+    """Frank-Wolfe on the dual, over all blocks at once or one after the other.
+
+    Parameters
+    ----------
+    block : bool, default=True
+        One step for each block (Lacoste-Julien et al., 2013), or one for all of them.
+    step : {"frank-wolfe", "away", "pairwise"}, default="frank-wolfe"
+        Towards the best plane; that or away from the worst, what promises more; or from the
+        worst to the best. The last two need `block`.
+    averaging : bool, default=True
+        Also try the average of the weights as the answer: its test error falls early.
+    gap_sampling : bool, default=False
+        Choose blocks in proportion to their last known gap, instead of all in random order.
+    cache_sweeps : int, default=0
+        Sweeps over the planes in hand after each pass of searches.
+    value_every : int, default=10
+        Passes between true valuations of the weights; each costs one or two more passes.
+    batch_size : int, default=None
+        Searches made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    Auto, PartialLinearization, DualCoordinate
+    """
+
+    block: bool = True
+    step: str = "frank-wolfe"
+    averaging: bool = True
+    gap_sampling: bool = False
+    cache_sweeps: int = 0
+    value_every: int = 10
+    batch_size: int | None = None
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[BlockRun, Iterator[None]]:
+        run = BlockRun(training, stopping, threads, seed, self.batch_size, self.averaging)
+        return run, self._block_rounds(run) if self.block else self._batch_rounds(run)
+
+    def _block_rounds(self, run: BlockRun) -> Iterator[None]:
+        rule = StepRule(kind=STEPS[self.step], max_steps=1)
+        rounds = 0
+        while True:
+            run.search(self._order(run), rule)
+            for _ in range(self.cache_sweeps):
+                run.sweep(run.shuffled, rule)
+            rounds += 1
+            if rounds % self.value_every == 0 or run.looks_done:
+                run.value(rule)
+            run.working_set.drop_idle(MAX_IDLE)
+            yield
+
+    def _batch_rounds(self, run: BlockRun) -> Iterator[None]:
+        add = StepRule(max_steps=0)
+        while True:
+            run.search(run.everything, add, at=run.weights.copy())
+            run.working_set.step_towards_best(run.weights)
+            yield
+
+    def _order(self, run: BlockRun) -> Order:
+        gaps = run.working_set.gaps
+        if not self.gap_sampling or not np.isfinite(gaps).all() or gaps.sum() <= 0.0:
+            return run.shuffled
+        # Without repeats within a pass; blocks of no gap still have a small chance.
+        chances = gaps / gaps.sum() + 0.1 / len(gaps)
+        drawn = run.random.choice(len(gaps), size=len(gaps), p=chances / chances.sum())
+        return run.random.permutation(np.unique(drawn))

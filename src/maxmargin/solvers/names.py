@@ -1,0 +1,22 @@
+"""Solvers of structured problems by name."""
+
+from typing import Any
+
+from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+from maxmargin.solvers.dual_coordinate import DualCoordinate
+from maxmargin.solvers.frank_wolfe import FrankWolfe
+from maxmargin.solvers.structured import StructuredSolver
+
+SOLVERS: dict[str, type[StructuredSolver]] = {
+    "auto": Auto,
+    "dual-coordinate": DualCoordinate,
+    "frank-wolfe": FrankWolfe,
+    "n-slack": NSlack,
+    "one-slack": OneSlack,
+}
+
+
+def make_solver(solver: Any) -> StructuredSolver:
+    """A solver object from its name, or as it is."""
+    return SOLVERS[solver]() if isinstance(solver, str) else solver

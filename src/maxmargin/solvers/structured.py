@@ -1,0 +1,334 @@
+"""What the solvers of structured problems share: the loop, and the moves they choose from.
+
+A solver is a small configuration object. It decides which moves to make on a `Run`; the loop here
+records, stops and certifies.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.stopping import Stopping
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+OnRound = Callable[[Round, Callable[[], Floats]], bool]
+"""Called after each round with its numbers and a way to get the weights; True stops."""
+
+WORK_PER_BATCH = 1e7
+"""Multiplications of the searches made at the same weights: enough to keep threads busy."""
+
+BATCHES_PER_PASS = 10
+"""Or fewer searches, so that weights change at least this often in a pass over all blocks."""
+
+
+class Run(ABC):
+    """One solve: the data, the weights, the best of them so far, and what it has cost.
+
+    Parameters
+    ----------
+    training : TrainingSet
+    stopping : Stopping
+    threads : Threads
+    seed : int
+    """
+
+    def __init__(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> None:
+        self.training = training
+        self.stopping = stopping
+        self.threads = threads
+        self.random = np.random.default_rng(seed)
+        self.weights = np.zeros(training.n_features)
+        self.best = self.weights.copy()
+        self.primal = math.inf
+        self.best_dual = -math.inf
+        self.calls = 0
+        self.hits = 0
+
+    @property
+    @abstractmethod
+    def dual(self) -> float:
+        """Dual value of the present point."""
+
+    @property
+    @abstractmethod
+    def n_planes(self) -> int:
+        """Planes kept."""
+
+    @abstractmethod
+    def point(self) -> Any:
+        """The present dual point, as `TrainingSet.dual` values it and `resume` takes it."""
+
+    @abstractmethod
+    def resume(self, start: Any) -> None:
+        """Take over a dual point of an earlier solve."""
+
+    @property
+    def everything(self) -> Order:
+        """All blocks, in order."""
+        return np.arange(self.training.n_blocks, dtype=np.int64)
+
+    @property
+    def shuffled(self) -> Order:
+        """All blocks, in random order."""
+        return self.random.permutation(self.training.n_blocks)
+
+    @property
+    def half_square(self) -> float:
+        """``1/2 |w|^2``."""
+        return 0.5 * float(self.weights @ self.weights)
+
+    @property
+    def gap(self) -> float:
+        """Between the best primal and the best dual value."""
+        return self.primal - self.best_dual
+
+    @property
+    def candidates(self) -> list[Floats]:
+        """Weights that may be the answer."""
+        return [self.weights]
+
+    def offer(self, weights: Floats, loss: float) -> None:
+        """Keep `weights` if their objective, of this sum of cost times hinge, is the best."""
+        primal = 0.5 * float(weights @ weights) + loss
+        if primal < self.primal:
+            self.primal = primal
+            self.best[:] = weights
+
+    def as_round(self) -> Round:
+        """The state as a line of history."""
+        return Round(
+            seconds=self.stopping.seconds,
+            oracle_calls=self.calls,
+            cache_hits=self.hits,
+            primal=self.primal,
+            dual=self.best_dual,
+            planes=self.n_planes,
+        )
+
+
+class BlockRun(Run):
+    """A run that keeps planes for each block.
+
+    Parameters
+    ----------
+    batch_size : int or None
+        Searches made at the same weights; None chooses by their work.
+    averaging : bool
+        Keep an average of the weights, too.
+    """
+
+    def __init__(
+        self,
+        training: TrainingSet,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        batch_size: int | None = None,
+        averaging: bool = False,
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        self.batch_size = batch_size or _batch_size(training)
+        self.working_set = WorkingSet(training.cost)
+        self.average = self.weights.copy() if averaging else None
+        self.snapshots = 0
+        self.estimate = math.inf
+        """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
+
+    @property
+    def dual(self) -> float:
+        return self.working_set.linear - self.half_square
+
+    @property
+    def n_planes(self) -> int:
+        return self.working_set.n_planes
+
+    def point(self) -> DualPoint:
+        return self.working_set.point()
+
+    def resume(self, start: DualPoint) -> None:
+        start = self.training.feasible(start)
+        planes = self.training.planes_of(start.blocks, start.outputs)
+        self.working_set.put(start.blocks, planes, start.coef, self.weights)
+
+    def search(self, order: Order, rule: StepRule, at: Floats | None = None) -> Visit:
+        """Search for planes of the blocks `order`, and visit each block with its own.
+
+        Searches are made at the present weights or `at` other ones. In the latter case all
+        blocks must be searched; the weights are then valued and offered.
+        """
+        total = Visit(0.0, 0.0, 0.0, 0.0)
+        loss = 0.0
+        for start in range(0, len(order), self.batch_size):
+            blocks = order[start : start + self.batch_size]
+            weights = self.weights if at is None else at
+            planes = self.training.planes(weights, blocks, self.threads)
+            self.calls += len(blocks)
+            if at is not None:
+                loss += float(self.training.cost[blocks] @ np.maximum(planes.slopes(at), 0.0))
+            total += self.working_set.visit(blocks, self.weights, rule, planes)
+            if self.stopping.out_of_time:
+                return total
+        self.estimate = total.loss
+        if at is not None:
+            self.offer(at, loss)
+        self._snapshot()
+        return total
+
+    def sweep(self, order: Order, rule: StepRule) -> Visit:
+        """Visit the blocks `order` with the planes in hand."""
+        self.hits += len(order)
+        visit = self.working_set.visit(order, self.weights, rule)
+        self._snapshot()
+        return visit
+
+    @property
+    def looks_done(self) -> bool:
+        """Whether the hinges of the last pass of searches make it worth a true valuation."""
+        primal = self.half_square + self.estimate
+        return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
+
+    def value(self, rule: StepRule) -> None:
+        """Value the candidates, until one is good enough."""
+        for weights in self.candidates:
+            self.search(self.everything, rule, at=weights.copy())
+            self.best_dual = max(self.best_dual, self.dual)
+            if self.gap <= self.stopping.tol * abs(self.primal):
+                break
+
+    @property
+    def candidates(self) -> list[Floats]:
+        return [self.weights] if self.average is None else [self.weights, self.average]
+
+    def extrapolate(self, momentum: float) -> None:
+        """See `Extrapolable`."""
+        self.working_set.extrapolate(momentum, self.weights)
+
+    def revert(self) -> None:
+        """See `Extrapolable`."""
+        self.working_set.revert(self.weights)
+
+    def restart(self) -> None:
+        """See `Extrapolable`."""
+        self.working_set.extrapolate(0.0, self.weights)
+
+    def _snapshot(self) -> None:
+        """Let the weights enter the average, which forgets: the last quarter or so counts."""
+        if self.average is not None:
+            self.snapshots += 1
+            self.average += 4.0 / (self.snapshots + 3.0) * (self.weights - self.average)
+
+
+def _batch_size(training: TrainingSet) -> int:
+    """Searches to make at the same weights: one by one where Python makes them."""
+    if training.search_work is None:
+        return 1
+    enough = int(WORK_PER_BATCH / max(training.search_work, 1.0))
+    return max(1, min(enough, training.n_blocks // BATCHES_PER_PASS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructuredSolver(ABC):
+    """Base of the solvers of structured problems."""
+
+    @abstractmethod
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[Run, Iterator[None]]:
+        """A run, and the rounds that improve it for ever; each valuation is an `offer`."""
+
+    def solve(
+        self,
+        training: TrainingSet,
+        stopping: Stopping,
+        *,
+        n_jobs: int = 1,
+        seed: int = 0,
+        start: Any = None,
+        on_round: OnRound | None = None,
+    ) -> Result:
+        """Train; never raises for stopping early, the result's status tells.
+
+        Parameters
+        ----------
+        training : TrainingSet
+        stopping : Stopping
+        n_jobs : int
+            Threads for the searches. The answer does not depend on it.
+        seed : int
+            Of the order of visits.
+        start : dual point of an earlier result, or None
+        on_round : callable or None
+            See `OnRound`.
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem failed; its ``result`` holds what was learned before.
+        """
+        with Threads(n_jobs) as threads:
+            run, rounds = self._start(training, stopping, threads, seed)
+            history: list[Round] = []
+            try:
+                if start is not None:
+                    run.resume(start)
+                status = _loop(run, rounds, history, on_round)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+            except ProblemError as error:
+                # No search can be trusted now: what is known is kept, and nothing is promised.
+                error.result = Result(
+                    run.best,
+                    run.point(),
+                    Certificate(math.inf, run.best_dual),
+                    Status.FAILED,
+                    len(history),
+                    history,
+                )
+                raise
+            return _certified(run, status, history)
+
+
+def _loop(
+    run: Run, rounds: Iterator[None], history: list[Round], on_round: OnRound | None
+) -> Status:
+    """Rounds until one of the reasons to stop."""
+    stopping = run.stopping
+    run.best_dual = run.dual
+    status = stopping.reason(0)
+    while status is None:
+        next(rounds)
+        run.best_dual = max(run.best_dual, run.dual)
+        history.append(run.as_round())
+        stop = on_round is not None and on_round(history[-1], run.best.copy)
+        if history[-1].relative_gap <= stopping.tol:
+            status = Status.CONVERGED
+        else:
+            status = Status.STOPPED if stop else stopping.reason(len(history))
+    return status
+
+
+def _certified(run: Run, status: Status, history: list[Round]) -> Result:
+    """The best weights and the dual point, valued anew from the data alone."""
+    point = run.point()
+    if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
+        for weights in run.candidates:
+            primal = run.training.primal(weights, run.threads)
+            run.offer(weights, primal - 0.5 * float(weights @ weights))
+    certificate = certify(run.training, run.best, point)
+    if certificate.relative_gap <= run.stopping.tol:
+        status = Status.CONVERGED
+    return Result(run.best, point, certificate, status, len(history), history)
