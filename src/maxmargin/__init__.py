@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.classifier import LinearClassifier
     from maxmargin.estimators.regressor import LinearRegressor
     from maxmargin.estimators.structured import StructuredSVM
+    from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
@@ -37,6 +38,7 @@ _HOMES = {
     "Problem": "problems.structured",
     "ProblemError": "problems.structured",
     "ProgressLine": "report.progress",
+    "SequenceTagger": "estimators.tagger",
     "SequentialDual": "solvers.sequential_dual",
     "StructuredSVM": "estimators.structured",
 }
@@ -55,6 +57,7 @@ __all__ = [
     "Problem",
     "ProblemError",
     "ProgressLine",
+    "SequenceTagger",
     "SequentialDual",
     "StructuredSVM",
     "__version__",

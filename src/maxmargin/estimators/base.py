@@ -66,7 +66,7 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             stopping=Stopping(
                 self.tol, self.max_iter, self.time_limit, cancelled or threading.Event()
             ),
-            n_jobs=_n_threads(self.n_jobs),
+            n_jobs=n_threads(self.n_jobs),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             on_round=self._on_round(X, y, attributes),
         )
@@ -129,7 +129,8 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
         )
 
 
-def _n_threads(n_jobs: int | None) -> int:
+def n_threads(n_jobs: int | None) -> int:
+    """Threads that scikit-learn's `n_jobs` means."""
     if n_jobs is None:
         return 1
     cores = os.cpu_count() or 1

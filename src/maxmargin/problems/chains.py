@@ -6,14 +6,17 @@ label, padded for the vector kernels; flat, it is the weight vector that solvers
     rows 0 .. d-1          emissions of the d features
     rows d .. d+k-1        transitions from label a (row) to label b (column)
     one row each           bias, first and last position, where the problem has them
+    the last k*k rows      second-order transitions from (a, b) to c, row a * k + b, column c
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
@@ -21,14 +24,12 @@ from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import add_row_scores, make_rows
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
-from maxmargin.inference.chains import viterbi
+from maxmargin.inference.chains import best_other, most_slack, viterbi, viterbi2
 from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.uint16]
 Order = NDArray[np.int64]
-
-MARGIN, ZERO_ONE, SLACK = 0, 1, 2
 
 
 class Layout(NamedTuple):
@@ -40,13 +41,17 @@ class Layout(NamedTuple):
     bias: int
     first: int
     last: int
+    triples: int
     n_rows: int
     n_columns: int
 
     @classmethod
-    def of(cls, n_features: int, n_labels: int, *, bias: bool, ends: bool) -> "Layout":
+    def of(
+        cls, n_features: int, n_labels: int, *, bias: bool, ends: bool, order: int = 1
+    ) -> "Layout":
         """Rows one after the other."""
         after = n_features + n_labels
+        first_order = after + bias + 2 * ends
         return cls(
             n_labels=n_labels,
             n_features=n_features,
@@ -54,7 +59,8 @@ class Layout(NamedTuple):
             bias=after if bias else -1,
             first=after + bias if ends else -1,
             last=after + bias + 1 if ends else -1,
-            n_rows=after + bias + 2 * ends,
+            triples=first_order if order == 2 else -1,
+            n_rows=first_order + (n_labels**2 if order == 2 else 0),
             n_columns=padded(n_labels),
         )
 
@@ -77,10 +83,27 @@ class Sequences:
     X: Any
     ends: Order
 
-    @property
+    @cached_property
     def lengths(self) -> Order:
         """Number of rows of each sequence."""
         return np.diff(self.ends)
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest length, at least one."""
+        return int(self.lengths.max(initial=1))
+
+    @property
+    def entries_per_row(self) -> float:
+        """Features of a row, on average."""
+        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
+        return float(n_entries / max(self.X.shape[0], 1))
+
+    def starts(self, which: Order) -> Order:
+        """Where each of some sequences starts when they stand one after the other."""
+        starts = np.zeros(len(which) + 1, dtype=np.int64)
+        np.cumsum(self.lengths[which], out=starts[1:])
+        return starts
 
 
 class ChainTrainingSet(TrainingSet):
@@ -97,9 +120,10 @@ class ChainTrainingSet(TrainingSet):
         ``loss[a, b]``: what label b costs where a is right, at one position.
     normalized : bool
         Divide a sequence's loss by its length.
-    search : {MARGIN, ZERO_ONE, SLACK}
-        Sum of losses over the positions; one for any mistake; or, with slack rescaling, the
-        number of mistakes.
+    zero_one : bool
+        Any mistake costs one, however many there are; `loss` and `normalized` do not count.
+    slack : bool
+        Slack rescaling: the loss, which must count mistakes, multiplies the violation.
     """
 
     def __init__(
@@ -109,10 +133,13 @@ class ChainTrainingSet(TrainingSet):
         layout: Layout,
         cost: Floats,
         loss: Floats,
+        *,
         normalized: bool = False,
-        search: int = MARGIN,
+        zero_one: bool = False,
+        slack: bool = False,
     ) -> None:
-        self.sequences, self.layout, self.cost, self.search = sequences, layout, cost, search
+        self.sequences, self.layout, self.cost = sequences, layout, cost
+        self.zero_one, self.slack = zero_one, slack
         self.labels = labels.astype(np.uint16)
         self.n_features = layout.n_rows * layout.n_columns
         self.rows = make_rows(sequences.X, 0.0)
@@ -120,78 +147,76 @@ class ChainTrainingSet(TrainingSet):
         self.loss[:, : layout.n_labels] = loss
         lengths = np.maximum(sequences.lengths, 1)
         self.loss_scale = 1.0 / lengths if normalized else np.ones(len(lengths))
-        self._longest = int(lengths.max(initial=1))
 
     @property
     def search_work(self) -> float:
-        per_row = len(self.rows.values) / max(len(self.rows.starts) - 1, 1)
-        if not self.rows.indexed:
-            per_row = len(self.rows.columns)
+        per_row = self.sequences.entries_per_row
         tokens = len(self.labels) / max(self.n_blocks, 1)
-        return tokens * self.layout.n_columns * (per_row + self.layout.n_labels)
+        pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
+        return tokens * self.layout.n_columns * (per_row + pairs)
 
     def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
-        starts = self._starts(blocks)
+        starts = self.sequences.starts(blocks)
         found = np.empty(starts[-1], dtype=np.uint16)
-        table = self.layout.table(weights)
-        share = _shares(len(blocks), threads.n_threads)
+        shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
+        truth = self.labels, self.loss, self.loss_scale
+        length, width = self.sequences.longest, self.layout.n_columns
 
         def search(part: slice) -> None:
-            search_chains(
-                self.rows, self.sequences.ends, self.labels, table, self.layout, self.loss,
-                self.loss_scale, self.search, blocks[part], starts[part.start :], found,
-                *self._scratch(),
-            )  # fmt: skip
+            where = blocks[part], starts[part.start :], found
+            nodes, best = np.empty((length, width)), np.empty((length, width))
+            if self.layout.triples >= 0:
+                deep = np.empty((length, self.layout.n_labels, width))
+                search_second_order(*shared, *truth, *where, nodes, deep)
+            elif self.zero_one:
+                search_other(*shared, self.labels, *where, nodes, best, np.empty(length))
+            elif self.slack:
+                deep = np.empty((length, length + 1, width))
+                search_slack(*shared, self.labels, *where, nodes, deep)
+            else:
+                search_margin(*shared, *truth, *where, nodes, best)
 
-        threads.map(search, share)
+        threads.map(search, shares(len(blocks), threads.n_threads))
         return self._make_planes(blocks, starts, found, threads)
 
     def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
         found = np.frombuffer(b"".join(outputs), dtype=np.uint16)
-        return self._make_planes(blocks, self._starts(blocks), found, Threads(1))
-
-    def _starts(self, blocks: Order) -> Order:
-        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        np.cumsum(self.sequences.lengths[blocks], out=starts[1:])
-        return starts
-
-    def _scratch(self) -> tuple[Any, ...]:
-        n, k = self._longest, self.layout.n_columns
-        return np.empty((n, k)), np.empty((n, k))
+        return self._make_planes(blocks, self.sequences.starts(blocks), found, Threads(1))
 
     def _make_planes(self, blocks: Order, starts: Order, found: Labels, threads: Threads) -> Planes:
-        share = _shares(len(blocks), threads.n_threads)
+        parts = shares(len(blocks), threads.n_threads)
         shared = self.rows, self.sequences.ends, self.labels, self.layout
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         losses = np.empty(len(blocks))
 
         def measure(part: slice) -> None:
             measure_planes(
-                *shared, self.loss, self.loss_scale, self.search, blocks[part],
+                *shared, self.loss, self.loss_scale, self.zero_one, blocks[part],
                 starts[part.start :], found, counts[part.start + 1 :], losses[part.start :],
             )  # fmt: skip
 
-        threads.map(measure, share)
+        threads.map(measure, parts)
         entries = np.cumsum(counts)
         columns = np.empty(entries[-1], dtype=np.uint32)
         values = np.empty(entries[-1])
 
         def fill(part: slice) -> None:
+            scales = losses[part] if self.slack else np.ones(part.stop - part.start)
             fill_planes(
-                *shared, self.search, losses[part.start :], blocks[part], starts[part.start :],
-                found, entries[part.start :], columns, values,
+                *shared, scales, blocks[part], starts[part.start :], found,
+                entries[part.start :], columns, values,
             )  # fmt: skip
 
-        threads.map(fill, share)
+        threads.map(fill, parts)
         raw = found.tobytes()
         outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
         return Planes(entries, columns, values, losses, outputs)
 
 
-def _shares(n: int, parts: int) -> list[slice]:
+def shares(n: int, parts: int) -> list[slice]:
     """``range(n)`` in equal parts."""
-    cuts = np.linspace(0, n, min(parts, max(n, 1)) + 1).astype(int).tolist()
-    return [slice(a, b) for a, b in pairwise(cuts)]
+    cuts = [n * part // parts for part in range(parts + 1)]
+    return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
 
 @inlined
@@ -208,86 +233,165 @@ def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no
             nodes[length - 1, m] += table[layout.last, m]
 
 
+@inlined
+def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-untyped-def]
+    """``nodes[t, m] += scale * loss[truth_t, m]``."""
+    for t in range(stop - start):
+        for m in range(nodes.shape[1]):
+            nodes[t, m] += scale * loss[labels[start + t], m]
+
+
+@inlined
+def pair_scores(table, layout):  # type: ignore[no-untyped-def]
+    """The transitions in the weight table."""
+    return table[layout.transitions : layout.transitions + layout.n_labels]
+
+
 @compiled
-def search_chains(  # type: ignore[no-untyped-def]
-    rows, ends, labels, table, layout, loss, loss_scale, search, blocks, starts, found,
-    nodes, best,
-):  # fmt: skip
-    """Most violating labels of each block, written to ``found[starts[k]:]``."""
-    pairs = table[layout.transitions : layout.transitions + layout.n_labels]
+def search_margin(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, labels, loss, loss_scale, blocks, starts, found, nodes, best
+):
+    """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
     for k in range(len(blocks)):
         b = blocks[k]
         start, stop = ends[b], ends[b + 1]
-        if stop == start:
-            continue
-        set_node_scores(rows, start, stop, table, layout, nodes)
-        for t in range(stop - start):
-            truth = labels[start + t]
-            for m in range(layout.n_labels):
-                nodes[t, m] += loss_scale[b] * loss[truth, m]
-        out = found[starts[k] : starts[k + 1]]
-        viterbi(nodes[: stop - start], pairs, layout.n_labels, out, best)
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+            out = found[starts[k] : starts[k + 1]]
+            viterbi(nodes[: stop - start], pair_scores(table, layout), layout.n_labels, out, best)
+
+
+@compiled
+def search_second_order(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, labels, loss, loss_scale, blocks, starts, found, nodes, best
+):
+    """The same for chains of the second order."""
+    triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
+    for k in range(len(blocks)):
+        b = blocks[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)
+
+
+@compiled
+def search_other(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, labels, blocks, starts, found, nodes, best, agreed
+):
+    """Labels of the highest score among those that are not all right."""
+    for k in range(len(blocks)):
+        b = blocks[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            truth = labels[start:stop]
+            best_other(nodes[: stop - start], pairs, layout.n_labels, truth, out, best, agreed)
+
+
+@compiled
+def search_slack(rows, ends, table, layout, labels, blocks, starts, found, nodes, best):  # type: ignore[no-untyped-def]
+    """Labels of the highest number of mistakes times violation of a margin of one."""
+    for k in range(len(blocks)):
+        b = blocks[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            truth = labels[start:stop]
+            most_slack(nodes[: stop - start], pairs, layout.n_labels, truth, out, best)
+
+
+@inlined
+def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-def]
+    """Whether any of the labels ``t - reach .. t`` differ."""
+    result = False
+    for back in range(reach + 1):
+        result |= labels[at + t - back] != found[other_at + t - back]
+    return result
 
 
 @compiled
 def measure_planes(  # type: ignore[no-untyped-def]
-    rows, ends, labels, layout, loss, loss_scale, search, blocks, starts, found, counts, losses
+    rows, ends, labels, layout, loss, loss_scale, zero_one, blocks, starts, found, counts, losses
 ):
     """Number of entries and loss of the plane of each block's found labels."""
     for k in range(len(blocks)):
         b = blocks[k]
-        start = ends[b]
+        start, at = ends[b], starts[k]
         count = 0
         total = 0.0
         for t in range(ends[b + 1] - start):
-            truth, other = labels[start + t], found[starts[k] + t]
-            if truth != other:
-                extra = (layout.bias >= 0) + (layout.first >= 0) * (
+            if differ(labels, found, start, at, t, 0):
+                count += rows.starts[start + t + 1] - rows.starts[start + t]
+                count += (layout.bias >= 0) + (layout.first >= 0) * (
                     (t == 0) + (start + t + 1 == ends[b + 1])
                 )
-                count += 2 * (rows.starts[start + t + 1] - rows.starts[start + t] + extra)
-                total += loss[truth, other]
-            if t > 0 and (truth != other or labels[start + t - 1] != found[starts[k] + t - 1]):
-                count += 2
-        counts[k] = count
+                total += loss[labels[start + t], found[at + t]]
+            if t > 0 and differ(labels, found, start, at, t, 1):
+                count += 1
+            if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
+                count += 1
+        counts[k] = 2 * count
         losses[k] = loss_scale[b] * total
+        if zero_one:
+            losses[k] = 1.0 if count > 0 else 0.0
+
+
+@inlined
+def put_pair(columns, values, at, width, row, truth, other_row, other, value):  # type: ignore[no-untyped-def]
+    """Two entries: `value` where the truth stands, minus it where the other does."""
+    columns[at] = row * width + truth
+    columns[at + 1] = other_row * width + other
+    values[at] = value
+    values[at + 1] = -value
+    return at + 2
 
 
 @compiled
 def fill_planes(  # type: ignore[no-untyped-def]
-    rows, ends, labels, layout, search, losses, blocks, starts, found, entries, columns, values
+    rows, ends, labels, layout, scales, blocks, starts, found, entries, columns, values
 ):
     """The entries: features of the true labels less those of the found ones, where they differ."""
-    width = layout.n_columns
+    width, n = layout.n_columns, layout.n_labels
     for k in range(len(blocks)):
         b = blocks[k]
         start, stop = ends[b], ends[b + 1]
+        other_at = starts[k]
+        scale = scales[k]
         at = entries[k]
         for t in range(stop - start):
-            truth, other = labels[start + t], found[starts[k] + t]
-            if truth != other:
+            y, z = np.int64(labels[start + t]), np.int64(found[other_at + t])
+            if y != z:
                 first = rows.starts[start + t]
-                for q in range(rows.starts[start + t + 1] - first):
-                    row = rows.columns[q + first * rows.indexed] * width
-                    value = rows.values[first + q]
-                    columns[at], columns[at + 1] = row + truth, row + other
-                    values[at], values[at + 1] = value, -value
-                    at += 2
-                for part in range(3):
+                for q in range(first, rows.starts[start + t + 1]):
+                    row = np.int64(rows.columns[q if rows.indexed else q - first])
+                    at = put_pair(
+                        columns, values, at, width, row, y, row, z, scale * rows.values[q]
+                    )
+                if layout.bias >= 0:
                     row = layout.bias
-                    if part == 1:
-                        row = layout.first if t == 0 else -1
-                    elif part == 2:
-                        row = layout.last if start + t + 1 == stop else -1
-                    if row >= 0:
-                        columns[at], columns[at + 1] = row * width + truth, row * width + other
-                        values[at], values[at + 1] = 1.0, -1.0
-                        at += 2
-            if t > 0:
-                before, found_before = labels[start + t - 1], found[starts[k] + t - 1]
-                if truth != other or before != found_before:
-                    row = layout.transitions
-                    columns[at] = (row + before) * width + truth
-                    columns[at + 1] = (row + found_before) * width + other
-                    values[at], values[at + 1] = 1.0, -1.0
-                    at += 2
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                if layout.first >= 0 and t == 0:
+                    row = layout.first
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                if layout.last >= 0 and start + t + 1 == stop:
+                    row = layout.last
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+            if t > 0 and differ(labels, found, start, other_at, t, 1):
+                row = layout.transitions + np.int64(labels[start + t - 1])
+                other = layout.transitions + np.int64(found[other_at + t - 1])
+                at = put_pair(columns, values, at, width, row, y, other, z, scale)
+            if layout.triples >= 0 and t > 1 and differ(labels, found, start, other_at, t, 2):
+                row = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
+                other = np.int64(found[other_at + t - 2]) * n + found[other_at + t - 1]
+                row += layout.triples
+                other += layout.triples
+                at = put_pair(columns, values, at, width, row, y, other, z, scale)

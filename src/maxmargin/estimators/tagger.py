@@ -1,0 +1,392 @@
+"""SequenceTagger: a label for each position of a sequence."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.data.sequences import Vocabulary, has_dictionaries, stack
+from maxmargin.engines.threads import Threads
+from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
+from maxmargin.problems.tagging import ChainModel
+
+Floats = NDArray[np.float64]
+
+_LOSSES = {"hamming", "hamming-normalized", "zero-one"}
+
+
+class SequenceTagger(StructuredEstimator):
+    """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
+
+    The score of a labelling is the sum of emissions (features of a position with its label),
+    transitions (a label after another), and biases of labels, of the first and of the last
+    position. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sequences.
+
+    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of
+    all rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
+        Number of wrong labels; their share of the sequence; one for any mistake at all; or the
+        cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
+        ``{(true, predicted): cost}``), summed over the positions.
+    order : {1, 2}, default=1
+        Transitions from one label to the next, or also from two labels to the next.
+    fit_intercept : bool, default=True
+        A bias for each label.
+    fit_ends : bool, default=True
+        Biases for the labels of the first and of the last position.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters; "slack" is there for the Hamming and zero-one losses at order 1.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the sequences.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (n_classes, n_features)
+        Emission weights.
+    transitions_ : ndarray of shape (n_classes, n_classes)
+        From the row's label to the column's.
+    second_order_ : ndarray of shape (n_classes, n_classes, n_classes)
+        From two labels to the next; only with ``order=2``.
+    intercept_, first_, last_ : ndarray of shape (n_classes,)
+        Biases; zeros where not fitted.
+    vocabulary_ : dict
+        Column of each feature name; only when trained on dictionaries.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+
+    See Also
+    --------
+    StructuredSVM : Any other structure.
+    LinearClassifier : Labels on their own.
+
+    Notes
+    -----
+    In feature dictionaries strings name an indicator (``{"word": "the"}``), numbers and booleans
+    are values, lists name several indicators, dictionaries are nested. Names that were not seen
+    in training are left out at prediction.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [
+    ...     [{"word": "the"}, {"word": "dog"}, {"word": "barks"}],
+    ...     [{"word": "dogs"}, {"word": "bark"}],
+    ... ]
+    >>> y = [["DET", "NOUN", "VERB"], ["NOUN", "VERB"]]
+    >>> tagger = mm.SequenceTagger(C=10.0).fit(X, y)
+    >>> tagger.predict([[{"word": "the"}, {"word": "dogs"}, {"word": "bark"}]])[0].tolist()
+    ['DET', 'NOUN', 'VERB']
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions(_LOSSES), "array-like", dict],
+        "order": [Options(int, {1, 2})],
+        "fit_intercept": ["boolean"],
+        "fit_ends": ["boolean"],
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: Any = "hamming",
+        order: int = 1,
+        fit_intercept: bool = True,
+        fit_ends: bool = True,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.order = order
+        self.fit_intercept = fit_intercept
+        self.fit_ends = fit_ends
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        lengths: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on sequences and their labels.
+
+        Parameters
+        ----------
+        X : list of n_sequences matrices, matrix of all rows, or list of lists of dictionaries
+        y : list of n_sequences label sequences, or all labels one after the other
+            Numbers or strings. The latter form goes with `lengths`.
+        lengths : array-like of shape (n_sequences,), default=None
+            Rows of each sequence, if `X` is one matrix.
+        sample_weight : array-like of shape (n_sequences,), default=None
+            Multiplies the C of each sequence.
+
+        Returns
+        -------
+        self : SequenceTagger
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        vocabulary = Vocabulary() if lengths is None and has_dictionaries(X) else None
+        sequences = _sequences(X, lengths, vocabulary, grow=True)
+        labels = _flat_labels(y, sequences.lengths)
+        if not len(labels):
+            raise ValueError("X holds no positions: there is nothing to learn from.")
+        classes, numbers = np.unique(labels, return_inverse=True)
+        layout = Layout.of(
+            sequences.X.shape[1],
+            len(classes),
+            bias=self.fit_intercept,
+            ends=self.fit_ends,
+            order=self.order,
+        )
+        training = ChainTrainingSet(
+            sequences,
+            numbers,
+            layout,
+            self._costs(len(sequences.lengths), sample_weight),
+            check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
+            **self._loss_options(),
+        )
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            known = {} if vocabulary is None else {"vocabulary_": vocabulary.columns}
+            return {
+                "classes_": classes,
+                "n_features_in_": sequences.X.shape[1],
+                "_layout": layout,
+                "_table": layout.table(weights),
+                **_parts(layout.table(weights), layout),
+                **known,
+            }
+
+        self._fit_training(training, X, y, attributes)
+        if vocabulary is None:
+            self.__dict__.pop("vocabulary_", None)
+        self._vocabulary = vocabulary
+        return self
+
+    def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
+        """Labels of every position.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        y : list of ndarray, or ndarray of shape (n_rows,) if `lengths` are given
+        """
+        sequences = self._checked(X, lengths)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            numbers, _ = self._model.decode(sequences, threads)
+        return self._named(numbers, sequences, lengths)
+
+    def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
+        """Score of the best labelling of each sequence.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_sequences,)
+        """
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return self._model.decode(self._checked(X, lengths), threads)[1]
+
+    def predict_marginals(
+        self, X: Any, *, lengths: ArrayLike | None = None, temperature: float = 1.0
+    ) -> Any:
+        """Share of each label at each position, if labellings are weighted by their scores.
+
+        Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
+        more the best labelling counts. These are no calibrated probabilities.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (length, n_classes), or ndarray of shape
+            (n_rows, n_classes) if `lengths` are given
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        found = self._model.marginals(self._checked(X, lengths), float(temperature))
+        return found if lengths is None else np.concatenate(found)
+
+    def predict_top(
+        self, X: Any, k: int, *, lengths: ArrayLike | None = None
+    ) -> list[list[tuple[NDArray[Any], float]]]:
+        """The k best labellings of each sequence with their scores, best first.
+
+        Returns
+        -------
+        top : list of lists of (labels, score)
+            Fewer than k where there are fewer labellings.
+        """
+        if self.order != 1:
+            raise ValueError("predict_top needs order=1.")
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        found = self._model.top(self._checked(X, lengths), int(k))
+        return [
+            [(self.classes_[row], float(score)) for row, score in zip(labels, scores, strict=True)]
+            for labels, scores in found
+        ]
+
+    def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
+        """Share of positions whose label is right; labels not seen in training are mistakes."""
+        sequences = self._checked(X, lengths)
+        truth = _flat_labels(y, sequences.lengths)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            numbers, _ = self._model.decode(sequences, threads)
+        return float(np.mean(self.classes_[numbers] == truth)) if len(truth) else 1.0
+
+    @property
+    def _model(self) -> ChainModel:
+        check_is_fitted(self)
+        return ChainModel(self._table, self._layout)
+
+    def _loss_options(self) -> dict[str, bool]:
+        """How the training set counts mistakes."""
+        slack = self.rescaling == "slack"
+        named = isinstance(self.loss, str)
+        zero_one = named and self.loss == "zero-one"
+        if slack and not (named and self.order == 1):
+            raise ValueError("rescaling='slack' needs order=1 and a loss by name.")
+        if zero_one and self.order != 1:
+            raise ValueError("loss='zero-one' needs order=1.")
+        # With one cost for all mistakes, the two ways of rescaling are the same.
+        return {
+            "normalized": named and self.loss == "hamming-normalized",
+            "zero_one": zero_one,
+            "slack": slack and not zero_one,
+        }
+
+    def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
+        """Sequences to answer for, in the columns of the training data."""
+        check_is_fitted(self)
+        vocabulary = self._vocabulary
+        dictionaries = lengths is None and has_dictionaries(X)
+        if dictionaries and vocabulary is None:
+            raise ValueError(
+                "X holds feature dictionaries, but the tagger was trained on matrices."
+            )
+        if vocabulary is not None and not dictionaries and any(map(np.size, X)):
+            raise ValueError(
+                "X holds matrices, but the tagger was trained on feature dictionaries."
+            )
+        sequences = _sequences(X, lengths, vocabulary, grow=False, width=self.n_features_in_)
+        if sequences.X.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with "
+                f"{self.n_features_in_}."
+            )
+        return sequences
+
+    def _named(self, numbers: NDArray[Any], sequences: Sequences, lengths: Any) -> Any:
+        labels = self.classes_[numbers]
+        return labels if lengths is not None else np.split(labels, sequences.ends[1:-1])
+
+
+def _sequences(
+    X: Any, lengths: Any, vocabulary: Vocabulary | None, grow: bool, width: int | None = None
+) -> Sequences:
+    """Sequences in any of the three forms, checked."""
+    if vocabulary is not None:
+        rows, ends = vocabulary.rows(X, grow)
+    else:
+        if lengths is None and not len(X):
+            raise ValueError("X is empty: give at least one sequence.")
+        rows, ends = stack(X, lengths, width)
+        if rows.shape[0]:
+            rows = check_features(rows, "SequenceTagger")
+    return Sequences(rows, ends)
+
+
+def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
+    """Labels of all positions one after the other, as many as there are rows."""
+    flat = isinstance(y, np.ndarray) and y.dtype != object and y.ndim == 1
+    if not flat:
+        if len(y) != len(lengths):
+            if len(y) == lengths.sum() and len(y) and np.ndim(y[0]) == 0:
+                return np.asarray(y)
+            raise ValueError(
+                f"X has {len(lengths)} sequences but y has {len(y)}: give labels for each."
+            )
+        for i, (labels, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
+            if np.ndim(labels) == 0 or len(labels) != length:
+                count = "no list" if np.ndim(labels) == 0 else len(labels)
+                raise ValueError(
+                    f"Sequence {i} has {length} positions but {count} labels: give one for each."
+                )
+        parts = [np.asarray(labels) for labels in y if len(labels)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    if len(y) != lengths.sum():
+        raise ValueError(
+            f"X has {lengths.sum()} positions but y has {len(y)} labels: give one for each."
+        )
+    return np.asarray(y)
+
+
+def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:
+    """Views of the weight table under the names users know."""
+    n = layout.n_labels
+
+    def row(at: int) -> Floats:
+        return table[at, :n] if at >= 0 else np.zeros(n)
+
+    parts = {
+        "coef_": table[: layout.n_features, :n].T,
+        "transitions_": table[layout.transitions : layout.transitions + n, :n],
+        "intercept_": row(layout.bias),
+        "first_": row(layout.first),
+        "last_": row(layout.last),
+    }
+    if layout.triples >= 0:
+        triples = table[layout.triples : layout.triples + n * n, :n]
+        parts["second_order_"] = triples.reshape(n, n, n)
+    return parts
