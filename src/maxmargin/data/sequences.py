@@ -6,6 +6,7 @@ strings name an indicator (``{"word": "the"}``), numbers and booleans are values
 indicators, and dictionaries are nested; a position may also be a list of names of indicators.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Order = NDArray[np.int64]
+
+_LISTS = list, tuple, set, frozenset
 
 SEPARATOR = "="
 """Between a feature and its value in the name of an indicator: ``word=the``."""
@@ -29,31 +32,13 @@ class Vocabulary:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        self.columns: dict[str, int] = {}
-        self._indicators: dict[str, dict[str, int]] = {}
-        for name in names:
-            self._column(name, grow=True)
+        self.columns = {name: column for column, name in enumerate(names)}
+        # Indicators by feature and value, so that their names need not be put together to look
+        # up what has been seen before: that would cost more than all the rest.
+        self._indicators: defaultdict[str, dict[str, int]] = defaultdict(dict)
 
     def __len__(self) -> int:
         return len(self.columns)
-
-    def _column(self, name: str, grow: bool) -> int:
-        """Column of a name; -1 if it is unknown and stays so."""
-        if grow:
-            return self.columns.setdefault(name, len(self.columns))
-        return self.columns.get(name, -1)
-
-    def _indicator(self, name: str, value: str, grow: bool) -> int:
-        # Two dictionaries deep, because joining the strings would cost more than looking up.
-        values = self._indicators.get(name)
-        if values is None:
-            values = self._indicators[name] = {}
-        column = values.get(value)
-        if column is None or (grow and column < 0):
-            column = self._column(f"{name}{SEPARATOR}{value}", grow)
-            if column >= 0:
-                values[value] = column
-        return column
 
     def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[sp.csr_array, Order]:
         """Feature rows of all positions, and where each sequence ends.
@@ -69,61 +54,68 @@ class Vocabulary:
         ValueError
             If a position is no dictionary or list, or a value is none of those understood.
         """
-        columns: list[int] = []
-        values: list[float] = []
-        starts = [0]
-        ends = [0]
+        entries = _Entries()
+        columns = entries.columns
+        indicators = self._indicators
+        starts, ends = [0], [0]
         for i, sequence in enumerate(sequences):
             for t, position in enumerate(sequence):
                 try:
-                    self._add(position, grow, columns, values)
+                    if position.__class__ is dict:
+                        for name, value in position.items():
+                            # The common case by the shortest way: a string seen before.
+                            if value.__class__ is str and value in indicators[name]:
+                                columns.append(indicators[name][value])
+                            else:
+                                self._add(name, value, grow, entries)
+                    else:
+                        self._add_position(position, grow, entries)
                 except TypeError as error:
                     raise ValueError(f"Sequence {i}, position {t}: {error}") from error
                 starts.append(len(columns))
             ends.append(len(starts) - 1)
         matrix = sp.csr_array(
-            (
-                np.array(values),
-                np.array(columns, dtype=np.int32),
-                np.array(starts, dtype=np.int64 if len(columns) >= 2**31 else np.int32),
-            ),
+            (entries.values(), np.array(columns, dtype=np.int32), np.array(starts)),
             shape=(len(starts) - 1, max(len(self), 1)),
         )
         matrix.sum_duplicates()
         return matrix, np.array(ends, dtype=np.int64)
 
-    def _add(self, position: Any, grow: bool, columns: list[int], values: list[float]) -> None:
-        """Append the features of one position."""
+    def _column(self, name: str, grow: bool) -> int:
+        """Column of a name; -1 if it is unknown and stays so."""
+        if grow:
+            return self.columns.setdefault(name, len(self.columns))
+        return self.columns.get(name, -1)
+
+    def _add_position(self, position: Any, grow: bool, entries: "_Entries") -> None:
+        """Add the features of one position that is not a plain dictionary."""
         if isinstance(position, Mapping):
             for name, value in position.items():
-                if isinstance(value, str):
-                    column = self._indicator(name, value, grow)
-                    if column >= 0:
-                        columns.append(column)
-                        values.append(1.0)
-                else:
-                    self._add_value(name, value, grow, columns, values)
-        elif isinstance(position, (list, tuple, set, frozenset)):
+                self._add(name, value, grow, entries)
+        elif isinstance(position, _LISTS):
             for name in position:
-                self._append(self._column(name, grow), 1.0, columns, values)
+                entries.add(self._column(str(name), grow))
         else:
             raise TypeError(
                 f"features must be a dictionary or a list of names, not {type(position).__name__}."
             )
 
-    def _add_value(
-        self, name: str, value: Any, grow: bool, columns: list[int], values: list[float]
-    ) -> None:
-        """Append a feature whose value is not a string."""
-        if isinstance(value, Mapping):
-            nested = {f"{name}{SEPARATOR}{key}": inner for key, inner in value.items()}
-            self._add(nested, grow, columns, values)
-        elif isinstance(value, (list, tuple, set, frozenset)):
+    def _add(self, name: str, value: Any, grow: bool, entries: "_Entries") -> None:
+        """Add one feature."""
+        if isinstance(value, str):
+            column = self._column(f"{name}{SEPARATOR}{value}", grow)
+            if column >= 0:
+                self._indicators[name][value] = column
+            entries.add(column)
+        elif isinstance(value, Mapping):
+            for key, inner in value.items():
+                self._add(f"{name}{SEPARATOR}{key}", inner, grow, entries)
+        elif isinstance(value, _LISTS):
             for item in value:
-                self._append(self._indicator(name, str(item), grow), 1.0, columns, values)
+                self._add(name, str(item), grow, entries)
         elif value is None or isinstance(value, (bool, np.bool_)):
             if value:
-                self._append(self._column(name, grow), 1.0, columns, values)
+                entries.add(self._column(name, grow))
         else:
             try:
                 number = float(value)
@@ -134,13 +126,26 @@ class Vocabulary:
                 ) from None
             if not np.isfinite(number):
                 raise TypeError(f"feature {name!r} is {number}, but must be finite.")
-            self._append(self._column(name, grow), number, columns, values)
+            entries.add(self._column(name, grow), number)
 
-    @staticmethod
-    def _append(column: int, value: float, columns: list[int], values: list[float]) -> None:
+
+class _Entries:
+    """Columns and values, most of which are one and are not kept."""
+
+    def __init__(self) -> None:
+        self.columns: list[int] = []
+        self._others: dict[int, float] = {}
+
+    def add(self, column: int, value: float = 1.0) -> None:
         if column >= 0:
-            columns.append(column)
-            values.append(value)
+            if value != 1.0:
+                self._others[len(self.columns)] = value
+            self.columns.append(column)
+
+    def values(self) -> NDArray[np.float64]:
+        values = np.ones(len(self.columns))
+        values[list(self._others)] = list(self._others.values())
+        return values
 
 
 def has_dictionaries(X: Any) -> bool:

@@ -114,6 +114,8 @@ class WorkingSet:
         """Gap of each block at its last visit."""
         self.linear = 0.0
         """``sum(coef * loss)``, the dual's linear term."""
+        self.dual = 0.0
+        """Dual value: kept up to date by the gains of visits, which is cheaper than ``|w|^2``."""
         self._scratch = np.zeros((2, _FIRST_CAPACITY))
         self._hash = make_table(16)
         room = max(n, 16)
@@ -180,6 +182,7 @@ class WorkingSet:
             starts, columns, values, losses, added, self._hash, self._scratch, sums,
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
+        self.dual += float(sums[_GAIN])
         if planes is not None:
             for k in np.flatnonzero(added >= 0):
                 self.outputs[added[k]] = planes.outputs[k]
@@ -196,7 +199,7 @@ class WorkingSet:
         A block may come several times.
         """
         planes.add_to(weights, coef)
-        self.linear += float(coef @ planes.losses)
+        self._moved(float(coef @ planes.losses), weights)
         for some in _without_repeats(blocks):
             part = planes.take(some)
             added = np.empty(len(some), dtype=np.int32)
@@ -236,7 +239,7 @@ class WorkingSet:
         step = 1.0 if square <= slope else max(slope, 0.0) / square
         _mix(self.totals, self._table, best, step)
         weights += step * corner
-        self.linear += step * linear
+        self._moved(step * linear, weights)
 
     def keep_latest(self, limit: int) -> None:
         """Drop all but the `limit` planes of each block that were used last."""
@@ -244,11 +247,11 @@ class WorkingSet:
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Go on by `momentum` times the move since the last call, as far as is feasible."""
-        self.linear += float(_extrapolate(self.totals, momentum, self._table, weights))
+        self._moved(float(_extrapolate(self.totals, momentum, self._table, weights)), weights)
 
     def revert(self, weights: Floats) -> None:
         """Back to where the last call of `extrapolate` started."""
-        self.linear += float(_revert(self._table, weights))
+        self._moved(float(_revert(self._table, weights)), weights)
 
     def point(self) -> "DualPoint":
         """The coefficients that are not zero, with the outputs they belong to."""
@@ -265,6 +268,11 @@ class WorkingSet:
             coef=table.coef[np.array(numbers, dtype=np.int64)],
             outputs=[self.outputs[p] for p in numbers],
         )
+
+    def _moved(self, linear: float, weights: Floats) -> None:
+        """Bring the dual value up to date after a move that changed the linear term."""
+        self.linear += linear
+        self.dual = self.linear - 0.5 * float(weights @ weights)
 
     def _make_room(self, blocks: Order, planes: Planes) -> None:
         """See to it that every block can take one plane more."""

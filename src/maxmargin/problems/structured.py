@@ -166,7 +166,9 @@ class TrainingSet(ABC):
         """The point, cut back in blocks where it takes more than their C."""
         coef = np.maximum(point.coef, 0.0)
         used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
-        scale = np.minimum(1.0, self.cost / np.maximum(used, np.finfo(float).tiny))
+        over = used > self.cost
+        scale = np.ones(self.n_blocks)
+        scale[over] = self.cost[over] / used[over]
         return point._replace(coef=coef * scale[point.blocks])
 
     def chunks(self) -> list[Order]:

@@ -52,8 +52,8 @@ class NSlack(StructuredSolver):
         while True:
             solved = run.n_planes
             found = 0.0
-            for start in range(0, run.training.n_blocks, run.batch_size):
-                blocks = run.everything[start : start + run.batch_size]
+            for start in range(0, run.training.n_blocks, self.update_every):
+                blocks = run.everything[start : start + self.update_every]
                 found += run.search(blocks, ADD_ONLY).gap
                 if run.n_planes - solved >= self.update_every:
                     self._solve(run, rule, gap)

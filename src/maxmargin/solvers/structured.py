@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import ProblemError, TrainingSet
@@ -26,8 +27,9 @@ Order = NDArray[np.int64]
 OnRound = Callable[[Round, Callable[[], Floats]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
 
-WORK_PER_BATCH = 1e7
-"""Multiplications of the searches made at the same weights: enough to keep threads busy."""
+FIRST_WORK, MOST_WORK = 2e5, 1e7
+"""Multiplications of the searches made at the same weights. At first weights change quickly, and a
+plane found at old ones is soon worth nothing; later there is time to keep threads busy."""
 
 BATCHES_PER_PASS = 10
 """Or fewer searches, so that weights change at least this often in a pass over all blocks."""
@@ -141,16 +143,17 @@ class BlockRun(Run):
         averaging: bool = False,
     ) -> None:
         super().__init__(training, stopping, threads, seed)
-        self.batch_size = batch_size or _batch_size(training)
+        self.fixed_batch_size = batch_size
+        self.passes = 0
         self.working_set = WorkingSet(training.cost)
         self.average = self.weights.copy() if averaging else None
-        self.snapshots = 0
+        self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
         """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
 
     @property
     def dual(self) -> float:
-        return self.working_set.linear - self.half_square
+        return self.working_set.dual
 
     @property
     def n_planes(self) -> int:
@@ -164,6 +167,17 @@ class BlockRun(Run):
         planes = self.training.planes_of(start.blocks, start.outputs)
         self.working_set.put(start.blocks, planes, start.coef, self.weights)
 
+    @property
+    def batch_size(self) -> int:
+        """Searches to make at the same weights: one by one where Python makes them."""
+        if self.fixed_batch_size is not None:
+            return self.fixed_batch_size
+        each = self.training.search_work
+        if each is None:
+            return 1
+        work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
+        return max(1, min(int(work / max(each, 1.0)), self.training.n_blocks // BATCHES_PER_PASS))
+
     def search(self, order: Order, rule: StepRule, at: Floats | None = None) -> Visit:
         """Search for planes of the blocks `order`, and visit each block with its own.
 
@@ -172,8 +186,9 @@ class BlockRun(Run):
         """
         total = Visit(0.0, 0.0, 0.0, 0.0)
         loss = 0.0
-        for start in range(0, len(order), self.batch_size):
-            blocks = order[start : start + self.batch_size]
+        size = self.batch_size
+        for start in range(0, len(order), size):
+            blocks = order[start : start + size]
             weights = self.weights if at is None else at
             planes = self.training.planes(weights, blocks, self.threads)
             self.calls += len(blocks)
@@ -183,17 +198,17 @@ class BlockRun(Run):
             if self.stopping.out_of_time:
                 return total
         self.estimate = total.loss
+        self.passes += 1
         if at is not None:
             self.offer(at, loss)
-        self._snapshot()
+        if self.average is not None:
+            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
         return total
 
     def sweep(self, order: Order, rule: StepRule) -> Visit:
         """Visit the blocks `order` with the planes in hand."""
         self.hits += len(order)
-        visit = self.working_set.visit(order, self.weights, rule)
-        self._snapshot()
-        return visit
+        return self.working_set.visit(order, self.weights, rule)
 
     @property
     def looks_done(self) -> bool:
@@ -224,20 +239,6 @@ class BlockRun(Run):
     def restart(self) -> None:
         """See `Extrapolable`."""
         self.working_set.extrapolate(0.0, self.weights)
-
-    def _snapshot(self) -> None:
-        """Let the weights enter the average, which forgets: the last quarter or so counts."""
-        if self.average is not None:
-            self.snapshots += 1
-            self.average += 4.0 / (self.snapshots + 3.0) * (self.weights - self.average)
-
-
-def _batch_size(training: TrainingSet) -> int:
-    """Searches to make at the same weights: one by one where Python makes them."""
-    if training.search_work is None:
-        return 1
-    enough = int(WORK_PER_BATCH / max(training.search_work, 1.0))
-    return max(1, min(enough, training.n_blocks // BATCHES_PER_PASS))
 
 
 @dataclass(frozen=True, kw_only=True)

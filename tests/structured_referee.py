@@ -1,0 +1,212 @@
+"""An independent referee for structured problems, and small random problems to try it on.
+
+The referee sees a problem only through ``outputs(x)``, ``joint_feature`` and ``loss``. It writes
+out one affine piece for every output of every example and leaves the quadratic program to
+`referee`; nothing of maxmargin takes part. Good to about 1e-8, as there.
+
+The problems are plain Python: their searches try every output. Chains can also be had as a
+compiled `ChainTrainingSet` over the same data. Its weight table is that of `Chains`, row by row,
+with columns of zeros added to the right: `widen` and `narrow` go from one to the other.
+"""
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+import referee
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
+from maxmargin.problems.structured import Problem, PythonTrainingSet
+
+Floats = NDArray[np.float64]
+
+
+class Enumerable(Problem):
+    """A problem with so few outputs that every search can try them all."""
+
+    @abstractmethod
+    def outputs(self, x: Any) -> list[Any]: ...
+
+    def decode(self, x: Any, w: Floats) -> Any:
+        return max(self.outputs(x), key=lambda y: self.joint_feature(x, y) @ w)
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+        return max(
+            self.outputs(x), key=lambda y: self.joint_feature(x, y) @ w + self.loss(truth, y)
+        )
+
+    def separate_slack(self, x: Any, truth: Any, w: Floats) -> Any:
+        own = self.joint_feature(x, truth) @ w
+        return max(
+            self.outputs(x),
+            key=lambda y: self.loss(truth, y) * (1.0 + self.joint_feature(x, y) @ w - own),
+        )
+
+
+class Classes(Enumerable):
+    """One of a few classes; an input's features stand in the place of its class."""
+
+    def __init__(self, matrix: Floats) -> None:
+        self.matrix = matrix
+
+    def outputs(self, x: Any) -> list[Any]:
+        return list(range(len(self.matrix)))
+
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        return np.kron(np.eye(len(self.matrix))[y], x)
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(self.matrix[truth, y])
+
+
+class Chains(Enumerable):
+    """A label for each row of an input, as a tuple; the features of maxmargin's chains."""
+
+    def __init__(
+        self, matrix: Floats, *, bias: bool = True, ends: bool = True, normalized: bool = False
+    ) -> None:
+        self.matrix, self.bias, self.ends, self.normalized = matrix, bias, ends, normalized
+
+    def outputs(self, x: Any) -> list[Any]:
+        return list(product(range(len(self.matrix)), repeat=len(x)))
+
+    def joint_feature(self, x: Any, y: Any) -> Any:
+        labels = np.eye(len(self.matrix))[np.array(y, dtype=int)]
+        parts = [x.T @ labels, labels[:-1].T @ labels[1:]]
+        if self.bias:
+            parts.append(labels.sum(axis=0, keepdims=True))
+        if self.ends:
+            parts += [labels[:1].sum(axis=0)[None], labels[-1:].sum(axis=0)[None]]
+        return np.concatenate(parts).ravel()
+
+    def loss(self, truth: Any, y: Any) -> float:
+        total = sum(self.matrix[a, b] for a, b in zip(truth, y, strict=True))
+        return float(total / max(len(y), 1) if self.normalized else total)
+
+
+@dataclass
+class Case:
+    """A problem with data, and what is known about its optimum."""
+
+    problem: Enumerable
+    X: list[Any]
+    Y: list[Any]
+    cost: Floats
+    rescaling: str = "margin"
+    _optimum: referee.Solution | None = field(default=None, repr=False)
+
+    def training(self) -> PythonTrainingSet:
+        return PythonTrainingSet(self.problem, self.X, self.Y, self.cost, self.rescaling)
+
+    def pieces(self) -> tuple[Floats, Floats]:
+        """``psi`` and ``loss`` of all outputs: arrays (example, output, feature) and (.., output).
+
+        Those with fewer outputs than others have the truth's zeros in the places left over.
+        """
+        all_outputs = [self.problem.outputs(x) for x in self.X]
+        width = len(self.problem.joint_feature(self.X[0], self.Y[0]))
+        shape = len(self.X), max(map(len, all_outputs))
+        psi, losses = np.zeros((*shape, width)), np.zeros(shape)
+        for i, (x, truth, outputs) in enumerate(zip(self.X, self.Y, all_outputs, strict=True)):
+            for j, y in enumerate(outputs):
+                psi[i, j] = self.problem.joint_feature(x, truth) - self.problem.joint_feature(x, y)
+                losses[i, j] = self.problem.loss(truth, y)
+        if self.rescaling == "slack":
+            psi *= losses[:, :, None]
+        return psi, losses
+
+    def objective(self, weights: Floats) -> float:
+        """The primal value at `weights`, by trying every output."""
+        psi, losses = self.pieces()
+        hinges = (losses - psi @ weights.ravel()).max(axis=1)
+        return 0.5 * float(np.sum(weights**2)) + float(self.cost @ hinges)
+
+    def optimum(self) -> referee.Solution:
+        """The least primal value and its weights."""
+        if self._optimum is None:
+            psi, losses = self.pieces()
+            model = referee._model(np.zeros((1, psi.shape[2])), 1)
+            found = referee._solve(model, -psi[:, :, None, :], losses, self.cost, self.objective)
+            self._optimum = referee.Solution(found.weights[0], found.value)
+        return self._optimum
+
+    def with_cost(self, cost: Floats) -> "Case":
+        return Case(self.problem, self.X, self.Y, cost, self.rescaling)
+
+
+def random_cost(random: np.random.Generator, n: int) -> Floats:
+    """Uneven costs, of different sizes from case to case, one of them zero."""
+    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.5, 0.5)
+    cost[1] = 0.0
+    return np.asarray(cost)
+
+
+def random_classes(seed: int, *, n: int = 12, d: int = 3, rescaling: str = "margin") -> Case:
+    """Three or four classes with a loss matrix."""
+    random = np.random.default_rng(seed)
+    k = int(random.integers(3, 5))
+    matrix = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
+    X, Y = list(random.normal(size=(n, d))), random.integers(0, k, n).tolist()
+    return Case(Classes(matrix), X, Y, random_cost(random, n), rescaling)
+
+
+def random_chains(
+    seed: int,
+    *,
+    n: int = 8,
+    d: int = 3,
+    shortest: int = 1,
+    rescaling: str = "margin",
+    **options: bool,
+) -> Case:
+    """Sequences of length four at most, two or three labels and a loss matrix.
+
+    `options` are those of `Chains`; without them, anything.
+    """
+    random = np.random.default_rng(seed)
+    k = int(random.integers(2, 4))
+    chosen = random.integers(0, 2, 3) > 0
+    names = ("bias", "ends", "normalized")
+    options = dict(zip(names, chosen.tolist(), strict=True)) | options
+    matrix = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
+    lengths = random.integers(shortest, 5, n)
+    X = [random.normal(size=(m, d)) * (random.random((m, d)) < 0.7) for m in lengths]
+    Y = [tuple(random.integers(0, k, m).tolist()) for m in lengths]
+    return Case(Chains(matrix, **options), X, Y, random_cost(random, n), rescaling)
+
+
+def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -> ChainTrainingSet:
+    """The same chains with compiled searches."""
+    chains = case.problem
+    assert isinstance(chains, Chains)
+    n_features = case.X[0].shape[1]
+    X = np.concatenate(case.X).astype(dtype)
+    return ChainTrainingSet(
+        Sequences(
+            sp.csr_array(X) if sparse else X,
+            np.cumsum([0, *map(len, case.X)], dtype=np.int64),
+        ),
+        np.array([label for y in case.Y for label in y], dtype=np.int64),
+        Layout.of(n_features, len(chains.matrix), bias=chains.bias, ends=chains.ends),
+        case.cost,
+        chains.matrix,
+        normalized=chains.normalized,
+    )
+
+
+def widen(weights: Floats, layout: Layout) -> Floats:
+    """Weights of `Chains` as those of its compiled training set."""
+    table = np.zeros((layout.n_rows, layout.n_columns))
+    table[:, : layout.n_labels] = weights.reshape(layout.n_rows, layout.n_labels)
+    return table.ravel()
+
+
+def narrow(weights: Floats, layout: Layout) -> Floats:
+    """The other way round; what is cut off must be zero."""
+    table = weights.reshape(layout.n_rows, layout.n_columns)
+    assert not table[:, layout.n_labels :].any()
+    return table[:, : layout.n_labels].ravel()
