@@ -28,6 +28,9 @@ Floats = NDArray[np.float64]
 class Enumerable(Problem):
     """A problem with so few outputs that every search can try them all."""
 
+    def __init__(self) -> None:
+        self._tables: dict[Any, tuple[Any, list[Any], Floats, Floats]] = {}
+
     @abstractmethod
     def outputs(self, x: Any) -> list[Any]: ...
 
@@ -35,22 +38,30 @@ class Enumerable(Problem):
         return max(self.outputs(x), key=lambda y: self.joint_feature(x, y) @ w)
 
     def separate(self, x: Any, truth: Any, w: Floats) -> Any:
-        return max(
-            self.outputs(x), key=lambda y: self.joint_feature(x, y) @ w + self.loss(truth, y)
-        )
+        outputs, features, losses = self._table(x, truth)
+        return outputs[np.argmax(features @ w + losses)]
 
     def separate_slack(self, x: Any, truth: Any, w: Floats) -> Any:
-        own = self.joint_feature(x, truth) @ w
-        return max(
-            self.outputs(x),
-            key=lambda y: self.loss(truth, y) * (1.0 + self.joint_feature(x, y) @ w - own),
-        )
+        outputs, features, losses = self._table(x, truth)
+        own = features[outputs.index(truth)] @ w
+        return outputs[np.argmax(losses * (1.0 + features @ w - own))]
+
+    def _table(self, x: Any, truth: Any) -> tuple[list[Any], Floats, Floats]:
+        """All outputs with their features and losses, made once: tests are to be quick."""
+        key = id(x), truth
+        if key not in self._tables:
+            outputs = self.outputs(x)
+            features = np.array([self.joint_feature(x, y) for y in outputs])
+            losses = np.array([self.loss(truth, y) for y in outputs])
+            self._tables[key] = x, outputs, features, losses  # x, so that its id stays its own
+        return self._tables[key][1:]
 
 
 class Classes(Enumerable):
     """One of a few classes; an input's features stand in the place of its class."""
 
     def __init__(self, matrix: Floats) -> None:
+        super().__init__()
         self.matrix = matrix
 
     def outputs(self, x: Any) -> list[Any]:
@@ -69,6 +80,7 @@ class Chains(Enumerable):
     def __init__(
         self, matrix: Floats, *, bias: bool = True, ends: bool = True, normalized: bool = False
     ) -> None:
+        super().__init__()
         self.matrix, self.bias, self.ends, self.normalized = matrix, bias, ends, normalized
 
     def outputs(self, x: Any) -> list[Any]:

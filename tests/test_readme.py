@@ -1,27 +1,44 @@
-"""The README's examples run as they stand there."""
+"""The examples of the README and the docs run as they stand there, and so do those in examples/."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
-EXAMPLES = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+EXAMPLES = [
+    pytest.param(code, id=f"{page}-{number}")
+    for page in ("README.md", "docs/structured.md")
+    for number, code in enumerate(
+        re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    )
+]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=range(len(EXAMPLES)))
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_example_runs(example, capsys):
-    exec(compile(example, str(README), "exec"), {})
+    exec(compile(example, "example", "exec"), {})
     assert capsys.readouterr().out.strip()
 
 
 def test_there_are_examples():
-    assert len(EXAMPLES) >= 4
+    assert len(EXAMPLES) >= 8
+
+
+def run_script(name):
+    path = ROOT / "examples" / name
+    runpy.run_path(str(path), run_name="__main__")
 
 
 def test_demo_runs(capsys):
-    demo = Path(__file__).parents[1] / "examples" / "demo.py"
-    exec(compile(demo.read_text(encoding="utf-8"), str(demo), "exec"), {"__name__": "__main__"})
+    run_script("demo.py")
     output = capsys.readouterr().out
     assert "Test accuracy" in output
     assert "relative gap" in output
+
+
+@pytest.mark.parametrize("name", ["own_problem.py", "fast_problem.py"])
+def test_structured_examples_run(name, capsys):
+    run_script(name)
+    assert "relative gap" in capsys.readouterr().out
