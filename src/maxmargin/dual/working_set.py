@@ -26,6 +26,9 @@ Order = NDArray[np.int64]
 
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 
+UNUSED = -1
+"""Length of a plane number that no plane has."""
+
 _FIRST_CAPACITY = 4
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_PLANES = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
@@ -104,10 +107,12 @@ class WorkingSet:
     ----------
     totals : ndarray of shape (n_blocks,)
         What the coefficients of a block may add up to: its C.
+    n_features : int
     """
 
-    def __init__(self, totals: Floats) -> None:
+    def __init__(self, totals: Floats, n_features: int) -> None:
         n = len(totals)
+        self.n_features = n_features
         self.totals = totals
         self.outputs: list[Any] = []
         self.gaps = np.full(n, np.inf)
@@ -117,7 +122,7 @@ class WorkingSet:
         self.dual = 0.0
         """Dual value: kept up to date by the gains of visits, which is cheaper than ``|w|^2``."""
         self._scratch = np.zeros((2, _FIRST_CAPACITY))
-        self._hash = make_table(16)
+        self._hash = make_table(16, n_features)
         room = max(n, 16)
         self._table = _Table(
             size=np.zeros(n, dtype=np.int32),
@@ -127,7 +132,7 @@ class WorkingSet:
             slots=np.zeros(n * _FIRST_CAPACITY, dtype=np.int32),
             gram=np.zeros(n * _FIRST_CAPACITY**2),
             start=np.zeros(room, dtype=np.int64),
-            length=np.zeros(room, dtype=np.int32),
+            length=np.full(room, UNUSED, dtype=np.int32),
             loss=np.zeros(room),
             coef=np.zeros(room),
             previous=np.zeros(room),
@@ -288,7 +293,7 @@ class WorkingSet:
             self._extend_arena(len(planes.values))
         largest = int(np.diff(planes.starts).max(initial=0))
         if largest >= len(self._hash.places):
-            self._hash = make_table(2 * largest)
+            self._hash = make_table(2 * largest, self.n_features)
         widest = int(self._table.capacity[blocks].max())
         if widest > self._scratch.shape[1]:
             self._scratch = np.zeros((2, 2 * widest))
@@ -311,6 +316,7 @@ class WorkingSet:
             name: _longer(getattr(table, name), new)
             for name in ("start", "length", "loss", "coef", "previous", "idle", "free")
         }
+        per_plane["length"][old:] = UNUSED
         self._table = table._replace(**per_plane)
         n_free = int(table.counts[_N_FREE])
         self._table.free[n_free : n_free + new - old] = np.arange(new - 1, old - 1, -1)
@@ -321,11 +327,16 @@ class WorkingSet:
     def _extend_arena(self, n_entries: int) -> None:
         """Room for more entries: by closing the gaps that dropped planes left, or a larger one."""
         table = self._table
-        live = int(table.counts[_N_LIVE])
-        size = max(len(table.values), 2 * (live + n_entries))
-        columns, values = np.empty(size, dtype=np.uint32), np.empty(size)
-        _compact(table, columns, values)
-        self._table = table._replace(columns=columns, values=values)
+        used, live = int(table.counts[_N_ENTRIES]), int(table.counts[_N_LIVE])
+        if used - live > live // 4:
+            in_use = np.flatnonzero(table.length >= 0)
+            _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
+            used = live
+        if used + n_entries > len(table.values):
+            size = used + n_entries + used // 4
+            # In place: a copy beside the old arena would be the peak of all memory.
+            table.columns.resize(size, refcheck=False)
+            table.values.resize(size, refcheck=False)
 
 
 class DualPoint(NamedTuple):
@@ -417,7 +428,7 @@ def _drop(b, j, table):  # type: ignore[no-untyped-def]
     table.free[table.counts[_N_FREE]] = p
     table.counts[_N_FREE] += 1
     table.counts[_N_LIVE] -= table.length[p]
-    table.length[p] = -1
+    table.length[p] = UNUSED
     table.slots[at + j] = table.slots[at + last]
     for k in range(last + 1):
         table.gram[gram_at + j * stride + k] = table.gram[gram_at + last * stride + k]
@@ -641,17 +652,15 @@ def _widen_blocks(full, table):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _compact(table, columns, values):  # type: ignore[no-untyped-def]
-    """Copy the entries of the planes in use to other arrays, without gaps."""
+def _compact(table, order):  # type: ignore[no-untyped-def]
+    """Close the gaps between the planes, given in the order in which they stand."""
     at = 0
-    for b in range(len(table.size)):
-        for j in range(table.size[b]):
-            p = table.slots[table.slot_at[b] + j]
-            start = table.start[p]
-            table.start[p] = at
-            for q in range(table.length[p]):
-                columns[at] = table.columns[start + q]
-                values[at] = table.values[start + q]
-                at += 1
+    for o in range(len(order)):
+        p = order[o]
+        start = table.start[p]
+        table.start[p] = at
+        for q in range(table.length[p]):
+            table.columns[at] = table.columns[start + q]
+            table.values[at] = table.values[start + q]
+            at += 1
     table.counts[_N_ENTRIES] = at
-    table.counts[_N_LIVE] = at

@@ -32,13 +32,11 @@ class Auto(StructuredSolver):
         count.
     acceleration : bool, default=True
         Extrapolate along the last sweeps' moves, undone when the dual would fall.
-    averaging : bool, default=True
-        Also try the average of the weights as the answer: its test error falls early.
     max_sweeps : int, default=20
         Most sweeps between two passes of searches.
     max_steps : int, default=10
         Most steps of one visit.
-    max_idle : int, default=10
+    max_idle : int, default=5
         Rounds after which a plane whose coefficient stayed zero is dropped.
     batch_size : int, default=None
         Searches made at the same weights; None chooses by their work.
@@ -50,16 +48,15 @@ class Auto(StructuredSolver):
 
     search_cost: float = 30.0
     acceleration: bool = True
-    averaging: bool = True
     max_sweeps: int = 20
     max_steps: int = 10
-    max_idle: int = 10
+    max_idle: int = 5
     batch_size: int | None = None
 
     def _start(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(training, stopping, threads, seed, self.batch_size, self.averaging)
+        run = BlockRun(training, stopping, threads, seed, self.batch_size)
         return run, self._rounds(run)
 
     def _rounds(self, run: BlockRun) -> Iterator[None]:
@@ -78,7 +75,7 @@ class Auto(StructuredSolver):
                     break
             if run.looks_done:
                 momentum.settle(early=True)
-                run.value(rule)
+                run.value()
                 momentum.restart()
             run.working_set.drop_idle(self.max_idle)
             yield

@@ -10,9 +10,8 @@ from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import BlockRun, Run, StructuredSolver
+from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
-ADD_ONLY = StepRule(max_steps=0)
 NO_BLOCKS = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
 """Sweeps after which a quadratic program is left as it is: the next will go on."""
@@ -62,7 +61,7 @@ class NSlack(StructuredSolver):
             self._solve(run, rule, gap)
             run.estimate = run.dual + gap - run.half_square
             if run.looks_done:
-                run.value(ADD_ONLY)
+                run.value()
             run.working_set.drop_idle(self.max_idle)
             yield
 
@@ -140,7 +139,7 @@ class _SummedRun(Run):
     ) -> None:
         super().__init__(training, stopping, threads, seed)
         self.planes = SummedPlanes(training.n_features)
-        self.block_planes = WorkingSet(training.cost)
+        self.block_planes = WorkingSet(training.cost, training.n_features)
         self.last_violation = 0.0
 
     @property

@@ -61,6 +61,6 @@ class DualCoordinate(StructuredSolver):
                 if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
                     break
             if self.bound == "true" or run.looks_done:
-                run.value(rule)
+                run.value()
             run.working_set.drop_idle(self.max_idle)
             yield

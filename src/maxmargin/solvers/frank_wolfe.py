@@ -9,7 +9,7 @@ from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
+from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Order, StructuredSolver
 
 MAX_IDLE = 50
 """Rounds after which a plane whose coefficient stayed zero is dropped."""
@@ -67,14 +67,13 @@ class FrankWolfe(StructuredSolver):
                 run.sweep(run.shuffled, rule)
             rounds += 1
             if rounds % self.value_every == 0 or run.looks_done:
-                run.value(rule)
+                run.value()
             run.working_set.drop_idle(MAX_IDLE)
             yield
 
     def _batch_rounds(self, run: BlockRun) -> Iterator[None]:
-        add = StepRule(max_steps=0)
         while True:
-            run.search(run.everything, add, at=run.weights.copy())
+            run.search(run.everything, ADD_ONLY, at=run.weights)
             run.working_set.step_towards_best(run.weights)
             yield
 

@@ -27,6 +27,9 @@ Order = NDArray[np.int64]
 OnRound = Callable[[Round, Callable[[], Floats]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
 
+ADD_ONLY = StepRule(max_steps=0)
+"""Take new planes in, and change nothing."""
+
 FIRST_WORK, MOST_WORK = 2e5, 1e7
 """Multiplications of the searches made at the same weights. At first weights change quickly, and a
 plane found at old ones is soon worth nothing; later there is time to keep threads busy."""
@@ -54,7 +57,7 @@ class Run(ABC):
         self.threads = threads
         self.random = np.random.default_rng(seed)
         self.weights = np.zeros(training.n_features)
-        self.best = self.weights.copy()
+        self.best: Floats | None = None
         self.primal = math.inf
         self.best_dual = -math.inf
         self.calls = 0
@@ -77,6 +80,10 @@ class Run(ABC):
     @abstractmethod
     def resume(self, start: Any) -> None:
         """Take over a dual point of an earlier solve."""
+
+    def release(self) -> None:
+        """Give back what no certificate needs."""
+        del self.weights
 
     @property
     def everything(self) -> Order:
@@ -108,7 +115,14 @@ class Run(ABC):
         primal = 0.5 * float(weights @ weights) + loss
         if primal < self.primal:
             self.primal = primal
-            self.best[:] = weights
+            if self.best is None:
+                self.best = weights.copy()
+            else:
+                self.best[:] = weights
+
+    def answer(self) -> Floats:
+        """The best weights so far; before any valuation, the present ones."""
+        return (self.weights if self.best is None else self.best).copy()
 
     def as_round(self) -> Round:
         """The state as a line of history."""
@@ -145,7 +159,7 @@ class BlockRun(Run):
         super().__init__(training, stopping, threads, seed)
         self.fixed_batch_size = batch_size
         self.passes = 0
-        self.working_set = WorkingSet(training.cost)
+        self.working_set = WorkingSet(training.cost, training.n_features)
         self.average = self.weights.copy() if averaging else None
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
@@ -167,6 +181,10 @@ class BlockRun(Run):
         planes = self.training.planes_of(start.blocks, start.outputs)
         self.working_set.put(start.blocks, planes, start.coef, self.weights)
 
+    def release(self) -> None:
+        super().release()
+        del self.working_set, self.average
+
     @property
     def batch_size(self) -> int:
         """Searches to make at the same weights: one by one where Python makes them."""
@@ -181,8 +199,9 @@ class BlockRun(Run):
     def search(self, order: Order, rule: StepRule, at: Floats | None = None) -> Visit:
         """Search for planes of the blocks `order`, and visit each block with its own.
 
-        Searches are made at the present weights or `at` other ones. In the latter case all
-        blocks must be searched; the weights are then valued and offered.
+        Searches are made at the present weights as they change, or `at` fixed ones. In the latter
+        case all blocks must be searched; the weights are then valued and offered. If they are
+        the present ones, `rule` must not change them.
         """
         total = Visit(0.0, 0.0, 0.0, 0.0)
         loss = 0.0
@@ -216,11 +235,11 @@ class BlockRun(Run):
         primal = self.half_square + self.estimate
         return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
 
-    def value(self, rule: StepRule) -> None:
-        """Value the candidates, until one is good enough."""
+    def value(self) -> None:
+        """Value the candidates, until one is good enough; the planes found are kept."""
+        self.best_dual = max(self.best_dual, self.dual)
         for weights in self.candidates:
-            self.search(self.everything, rule, at=weights.copy())
-            self.best_dual = max(self.best_dual, self.dual)
+            self.search(self.everything, ADD_ONLY, at=weights)
             if self.gap <= self.stopping.tol * abs(self.primal):
                 break
 
@@ -292,7 +311,7 @@ class StructuredSolver(ABC):
             except ProblemError as error:
                 # No search can be trusted now: what is known is kept, and nothing is promised.
                 error.result = Result(
-                    run.best,
+                    run.answer(),
                     run.point(),
                     Certificate(math.inf, run.best_dual),
                     Status.FAILED,
@@ -314,7 +333,7 @@ def _loop(
         next(rounds)
         run.best_dual = max(run.best_dual, run.dual)
         history.append(run.as_round())
-        stop = on_round is not None and on_round(history[-1], run.best.copy)
+        stop = on_round is not None and on_round(history[-1], run.answer)
         if history[-1].relative_gap <= stopping.tol:
             status = Status.CONVERGED
         else:
@@ -329,7 +348,10 @@ def _certified(run: Run, status: Status, history: list[Round]) -> Result:
         for weights in run.candidates:
             primal = run.training.primal(weights, run.threads)
             run.offer(weights, primal - 0.5 * float(weights @ weights))
-    certificate = certify(run.training, run.best, point)
+    assert run.best is not None
+    training, best = run.training, run.best
+    run.release()
+    certificate = certify(training, best, point)
     if certificate.relative_gap <= run.stopping.tol:
         status = Status.CONVERGED
-    return Result(run.best, point, certificate, status, len(history), history)
+    return Result(best, point, certificate, status, len(history), history)
