@@ -46,6 +46,9 @@ def score_of(tagger, x, labels):
     total += sum(tagger.transitions_[a, b] for a, b in itertools.pairwise(at))
     if hasattr(tagger, "second_order_"):
         total += sum(tagger.second_order_[t] for t in zip(at, at[1:], at[2:], strict=False))
+    if hasattr(tagger, "pair_coef_"):
+        for t, (a, b) in enumerate(itertools.pairwise(at), start=1):
+            total += tagger.pair_coef_[:, a, b] @ x[t][tagger._tied]
     return total + tagger.first_[at[0]] + tagger.last_[at[-1]]
 
 
@@ -73,6 +76,23 @@ def test_predictions_follow_from_the_named_weights(order, parts):
         by_hand = best_by_hand(tagger, x)[0]
         assert tuple(predicted) == by_hand
         assert score == pytest.approx(score_of(tagger, x, by_hand))
+
+
+@pytest.mark.parametrize("columns", ["all", [4, 1]])
+def test_features_tied_to_pairs(columns):
+    tagger = mm.SequenceTagger(pair_features=columns).fit(X, Y)
+    plain = mm.SequenceTagger().fit(X, Y)
+    assert tagger.certificate_.primal < plain.certificate_.primal
+    assert tagger.pair_coef_.shape == (6 if columns == "all" else 2, 3, 3)
+    some = [x for x in X if 0 < len(x) <= 4][:12]
+    marginals = tagger.predict_marginals(some)
+    for x, predicted, shares in zip(some, tagger.predict(some), marginals, strict=True):
+        assert tuple(predicted) == best_by_hand(tagger, x)[0]
+        expected = np.zeros((len(x), 3))
+        for labels in itertools.product(range(3), repeat=len(x)):
+            weight = np.exp(score_of(tagger, x, tagger.classes_[list(labels)]))
+            expected[np.arange(len(x)), labels] += weight
+        np.testing.assert_allclose(shares, expected / expected.sum(axis=1, keepdims=True))
 
 
 def test_forms_of_input_are_the_same_data(tagger):
@@ -262,6 +282,8 @@ def test_bad_input(arguments, more, message):
         ({"rescaling": "slack", "order": 2}, "slack"),
         ({"rescaling": "slack", "loss": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]}, "slack"),
         ({"loss": [[1, 1, 1], [1, 0, 1], [1, 1, 0]]}, "diagonal"),
+        ({"pair_features": "all", "order": 2}, "pair_features"),
+        ({"pair_features": [6]}, "pair_features names 6"),
         ({"C": -1.0}, "C"),
         ({"solver": "simplex"}, "solver"),
         ({"order": 3}, "order"),

@@ -1,8 +1,10 @@
 """SequenceTagger: a label for each position of a sequence."""
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
@@ -41,6 +43,9 @@ class SequenceTagger(StructuredEstimator):
         ``{(true, predicted): cost}``), summed over the positions.
     order : {1, 2}, default=1
         Transitions from one label to the next, or also from two labels to the next.
+    pair_features : "all" or list of columns or names, default=None
+        Features that also change the transition to their position: each has a weight for every
+        pair of labels. For ``order=1`` and losses that add up over positions.
     fit_intercept : bool, default=True
         A bias for each label.
     fit_ends : bool, default=True
@@ -71,6 +76,8 @@ class SequenceTagger(StructuredEstimator):
         From the row's label to the column's.
     second_order_ : ndarray of shape (n_classes, n_classes, n_classes)
         From two labels to the next; only with ``order=2``.
+    pair_coef_ : ndarray of shape (n_pair_features, n_classes, n_classes)
+        Weights of `pair_features`, in their order; only with them.
     intercept_, first_, last_ : ndarray of shape (n_classes,)
         Biases; zeros where not fitted.
     vocabulary_ : dict
@@ -106,6 +113,7 @@ class SequenceTagger(StructuredEstimator):
     _parameter_constraints = StructuredEstimator._parameter_constraints | {
         "loss": [StrOptions(_LOSSES), "array-like", dict],
         "order": [Options(int, {1, 2})],
+        "pair_features": [StrOptions({"all"}), "array-like", None],
         "fit_intercept": ["boolean"],
         "fit_ends": ["boolean"],
         "rescaling": [StrOptions({"margin", "slack"})],
@@ -117,6 +125,7 @@ class SequenceTagger(StructuredEstimator):
         *,
         loss: Any = "hamming",
         order: int = 1,
+        pair_features: Any = None,
         fit_intercept: bool = True,
         fit_ends: bool = True,
         rescaling: str = "margin",
@@ -131,6 +140,7 @@ class SequenceTagger(StructuredEstimator):
         self.C = C
         self.loss = loss
         self.order = order
+        self.pair_features = pair_features
         self.fit_intercept = fit_intercept
         self.fit_ends = fit_ends
         self.rescaling = rescaling
@@ -179,12 +189,15 @@ class SequenceTagger(StructuredEstimator):
         if not len(labels):
             raise ValueError("X holds no positions: there is nothing to learn from.")
         classes, numbers = np.unique(labels, return_inverse=True)
+        tied = self._tied_columns(sequences.X.shape[1], vocabulary)
+        sequences = _with_tied(sequences, tied)
         layout = Layout.of(
             sequences.X.shape[1],
             len(classes),
             bias=self.fit_intercept,
             ends=self.fit_ends,
             order=self.order,
+            n_tied=0 if tied is None else len(tied),
         )
         training = ChainTrainingSet(
             sequences,
@@ -201,6 +214,7 @@ class SequenceTagger(StructuredEstimator):
                 "classes_": classes,
                 "n_features_in_": sequences.X.shape[1],
                 "_layout": layout,
+                "_tied": tied,
                 "_table": layout.table(weights),
                 **_parts(layout.table(weights), layout),
                 **known,
@@ -267,8 +281,8 @@ class SequenceTagger(StructuredEstimator):
         top : list of lists of (labels, score)
             Fewer than k where there are fewer labellings.
         """
-        if self.order != 1:
-            raise ValueError("predict_top needs order=1.")
+        if self.order != 1 or self.pair_features is not None:
+            raise ValueError("predict_top needs order=1 and no pair_features.")
         if k < 1:
             raise ValueError(f"k must be at least 1, but is {k}.")
         found = self._model.top(self._checked(X, lengths), int(k))
@@ -299,6 +313,11 @@ class SequenceTagger(StructuredEstimator):
             raise ValueError("rescaling='slack' needs order=1 and a loss by name.")
         if zero_one and self.order != 1:
             raise ValueError("loss='zero-one' needs order=1.")
+        if self.pair_features is not None and (zero_one or slack or self.order != 1):
+            raise ValueError(
+                "pair_features need order=1, rescaling='margin' and a loss that adds up over the "
+                "positions, not 'zero-one'."
+            )
         # With one cost for all mistakes, the two ways of rescaling are the same.
         return {
             "normalized": named and self.loss == "hamming-normalized",
@@ -325,7 +344,23 @@ class SequenceTagger(StructuredEstimator):
                 f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with "
                 f"{self.n_features_in_}."
             )
-        return sequences
+        return _with_tied(sequences, self._tied)
+
+    def _tied_columns(
+        self, n_features: int, vocabulary: Vocabulary | None
+    ) -> NDArray[np.int64] | None:
+        """Columns of `pair_features`."""
+        wanted = self.pair_features
+        if wanted is None:
+            return None
+        if isinstance(wanted, str):
+            return np.arange(n_features)
+        names = {} if vocabulary is None else vocabulary.columns
+        columns = [names.get(name, -1) if isinstance(name, str) else int(name) for name in wanted]
+        for name, column in zip(wanted, columns, strict=True):
+            if not 0 <= column < n_features:
+                raise ValueError(f"pair_features names {name!r}, which is no feature of X.")
+        return np.array(columns, dtype=np.int64)
 
     def _named(self, numbers: NDArray[Any], sequences: Sequences, lengths: Any) -> Any:
         labels = self.classes_[numbers]
@@ -345,6 +380,13 @@ def _sequences(
         if rows.shape[0]:
             rows = check_features(rows, "SequenceTagger")
     return Sequences(rows, ends)
+
+
+def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequences:
+    """The same with the features that are tied to pairs of labels."""
+    if tied is None:
+        return sequences
+    return replace(sequences, tied=sp.csr_array(sequences.X, dtype=np.float64)[:, tied])
 
 
 def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
@@ -389,4 +431,6 @@ def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:
     if layout.triples >= 0:
         triples = table[layout.triples : layout.triples + n * n, :n]
         parts["second_order_"] = triples.reshape(n, n, n)
+    if layout.tied >= 0:
+        parts["pair_coef_"] = table[layout.tied :, :n].reshape(-1, n, n)
     return parts

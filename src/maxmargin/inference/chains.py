@@ -122,23 +122,34 @@ def _add(array, n_labels, values):  # type: ignore[no-untyped-def]
 
 
 @compiled
+def viterbi_along(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-def]
+    """`viterbi` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
+
+    If `edges` has length one, it is for all positions.
+    """
+    last = len(nodes) - 1
+    varying = len(edges) > 1
+    _set(best[0], n_labels, nodes[0])
+    for t in range(1, last + 1):
+        _max_plus(best[t - 1], edges[(t - 1) * varying], nodes[t], n_labels, best[t])
+    label = _argmax(best[last], n_labels)
+    score = best[last, label]
+    labels[last] = label
+    for t in range(last, 0, -1):
+        label = _origin(best[t - 1], edges[(t - 1) * varying], n_labels, label)
+        labels[t - 1] = label
+    return score
+
+
+@compiled
 def viterbi(nodes, pairs, n_labels, labels, best):  # type: ignore[no-untyped-def]
     """Set `labels` to the best labelling and return its score.
 
     Of several, the one with the smallest last label, of these the one with the smallest last but
     one, and so on. Scratch: `best` float64 ``(length, P)``.
     """
-    last = len(nodes) - 1
-    _set(best[0], n_labels, nodes[0])
-    for t in range(1, last + 1):
-        _max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
-    label = _argmax(best[last], n_labels)
-    score = best[last, label]
-    labels[last] = label
-    for t in range(last, 0, -1):
-        label = _origin(best[t - 1], pairs, n_labels, label)
-        labels[t - 1] = label
-    return score
+    edges = pairs.reshape(1, pairs.shape[0], pairs.shape[1])
+    return viterbi_along(nodes, edges, n_labels, labels, best)
 
 
 @inlined

@@ -6,7 +6,8 @@ label, padded for the vector kernels; flat, it is the weight vector that solvers
     rows 0 .. d-1          emissions of the d features
     rows d .. d+k-1        transitions from label a (row) to label b (column)
     one row each           bias, first and last position, where the problem has them
-    the last k*k rows      second-order transitions from (a, b) to c, row a * k + b, column c
+    k*k rows               second-order transitions from (a, b) to c, row a * k + b, column c
+    k rows a feature       features tied to pairs: feature j from label a to b, row j * k + a
 """
 
 from collections.abc import Sequence
@@ -21,10 +22,10 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.planes import Planes
-from maxmargin.dual.rows import add_row_scores, make_rows
+from maxmargin.dual.rows import Rows, add_row_scores, make_rows
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
-from maxmargin.inference.chains import best_other, most_slack, viterbi, viterbi2
+from maxmargin.inference.chains import best_other, most_slack, viterbi2, viterbi_along
 from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
@@ -42,16 +43,25 @@ class Layout(NamedTuple):
     first: int
     last: int
     triples: int
+    tied: int
     n_rows: int
     n_columns: int
 
     @classmethod
     def of(
-        cls, n_features: int, n_labels: int, *, bias: bool, ends: bool, order: int = 1
+        cls,
+        n_features: int,
+        n_labels: int,
+        *,
+        bias: bool,
+        ends: bool,
+        order: int = 1,
+        n_tied: int = 0,
     ) -> "Layout":
         """Rows one after the other."""
         after = n_features + n_labels
         first_order = after + bias + 2 * ends
+        untied = first_order + (n_labels**2 if order == 2 else 0)
         return cls(
             n_labels=n_labels,
             n_features=n_features,
@@ -60,7 +70,8 @@ class Layout(NamedTuple):
             first=after + bias if ends else -1,
             last=after + bias + 1 if ends else -1,
             triples=first_order if order == 2 else -1,
-            n_rows=first_order + (n_labels**2 if order == 2 else 0),
+            tied=untied if n_tied else -1,
+            n_rows=untied + n_tied * n_labels,
             n_columns=padded(n_labels),
         )
 
@@ -78,10 +89,13 @@ class Sequences:
     X : ndarray or CSR matrix of shape (n_tokens, n_features)
     ends : ndarray of int64, shape (n_sequences + 1,)
         Sequence ``i`` has the rows ``ends[i]:ends[i + 1]``.
+    tied : CSR matrix of shape (n_tokens, n_tied) or None
+        Features that are also tied to pairs of labels.
     """
 
     X: Any
     ends: Order
+    tied: Any = None
 
     @cached_property
     def lengths(self) -> Order:
@@ -98,6 +112,12 @@ class Sequences:
         """Features of a row, on average."""
         n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
         return float(n_entries / max(self.X.shape[0], 1))
+
+    @cached_property
+    def tied_rows(self) -> Rows:
+        """The features tied to pairs, as rows; rows without entries if there are none."""
+        none = sp.csr_array((self.X.shape[0], 1))
+        return make_rows(none if self.tied is None else self.tied, 0.0)
 
     def starts(self, which: Order) -> Order:
         """Where each of some sequences starts when they stand one after the other."""
@@ -159,6 +179,7 @@ class ChainTrainingSet(TrainingSet):
         starts = self.sequences.starts(blocks)
         found = np.empty(starts[-1], dtype=np.uint16)
         shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
+        tied = self.sequences.tied_rows
         truth = self.labels, self.loss, self.loss_scale
         length, width = self.sequences.longest, self.layout.n_columns
 
@@ -174,7 +195,8 @@ class ChainTrainingSet(TrainingSet):
                 deep = np.empty((length, length + 1, width))
                 search_slack(*shared, self.labels, *where, nodes, deep)
             else:
-                search_margin(*shared, *truth, *where, nodes, best)
+                edges = edge_scratch(length, self.layout)
+                search_margin(*shared, tied, *truth, *where, nodes, edges, best)
 
         threads.map(search, shares(len(blocks), threads.n_threads))
         return self._make_planes(blocks, starts, found, threads)
@@ -185,7 +207,7 @@ class ChainTrainingSet(TrainingSet):
 
     def _make_planes(self, blocks: Order, starts: Order, found: Labels, threads: Threads) -> Planes:
         parts = shares(len(blocks), threads.n_threads)
-        shared = self.rows, self.sequences.ends, self.labels, self.layout
+        shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         losses = np.empty(len(blocks))
 
@@ -247,10 +269,35 @@ def pair_scores(table, layout):  # type: ignore[no-untyped-def]
     return table[layout.transitions : layout.transitions + layout.n_labels]
 
 
+@inlined
+def edge_scores(tied, start, stop, table, layout, edges):  # type: ignore[no-untyped-def]
+    """Scores of pairs of labels: one matrix for all positions or, with tied features, for each."""
+    pairs = pair_scores(table, layout)
+    if layout.tied < 0:
+        return pairs.reshape(1, layout.n_labels, layout.n_columns)
+    for t in range(1, stop - start):
+        here = edges[t - 1]
+        for a in range(layout.n_labels):
+            for m in range(layout.n_columns):
+                here[a, m] = pairs[a, m]
+        for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
+            first = layout.tied + np.int64(tied.columns[q]) * layout.n_labels
+            for a in range(layout.n_labels):
+                for m in range(layout.n_columns):
+                    here[a, m] += tied.values[q] * table[first + a, m]
+    return edges[: max(stop - start - 1, 1)]
+
+
+def edge_scratch(length: int, layout: Layout) -> Floats:
+    """Room for `edge_scores`."""
+    return np.zeros((length if layout.tied >= 0 else 0, layout.n_labels, layout.n_columns))
+
+
 @compiled
 def search_margin(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, loss, loss_scale, blocks, starts, found, nodes, best
-):
+    rows, ends, table, layout, tied, labels, loss, loss_scale, blocks, starts, found,
+    nodes, edges, best,
+):  # fmt: skip
     """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
     for k in range(len(blocks)):
         b = blocks[k]
@@ -258,8 +305,9 @@ def search_margin(  # type: ignore[no-untyped-def]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
             add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+            along = edge_scores(tied, start, stop, table, layout, edges)
             out = found[starts[k] : starts[k + 1]]
-            viterbi(nodes[: stop - start], pair_scores(table, layout), layout.n_labels, out, best)
+            viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
 
 
 @compiled
@@ -320,8 +368,9 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 @compiled
 def measure_planes(  # type: ignore[no-untyped-def]
-    rows, ends, labels, layout, loss, loss_scale, zero_one, blocks, starts, found, counts, losses
-):
+    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, blocks, starts, found,
+    counts, losses,
+):  # fmt: skip
     """Number of entries and loss of the plane of each block's found labels."""
     for k in range(len(blocks)):
         b = blocks[k]
@@ -336,7 +385,7 @@ def measure_planes(  # type: ignore[no-untyped-def]
                 )
                 total += loss[labels[start + t], found[at + t]]
             if t > 0 and differ(labels, found, start, at, t, 1):
-                count += 1
+                count += 1 + tied.starts[start + t + 1] - tied.starts[start + t]
             if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
                 count += 1
         counts[k] = 2 * count
@@ -357,7 +406,7 @@ def put_pair(columns, values, at, width, row, truth, other_row, other, value):  
 
 @compiled
 def fill_planes(  # type: ignore[no-untyped-def]
-    rows, ends, labels, layout, scales, blocks, starts, found, entries, columns, values
+    rows, tied, ends, labels, layout, scales, blocks, starts, found, entries, columns, values
 ):
     """The entries: features of the true labels less those of the found ones, where they differ."""
     width, n = layout.n_columns, layout.n_labels
@@ -386,9 +435,17 @@ def fill_planes(  # type: ignore[no-untyped-def]
                     row = layout.last
                     at = put_pair(columns, values, at, width, row, y, row, z, scale)
             if t > 0 and differ(labels, found, start, other_at, t, 1):
-                row = layout.transitions + np.int64(labels[start + t - 1])
-                other = layout.transitions + np.int64(found[other_at + t - 1])
+                before, other_before = (
+                    np.int64(labels[start + t - 1]),
+                    np.int64(found[other_at + t - 1]),
+                )
+                row, other = layout.transitions + before, layout.transitions + other_before
                 at = put_pair(columns, values, at, width, row, y, other, z, scale)
+                for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
+                    first = layout.tied + np.int64(tied.columns[q]) * n
+                    value = scale * tied.values[q]
+                    row, other = first + before, first + other_before
+                    at = put_pair(columns, values, at, width, row, y, other, z, value)
             if layout.triples >= 0 and t > 1 and differ(labels, found, start, other_at, t, 2):
                 row = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
                 other = np.int64(found[other_at + t - 2]) * n + found[other_at + t - 1]

@@ -8,8 +8,16 @@ from numpy.typing import NDArray
 from maxmargin.dual.compiled import compiled
 from maxmargin.dual.rows import make_rows
 from maxmargin.engines.threads import Threads
-from maxmargin.inference.chains import marginals, marginals2, top, viterbi, viterbi2
-from maxmargin.problems.chains import Layout, Sequences, pair_scores, set_node_scores, shares
+from maxmargin.inference.chains import marginals2, marginals_along, top, viterbi2, viterbi_along
+from maxmargin.problems.chains import (
+    Layout,
+    Sequences,
+    edge_scores,
+    edge_scratch,
+    pair_scores,
+    set_node_scores,
+    shares,
+)
 
 Floats = NDArray[np.float64]
 
@@ -32,15 +40,17 @@ class ChainModel:
         scores = np.zeros(len(sequences.lengths))
         rows = make_rows(sequences.X, 0.0)
         length, width = sequences.longest, self.layout.n_columns
-        second = self.layout.triples >= 0
-        kernel = decode_second_order if second else decode_chains
+        shared = rows, sequences.ends, self.table, self.layout
 
         def search(part: slice) -> None:
-            deep = (length, self.layout.n_labels, width) if second else (length, width)
-            kernel(
-                rows, sequences.ends, self.table, self.layout, part.start, part.stop,
-                labels, scores, np.empty((length, width)), np.empty(deep),
-            )  # fmt: skip
+            where = part.start, part.stop, labels, scores, np.empty((length, width))
+            if self.layout.triples >= 0:
+                deep = np.empty((length, self.layout.n_labels, width))
+                decode_second_order(*shared, *where, deep)
+            else:
+                edges = edge_scratch(length, self.layout)
+                best = np.empty((length, width))
+                decode_chains(*shared, sequences.tied_rows, *where, edges, best)
 
         threads.map(search, shares(len(scores), threads.n_threads))
         return labels, scores
@@ -58,13 +68,16 @@ class ChainModel:
         n, width = layout.n_labels, layout.n_columns
         pairs = self._part(layout.transitions, n) / temperature
         found = []
-        for scores in self.node_scores(sequences):
+        for i, scores in enumerate(self.node_scores(sequences)):
             length = len(scores)
             answer = np.zeros((length, width))
             between = np.empty((max(length - 1, 0), n, width))
             if length and layout.triples < 0:
                 sums = np.empty((max(length - 1, 1), width))
-                marginals(scores / temperature, pairs, n, answer, between, sums)
+                edges = pairs[None, :, :]
+                if layout.tied >= 0 and length > 1:
+                    edges = edges + self._tied_scores(sequences, i) / temperature
+                marginals_along(scores / temperature, edges, n, answer, between, sums)
             elif length:
                 triples = self._part(layout.triples, n * n) / temperature
                 among = np.empty((max(length - 2, 0), n * n, width))
@@ -92,6 +105,12 @@ class ChainModel:
             found.append((labels[:count], totals[:count]))
         return found
 
+    def _tied_scores(self, sequences: Sequences, i: int) -> Any:
+        """What features tied to pairs add to the transitions of one sequence, each position."""
+        rows = sequences.tied[sequences.ends[i] + 1 : sequences.ends[i + 1]]
+        weights = self.table[self.layout.tied :].reshape(rows.shape[1], -1)
+        return (rows @ weights).reshape(rows.shape[0], self.layout.n_labels, -1)
+
     def _part(self, start: int, n_rows: int) -> Any:
         return self.table[start : start + n_rows]
 
@@ -106,15 +125,17 @@ def score_nodes(rows, ends, table, layout, nodes):  # type: ignore[no-untyped-de
 
 
 @compiled
-def decode_chains(rows, ends, table, layout, first, last, labels, scores, nodes, best):  # type: ignore[no-untyped-def]
+def decode_chains(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, tied, first, last, labels, scores, nodes, edges, best
+):
     """Best labels of the sequences ``first..last-1``."""
     for i in range(first, last):
         start, stop = ends[i], ends[i + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
-            pairs = pair_scores(table, layout)
+            along = edge_scores(tied, start, stop, table, layout, edges)
             out = labels[start:stop]
-            scores[i] = viterbi(nodes[: stop - start], pairs, layout.n_labels, out, best)
+            scores[i] = viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
 
 
 @compiled

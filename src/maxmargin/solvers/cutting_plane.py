@@ -60,7 +60,7 @@ class NSlack(StructuredSolver):
             gap = found
             self._solve(run, rule, gap)
             run.estimate = run.dual + gap - run.half_square
-            if run.looks_done:
+            if run.looks_done():
                 run.value()
             run.working_set.drop_idle(self.max_idle)
             yield

@@ -66,7 +66,7 @@ class FrankWolfe(StructuredSolver):
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)
             rounds += 1
-            if rounds % self.value_every == 0 or run.looks_done:
+            if rounds % self.value_every == 0 or run.looks_done():
                 run.value()
             run.working_set.drop_idle(MAX_IDLE)
             yield

@@ -158,7 +158,8 @@ class BlockRun(Run):
     ) -> None:
         super().__init__(training, stopping, threads, seed)
         self.fixed_batch_size = batch_size
-        self.passes = 0
+        self.passes = self.passes_valued = 0
+        self.dual_asked = -math.inf
         self.working_set = WorkingSet(training.cost, training.n_features)
         self.average = self.weights.copy() if averaging else None
         self.snapshots = np.zeros(1, dtype=np.int64)
@@ -220,24 +221,38 @@ class BlockRun(Run):
         self.passes += 1
         if at is not None:
             self.offer(at, loss)
-        if self.average is not None:
-            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+        self._snapshot()
         return total
 
     def sweep(self, order: Order, rule: StepRule) -> Visit:
         """Visit the blocks `order` with the planes in hand."""
         self.hits += len(order)
-        return self.working_set.visit(order, self.weights, rule)
+        visit = self.working_set.visit(order, self.weights, rule)
+        self._snapshot()
+        return visit
 
-    @property
+    def _snapshot(self) -> None:
+        if self.average is not None:
+            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+
     def looks_done(self) -> bool:
-        """Whether the hinges of the last pass of searches make it worth a true valuation."""
+        """Whether a valuation, which costs a pass or two, could find the gap closed.
+
+        Either the hinges of the last pass of searches say so; or the dual has hardly grown since
+        the last question, when the average may be better than the weights of any moment.
+        """
         primal = self.half_square + self.estimate
-        return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
+        tol = self.stopping.tol
+        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        self.dual_asked = self.dual
+        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
+            return True
+        return primal - self.dual <= 2.0 * tol * abs(primal)
 
     def value(self) -> None:
         """Value the candidates, until one is good enough; the planes found are kept."""
         self.best_dual = max(self.best_dual, self.dual)
+        self.passes_valued = self.passes
         for weights in self.candidates:
             self.search(self.everything, ADD_ONLY, at=weights)
             if self.gap <= self.stopping.tol * abs(self.primal):
@@ -344,12 +359,13 @@ def _loop(
 def _certified(run: Run, status: Status, history: list[Round]) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
     point = run.point()
+    training, best = run.training, run.best
     if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
         for weights in run.candidates:
-            primal = run.training.primal(weights, run.threads)
-            run.offer(weights, primal - 0.5 * float(weights @ weights))
-    assert run.best is not None
-    training, best = run.training, run.best
+            primal = training.primal(weights, run.threads)
+            if best is None or primal < run.primal:
+                run.primal, best = primal, weights
+    assert best is not None
     run.release()
     certificate = certify(training, best, point)
     if certificate.relative_gap <= run.stopping.tol:
