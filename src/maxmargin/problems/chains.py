@@ -202,7 +202,8 @@ class ChainTrainingSet(TrainingSet):
         return self._make_planes(blocks, starts, found, threads)
 
     def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
-        found = np.frombuffer(b"".join(outputs), dtype=np.uint16)
+        # Writable, as found labels are: numba would compile the kernels again for one that is not.
+        found = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
         return self._make_planes(blocks, self.sequences.starts(blocks), found, Threads(1))
 
     def _make_planes(self, blocks: Order, starts: Order, found: Labels, threads: Threads) -> Planes:
