@@ -68,7 +68,7 @@ class Auto(StructuredSolver):
 
     def _rounds(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(max_steps=self.max_steps)
-        momentum = Momentum(run, self.acceleration)
+        momentum = run.momentum = Momentum(run, self.acceleration)
         while True:
             momentum.apply()
             found = run.search(run.shuffled, rule)
@@ -81,7 +81,7 @@ class Auto(StructuredSolver):
                 if swept.gain <= pay * ENTRY_COST * swept.work:
                     break
             if run.looks_done():
-                momentum.settle(early=True)
+                run.settle()
                 run.value()
                 momentum.restart()
             run.working_set.drop_idle(self.max_idle)

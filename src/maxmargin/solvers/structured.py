@@ -18,6 +18,7 @@ from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
@@ -60,6 +61,8 @@ class Run(ABC):
         self.best: Floats | None = None
         self.primal = math.inf
         self.best_dual = -math.inf
+        self.momentum: Momentum | None = None
+        """Set by a solver that extrapolates."""
         self.calls = 0
         self.hits = 0
 
@@ -80,6 +83,11 @@ class Run(ABC):
     @abstractmethod
     def resume(self, start: Any) -> None:
         """Take over a dual point of an earlier solve."""
+
+    def settle(self) -> None:
+        """End an extrapolation that is under way, so that the present point is the best."""
+        if self.momentum is not None:
+            self.momentum.settle(early=True)
 
     def release(self) -> None:
         """Give back what no certificate needs."""
@@ -358,6 +366,7 @@ def _loop(
 
 def _certified(run: Run, status: Status, history: list[Round]) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
+    run.settle()
     point = run.point()
     training, best = run.training, run.best
     if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
