@@ -10,7 +10,8 @@ with columns of zeros added to the right: `widen` and `narrow` go from one to th
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -78,76 +79,94 @@ class Chains(Enumerable):
     """A label for each row of an input, as a tuple; the features of maxmargin's chains."""
 
     def __init__(
-        self, matrix: Floats, *, bias: bool = True, ends: bool = True, normalized: bool = False
+        self,
+        matrix: Floats,
+        *,
+        bias: bool = True,
+        ends: bool = True,
+        normalized: bool = False,
+        zero_one: bool = False,
+        order: int = 1,
+        n_tied: int = 0,
     ) -> None:
         super().__init__()
-        self.matrix, self.bias, self.ends, self.normalized = matrix, bias, ends, normalized
+        self.matrix, self.bias, self.ends, self.order = matrix, bias, ends, order
+        self.n_tied = n_tied  # so many features also go with the pair of labels that ends there
+        self.normalized, self.zero_one = normalized, zero_one
 
     def outputs(self, x: Any) -> list[Any]:
         return list(product(range(len(self.matrix)), repeat=len(x)))
 
     def joint_feature(self, x: Any, y: Any) -> Any:
-        labels = np.eye(len(self.matrix))[np.array(y, dtype=int)]
+        k = len(self.matrix)
+        labels = np.eye(k)[np.array(y, dtype=int)]
         parts = [x.T @ labels, labels[:-1].T @ labels[1:]]
         if self.bias:
             parts.append(labels.sum(axis=0, keepdims=True))
         if self.ends:
-            parts += [labels[:1].sum(axis=0)[None], labels[-1:].sum(axis=0)[None]]
+            parts += [labels[:1].sum(axis=0, keepdims=True), labels[-1:].sum(axis=0, keepdims=True)]
+        if self.order == 2:
+            triples = np.zeros((k * k, k))
+            for a, b, c in zip(y, y[1:], y[2:], strict=False):
+                triples[k * a + b, c] += 1.0
+            parts.append(triples)
+        for j in range(self.n_tied):
+            parts.append(labels[:-1].T @ (x[1:, j, None] * labels[1:]))
         return np.concatenate(parts).ravel()
 
     def loss(self, truth: Any, y: Any) -> float:
+        if self.zero_one:
+            return float(truth != y)
         total = sum(self.matrix[a, b] for a, b in zip(truth, y, strict=True))
         return float(total / max(len(y), 1) if self.normalized else total)
 
 
 @dataclass
 class Case:
-    """A problem with data, and what is known about its optimum."""
+    """A problem with data, and what the referee knows about it."""
 
     problem: Enumerable
     X: list[Any]
     Y: list[Any]
     cost: Floats
     rescaling: str = "margin"
-    _optimum: referee.Solution | None = field(default=None, repr=False)
 
     def training(self) -> PythonTrainingSet:
         return PythonTrainingSet(self.problem, self.X, self.Y, self.cost, self.rescaling)
 
-    def pieces(self) -> tuple[Floats, Floats]:
-        """``psi`` and ``loss`` of all outputs: arrays (example, output, feature) and (.., output).
+    def with_cost(self, cost: Floats) -> "Case":
+        return Case(self.problem, self.X, self.Y, cost, self.rescaling)
 
-        Those with fewer outputs than others have the truth's zeros in the places left over.
+    @cached_property
+    def pieces(self) -> tuple[Floats, Floats]:
+        """``psi``, (n, most outputs, n_features), and ``loss``, (n, most outputs).
+
+        Where there are fewer outputs, zeros fill up: one more time the truth.
         """
-        all_outputs = [self.problem.outputs(x) for x in self.X]
-        width = len(self.problem.joint_feature(self.X[0], self.Y[0]))
+        feature, all_outputs = self.problem.joint_feature, [*map(self.problem.outputs, self.X)]
         shape = len(self.X), max(map(len, all_outputs))
-        psi, losses = np.zeros((*shape, width)), np.zeros(shape)
+        psi, losses = np.zeros((*shape, len(feature(self.X[0], self.Y[0])))), np.zeros(shape)
         for i, (x, truth, outputs) in enumerate(zip(self.X, self.Y, all_outputs, strict=True)):
             for j, y in enumerate(outputs):
-                psi[i, j] = self.problem.joint_feature(x, truth) - self.problem.joint_feature(x, y)
+                psi[i, j] = feature(x, truth) - feature(x, y)
                 losses[i, j] = self.problem.loss(truth, y)
         if self.rescaling == "slack":
             psi *= losses[:, :, None]
         return psi, losses
 
-    def objective(self, weights: Floats) -> float:
+    def objective(self, weights: referee.Floats) -> float:
         """The primal value at `weights`, by trying every output."""
-        psi, losses = self.pieces()
+        psi, losses = self.pieces
         hinges = (losses - psi @ weights.ravel()).max(axis=1)
         return 0.5 * float(np.sum(weights**2)) + float(self.cost @ hinges)
 
+    @cached_property
     def optimum(self) -> referee.Solution:
         """The least primal value and its weights."""
-        if self._optimum is None:
-            psi, losses = self.pieces()
-            model = referee._model(np.zeros((1, psi.shape[2])), 1)
-            found = referee._solve(model, -psi[:, :, None, :], losses, self.cost, self.objective)
-            self._optimum = referee.Solution(found.weights[0], found.value)
-        return self._optimum
-
-    def with_cost(self, cost: Floats) -> "Case":
-        return Case(self.problem, self.X, self.Y, cost, self.rescaling)
+        psi, losses = self.pieces
+        model = referee._model(np.zeros((1, psi.shape[2])), 1)
+        found = referee._solve(model, -psi[:, :, None, :], losses, self.cost, self.objective)
+        return referee.Solution(found.weights[0], found.value)
 
 
 def random_cost(random: np.random.Generator, n: int) -> Floats:
@@ -171,21 +190,23 @@ def random_chains(
     *,
     n: int = 8,
     d: int = 3,
+    k: int | None = None,
     shortest: int = 1,
+    longest: int = 4,
+    counting: bool = False,
     rescaling: str = "margin",
-    **options: bool,
+    **options: Any,
 ) -> Case:
-    """Sequences of length four at most, two or three labels and a loss matrix.
+    """Sequences with two or three labels, or `k`, and costs of mistakes or a count of them.
 
-    `options` are those of `Chains`; without them, anything.
+    `options` are those of `Chains`; bias, ends and normalized may be anything without.
     """
     random = np.random.default_rng(seed)
-    k = int(random.integers(2, 4))
+    k = k or int(random.integers(2, 4))
     chosen = random.integers(0, 2, 3) > 0
-    names = ("bias", "ends", "normalized")
-    options = dict(zip(names, chosen.tolist(), strict=True)) | options
-    matrix = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
-    lengths = random.integers(shortest, 5, n)
+    options = dict(zip(("bias", "ends", "normalized"), chosen.tolist(), strict=True)) | options
+    matrix = (1.0 if counting else random.uniform(0.2, 2.0, (k, k))) * (1.0 - np.eye(k))
+    lengths = random.integers(shortest, longest + 1, n)
     X = [random.normal(size=(m, d)) * (random.random((m, d)) < 0.7) for m in lengths]
     Y = [tuple(random.integers(0, k, m).tolist()) for m in lengths]
     return Case(Chains(matrix, **options), X, Y, random_cost(random, n), rescaling)
@@ -195,18 +216,25 @@ def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -
     """The same chains with compiled searches."""
     chains = case.problem
     assert isinstance(chains, Chains)
-    n_features = case.X[0].shape[1]
     X = np.concatenate(case.X).astype(dtype)
+    ends = np.cumsum([0, *map(len, case.X)], dtype=np.int64)
+    tied = sp.csr_array(X[:, : chains.n_tied]) if chains.n_tied else None
     return ChainTrainingSet(
-        Sequences(
-            sp.csr_array(X) if sparse else X,
-            np.cumsum([0, *map(len, case.X)], dtype=np.int64),
-        ),
+        Sequences(sp.csr_array(X) if sparse else X, ends, tied),
         np.array([label for y in case.Y for label in y], dtype=np.int64),
-        Layout.of(n_features, len(chains.matrix), bias=chains.bias, ends=chains.ends),
+        Layout.of(
+            X.shape[1],
+            len(chains.matrix),
+            bias=chains.bias,
+            ends=chains.ends,
+            order=chains.order,
+            n_tied=chains.n_tied,
+        ),
         case.cost,
         chains.matrix,
         normalized=chains.normalized,
+        zero_one=chains.zero_one,
+        slack=case.rescaling == "slack",
     )
 
 

@@ -10,6 +10,9 @@ from maxmargin.dual.compiled import inlined
 
 ZERO_PLANE = -1
 
+ROUNDING = 1e-12
+"""Part of a block's total that is no budget, only what rounding left of it."""
+
 
 @inlined
 def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-def]
@@ -33,6 +36,8 @@ def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_s
     rest = total
     for j in range(size):
         rest -= coef[j]
+    if rest < ROUNDING * total:  # it could not be given away, and would be offered for ever
+        rest = 0.0
     gain = 0.0
     steps = 0
     while steps < max_steps:
@@ -88,7 +93,7 @@ def frank_wolfe_step(gram, at, stride, size, slopes, coef, total, away):  # type
             best = j
         for k in range(size):
             square += coef[j] * gram[at + j * stride + k] * coef[k]
-    lowest = 0.0 if used < total else 1e300
+    lowest = 0.0 if total - used > ROUNDING * total else 1e300
     for j in range(size):
         if coef[j] > 0.0 and slopes[j] < lowest:
             lowest = slopes[j]

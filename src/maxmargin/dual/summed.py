@@ -12,7 +12,7 @@ from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
 
-MOST_STEPS = 100_000
+MOST_STEPS = 20_000
 DENSE_ABOVE = 0.5
 """Share of non-zeros above which a plane is kept as a dense vector."""
 
@@ -97,7 +97,7 @@ class SummedPlanes:
     def drop_idle(self, max_idle: int) -> None:
         """Drop the planes whose coefficient was zero at each of the last `max_idle` calls."""
         self.idle = np.where(self.coef > 0.0, 0, self.idle + 1)
-        kept = np.flatnonzero(self.idle <= max_idle)
+        kept = np.flatnonzero((self.idle == 0) | (self.idle < max_idle))
         if len(kept) < len(self):
             self.vectors = [self.vectors[j] for j in kept]
             self.recipes = [self.recipes[j] for j in kept]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
 from maxmargin.dual.planes import Planes, add_plane, plane_product
-from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps
+from maxmargin.dual.simplex import ROUNDING, frank_wolfe_step, pairwise_steps
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -239,15 +239,15 @@ class WorkingSet:
         best, linear = self._add_best(weights, corner)
         corner -= weights
         linear -= self.linear
-        slope = linear - float(weights @ corner)
+        slope = max(linear - float(weights @ corner), 0.0)
         square = float(corner @ corner)
-        step = 1.0 if square <= slope else max(slope, 0.0) / square
+        step = 1.0 if square <= slope else slope / square
         _mix(self.totals, self._table, best, step)
         weights += step * corner
         self._moved(step * linear, weights)
 
     def keep_latest(self, limit: int) -> None:
-        """Drop all but the `limit` planes of each block that were used last."""
+        """Drop all but the `limit` planes of each block that were used last, or have weight."""
         _keep_latest(self._table, limit)
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
@@ -516,7 +516,7 @@ def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
                 table.idle[p] = 0
             else:
                 table.idle[p] += 1
-                if table.idle[p] > max_idle:
+                if table.idle[p] >= max_idle:
                     _drop(b, j, table)
 
 
@@ -564,8 +564,10 @@ def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
             oldest = 0
             for j in range(table.size[b]):
                 p, q = table.slots[table.slot_at[b] + j], table.slots[table.slot_at[b] + oldest]
-                if table.idle[p] > table.idle[q]:
+                if table.coef[q] > 0.0 or (table.coef[p] == 0.0 and table.idle[p] > table.idle[q]):
                     oldest = j
+            if table.coef[table.slots[table.slot_at[b] + oldest]] > 0.0:
+                break  # all that are left carry weight
             _drop(b, oldest, table)
 
 
@@ -592,7 +594,8 @@ def _extrapolate(totals, momentum, table, weights):  # type: ignore[no-untyped-d
                 step = -table.coef[p] / change
         if not moving:
             continue
-        if step * growth > totals[b] - used:
+        # Moves within a full block grow by rounding errors only, which must not stop them.
+        if step * growth > totals[b] - used + ROUNDING * totals[b]:
             step = max(totals[b] - used, 0.0) / growth
         for j in range(m):
             p = table.slots[at + j]

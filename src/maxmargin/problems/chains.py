@@ -204,7 +204,10 @@ class ChainTrainingSet(TrainingSet):
     def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
-        return self._make_planes(blocks, self.sequences.starts(blocks), found, Threads(1))
+        starts = self.sequences.starts(blocks)
+        if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
+            raise ValueError("The outputs are of other lengths than the sequences.")
+        return self._make_planes(blocks, starts, found, Threads(1))
 
     def _make_planes(self, blocks: Order, starts: Order, found: Labels, threads: Threads) -> Planes:
         parts = shares(len(blocks), threads.n_threads)

@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
+
+if TYPE_CHECKING:
+    from maxmargin.problems.distributions import Distributions
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -129,6 +132,11 @@ class TrainingSet(ABC):
         """Planes of given outputs, made from the data anew."""
 
     @property
+    def search_name(self) -> str:
+        """What to call the search when it fails."""
+        return f"the search of {type(self).__name__}"
+
+    @property
     @abstractmethod
     def search_work(self) -> float | None:
         """Multiplications of one search, on average; None where nobody can count."""
@@ -142,7 +150,19 @@ class TrainingSet(ABC):
             loss += float(self.cost[blocks] @ np.maximum(slopes, 0.0))
         return 0.5 * float(weights @ weights) + loss
 
-    def dual(self, point: DualPoint) -> float:
+    def distributions(self, temperature: float) -> "Distributions":
+        """Distributions over all outputs: the truth or, with a temperature, close to it.
+
+        Raises
+        ------
+        ValueError
+            If nobody can tell what the outputs are.
+        """
+        from maxmargin.problems.distributions import distributions_of
+
+        return distributions_of(self, temperature)
+
+    def dual(self, point: "DualPoint | Distributions") -> float:
         """Dual value of a feasible point, with its planes made anew.
 
         Raises
@@ -150,6 +170,8 @@ class TrainingSet(ABC):
         ValueError
             If the point is not feasible.
         """
+        if not isinstance(point, DualPoint):
+            return point.dual()
         coef = self.feasible(point).coef
         if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
             raise ValueError("The dual point is not feasible.")
@@ -202,8 +224,12 @@ class PythonTrainingSet(TrainingSet):
         self.by_slack = rescaling == "slack"
         self.method = "separate_slack" if self.by_slack else "separate"
         self._truths: dict[int, _SparseRow] = {}
-        first = self._call("joint_feature", 0, X[0], Y[0])
-        self.n_features = int(np.shape(first)[-1]) if np.ndim(first) else 0
+        self.n_features = 0  # not known before the first example's features
+        self._truths[0] = self._feature(0, Y[0])
+
+    @property
+    def search_name(self) -> str:
+        return f"{self.method} of {self._name}"
 
     @property
     def search_work(self) -> None:
@@ -224,16 +250,7 @@ class PythonTrainingSet(TrainingSet):
         columns, values, losses = [], [], []
         for i, y in zip(blocks.tolist(), outputs, strict=True):
             row_columns, row_values = self._difference(i, y)
-            loss = self._call("loss", i, self.Y[i], y)
-            try:
-                loss = float(loss)
-            except (TypeError, ValueError):
-                loss = math.nan
-            if not (math.isfinite(loss) and loss >= 0.0):
-                raise ProblemError(
-                    f"loss of {self._name} must be a finite number that is not negative, but for "
-                    f"example {i} and the output {y!r:.80} it is {loss!r}."
-                )
+            loss = self._loss(i, y)
             columns.append(row_columns)
             values.append(loss * row_values if self.by_slack else row_values)
             losses.append(loss)
@@ -246,6 +263,10 @@ class PythonTrainingSet(TrainingSet):
             np.array(losses, dtype=np.float64),
             list(outputs),
         )
+
+    def outputs(self, i: int) -> list[Any]:
+        """All outputs of example `i`, where the problem can list them."""
+        return list(self._call("outputs", i, self.X[i]))
 
     @property
     def _name(self) -> str:
@@ -261,6 +282,20 @@ class PythonTrainingSet(TrainingSet):
             raise ProblemError(
                 f"{method} of {self._name} raised {type(error).__name__} for example {i}: {error}"
             ) from error
+
+    def _loss(self, i: int, y: Any) -> float:
+        """Loss of an output for example `i`, checked."""
+        given = self._call("loss", i, self.Y[i], y)
+        try:
+            loss = math.nan if isinstance(given, str) else float(given)
+        except (TypeError, ValueError):
+            loss = math.nan
+        if not (math.isfinite(loss) and loss >= 0.0):
+            raise ProblemError(
+                f"loss of {self._name} must be a finite number that is not negative, but for "
+                f"example {i} and the output {y!r:.80} it is {given!r:.80}."
+            )
+        return loss
 
     def _difference(self, i: int, y: Any) -> _SparseRow:
         """Joint features of example `i` with its true output less those with `y`."""
@@ -284,6 +319,8 @@ class PythonTrainingSet(TrainingSet):
                 width = given.shape[-1]
             else:
                 dense = np.asarray(given, dtype=np.float64).ravel()
+                if isinstance(given, str) or not np.ndim(given):
+                    raise TypeError
                 columns = np.flatnonzero(dense)
                 values, width = dense[columns], len(dense)
         except (TypeError, ValueError) as error:
@@ -291,6 +328,7 @@ class PythonTrainingSet(TrainingSet):
                 f"joint_feature of {self._name} must return numbers, but did not for example {i} "
                 f"and the output {y!r:.80}."
             ) from error
+        self.n_features = self.n_features or width
         if width != self.n_features:
             raise ProblemError(
                 f"joint_feature of {self._name} returned {width} features for example {i} and the "
@@ -306,7 +344,7 @@ class PythonTrainingSet(TrainingSet):
     def _batched(self, batched: Callable[..., Planes], weights: Floats, blocks: Order) -> Planes:
         xs, truths = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
         try:
-            planes = Planes(*batched(xs, truths, weights))
+            planes = _as_planes(*batched(xs, truths, weights))
         except Exception as error:
             raise ProblemError(
                 f"planes of {self._name} raised {type(error).__name__} for the examples "
@@ -318,8 +356,26 @@ class PythonTrainingSet(TrainingSet):
                 f"planes of {self._name} must return one plane for each of the {n} examples it "
                 f"was given, but returned {len(planes.losses)}."
             )
+        self._check_entries(planes)
         self._check(planes, weights, blocks, "planes")
         return planes
+
+    def _check_entries(self, planes: Planes) -> None:
+        """Kernels trust what they are given, so a user's planes are looked at first."""
+        n_entries = len(planes.columns)
+        grows = (np.diff(planes.starts) >= 0).all() and planes.starts[0] == 0
+        if not grows or planes.starts[-1] != n_entries or len(planes.values) != n_entries:
+            raise ProblemError(
+                f"planes of {self._name} must return starts that rise from 0 to the number of "
+                f"columns and values."
+            )
+        if n_entries and planes.columns.max() >= self.n_features:
+            raise ProblemError(
+                f"planes of {self._name} returned the column {planes.columns.max()}, but there are "
+                f"{self.n_features} features."
+            )
+        if not (np.isfinite(planes.values).all() and np.isfinite(planes.losses).all()):
+            raise ProblemError(f"planes of {self._name} returned NaN or infinity.")
 
     def _check(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> None:
         """A search that ends below the truth, whose plane is zero, is no maximum."""
@@ -333,6 +389,17 @@ class PythonTrainingSet(TrainingSet):
                 f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
                 f"it must return the highest."
             )
+
+
+def _as_planes(starts: Any, columns: Any, values: Any, losses: Any, outputs: Any) -> Planes:
+    """Planes as kernels take them, from whatever a user returned."""
+    return Planes(
+        np.ascontiguousarray(starts, dtype=np.int64),
+        np.ascontiguousarray(columns, dtype=np.uint32),
+        np.ascontiguousarray(values, dtype=np.float64),
+        np.ascontiguousarray(losses, dtype=np.float64),
+        list(outputs),
+    )
 
 
 def bind(

@@ -73,7 +73,7 @@ class Auto(StructuredSolver):
             momentum.apply()
             found = run.search(run.shuffled, rule)
             momentum.settle()
-            pay = found.gain / (ENTRY_COST * found.work + self._search_work(run, found))
+            pay = found.gain / max(ENTRY_COST * found.work + self._search_work(run, found), 1.0)
             for _ in range(self.max_sweeps):
                 momentum.apply()
                 swept = run.sweep(self._notable(run), rule)

@@ -12,6 +12,9 @@ from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
+MOST_HITS = 50
+"""Planes from the cache after which a true search is due: the bar they pass is an old one."""
+
 NO_BLOCKS = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
 """Sweeps after which a quadratic program is left as it is: the next will go on."""
@@ -112,12 +115,15 @@ class OneSlack(StructuredSolver):
         return run, self._rounds(run)
 
     def _rounds(self, run: "_SummedRun") -> Iterator[None]:
+        in_a_row = MOST_HITS
         while True:
-            plane = run.cached_plane() if self.cache else None
+            in_a_row += 1
+            plane = run.cached_plane() if self.cache and in_a_row <= MOST_HITS else None
             # A plane from the cache must close a good part of the gap that is known to be left.
             if plane is not None and run.violation(plane) > self.accept * run.last_violation:
                 run.hits += run.training.n_blocks
             else:
+                in_a_row = 0
                 plane = run.searched_plane(self.cache)
                 run.last_violation = run.violation(plane)
                 run.offer(run.weights, run.loss_of(plane))

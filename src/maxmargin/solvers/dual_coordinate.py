@@ -47,6 +47,10 @@ class DualCoordinate(StructuredSolver):
     max_idle: int = 50
     batch_size: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.bound not in ("tracked", "true"):
+            raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
+
     def _start(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:

@@ -52,6 +52,12 @@ class FrankWolfe(StructuredSolver):
     value_every: int = 10
     batch_size: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.step not in STEPS:
+            raise ValueError(f"step must be one of {sorted(STEPS)}, but is {self.step!r}.")
+        if not self.block and self.step != "frank-wolfe":
+            raise ValueError(f"step={self.step!r} needs block=True.")
+
     def _start(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
@@ -78,7 +84,7 @@ class FrankWolfe(StructuredSolver):
             yield
 
     def _order(self, run: BlockRun) -> Order:
-        gaps = run.working_set.gaps
+        gaps = np.maximum(run.working_set.gaps, 0.0)
         if not self.gap_sampling or not np.isfinite(gaps).all() or gaps.sum() <= 0.0:
             return run.shuffled
         # Without repeats within a pass; blocks of no gap still have a small chance.

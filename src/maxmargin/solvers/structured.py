@@ -7,6 +7,7 @@ records, stops and certifies.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ OnRound = Callable[[Round, Callable[[], Floats]], bool]
 
 ADD_ONLY = StepRule(max_steps=0)
 """Take new planes in, and change nothing."""
+
+ROUNDING = 1e-9
+"""Relative gap below zero that rounding may make."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7
 """Multiplications of the searches made at the same weights. At first weights change quickly, and a
@@ -61,6 +65,7 @@ class Run(ABC):
         self.best: Floats | None = None
         self.primal = math.inf
         self.best_dual = -math.inf
+        self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
         """Set by a solver that extrapolates."""
         self.calls = 0
@@ -130,7 +135,14 @@ class Run(ABC):
 
     def answer(self) -> Floats:
         """The best weights so far; before any valuation, the present ones."""
-        return (self.weights if self.best is None else self.best).copy()
+        return self.weights if self.best is None else self.best
+
+    def value_candidates(self) -> None:
+        """Value the last weights, and keep them (not a copy) if they are the best."""
+        for weights in self.candidates:
+            primal = self.training.primal(weights, self.threads)
+            if primal < self.primal:
+                self.primal, self.best = primal, weights
 
     def as_round(self) -> Round:
         """The state as a line of history."""
@@ -327,20 +339,14 @@ class StructuredSolver(ABC):
             history: list[Round] = []
             try:
                 if start is not None:
-                    run.resume(start)
+                    # Outputs that are none of this data's: then from the beginning.
+                    with suppress(ValueError):
+                        run.resume(start)
                 status = _loop(run, rounds, history, on_round)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             except ProblemError as error:
-                # No search can be trusted now: what is known is kept, and nothing is promised.
-                error.result = Result(
-                    run.answer(),
-                    run.point(),
-                    Certificate(math.inf, run.best_dual),
-                    Status.FAILED,
-                    len(history),
-                    history,
-                )
+                error.result = _uncertified(run, run.point(), history)
                 raise
             return _certified(run, status, history)
 
@@ -356,7 +362,7 @@ def _loop(
         next(rounds)
         run.best_dual = max(run.best_dual, run.dual)
         history.append(run.as_round())
-        stop = on_round is not None and on_round(history[-1], run.answer)
+        stop = on_round is not None and on_round(history[-1], lambda: run.answer().copy())
         if history[-1].relative_gap <= stopping.tol:
             status = Status.CONVERGED
         else:
@@ -364,19 +370,53 @@ def _loop(
     return status
 
 
+def _uncertified(run: Run, point: Any, history: list[Round]) -> Result:
+    """What is known when no search can be trusted any more; nothing is promised."""
+    certificate = Certificate(math.inf, run.best_dual)
+    return Result(run.answer(), point, certificate, Status.FAILED, len(history), history)
+
+
 def _certified(run: Run, status: Status, history: list[Round]) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
     run.settle()
     point = run.point()
-    training, best = run.training, run.best
-    if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
-        for weights in run.candidates:
-            primal = training.primal(weights, run.threads)
-            if best is None or primal < run.primal:
-                run.primal, best = primal, weights
-    assert best is not None
-    run.release()
-    certificate = certify(training, best, point)
+    try:
+        if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
+            status = _in_spite_of_interrupt(run.value_candidates, status)
+        run.release()
+        status = _in_spite_of_interrupt(lambda: _certify(run, point), status)
+    except ProblemError as error:
+        error.result = _uncertified(run, point, history)
+        raise
+    certificate = run.certificate
     if certificate.relative_gap <= run.stopping.tol:
         status = Status.CONVERGED
-    return Result(best, point, certificate, status, len(history), history)
+    return Result(run.answer(), point, certificate, status, len(history), history)
+
+
+def _in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:
+    """Do the work; once more if Ctrl-C comes in between, for an answer without it is worth less."""
+    try:
+        work()
+        return status
+    except KeyboardInterrupt:
+        work()
+        return Status.INTERRUPTED
+
+
+def _certify(run: Run, point: Any) -> None:
+    run.certificate = certify(run.training, run.answer(), point)
+    if run.certificate.relative_gap < -ROUNDING and isinstance(point, DualPoint):
+        _refute(run.training, run.answer(), point, run.threads)
+
+
+def _refute(training: TrainingSet, weights: Floats, point: DualPoint, threads: Threads) -> None:
+    """The primal value is below the dual one, so some search was no maximum: say which."""
+    found = training.planes(weights, point.blocks, threads).slopes(weights)
+    known = training.planes_of(point.blocks, point.outputs).slopes(weights)
+    k = int(np.argmax(known - np.maximum(found, 0.0)))
+    raise ProblemError(
+        f"{training.search_name} does not find the maximum: for example {point.blocks[k]} the "
+        f"output {point.outputs[k]!r:.80} has a score plus loss that is {known[k] - found[k]:.3g} "
+        f"higher."
+    )

@@ -1,0 +1,388 @@
+"""Every solver of structured problems against the referee, and its promises about stopping."""
+
+import threading
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from structured_referee import (
+    Case,
+    Classes,
+    compiled_chains,
+    narrow,
+    random_chains,
+    random_classes,
+    widen,
+)
+
+from maxmargin.dual.certificate import certify
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+from maxmargin.solvers.dual_coordinate import DualCoordinate
+from maxmargin.solvers.frank_wolfe import FrankWolfe
+from maxmargin.solvers.names import SOLVERS, make_solver
+from maxmargin.solvers.result import Status
+from maxmargin.solvers.stopping import Stopping
+
+KINDS = ("classes", "chains", "compiled")
+
+FAST = {
+    "auto": Auto(),
+    "auto, no acceleration": Auto(acceleration=False),
+    "auto, no sweeps": Auto(acceleration=False, max_sweeps=0),
+    "auto, short memory": Auto(max_idle=0, max_steps=3, search_cost=0.0),
+    "auto, batches": Auto(batch_size=5),
+    "dual-coordinate, tracked": DualCoordinate(),
+    "dual-coordinate, true": DualCoordinate(bound="true", batch_size=3),
+    "n-slack": NSlack(),
+    "n-slack, eager": NSlack(update_every=3, precision=0.5, max_idle=3),
+    "one-slack, cache": OneSlack(),
+    "one-slack, small cache": OneSlack(cache=1, accept=0.1, max_idle=5),
+    "one-slack, no cache": OneSlack(cache=0, precision=0.01),
+    "frank-wolfe, away": FrankWolfe(step="away", cache_sweeps=1),
+    "frank-wolfe, pairwise": FrankWolfe(step="pairwise"),
+}
+SLOW = {
+    "frank-wolfe": FrankWolfe(),
+    "frank-wolfe, no averaging": FrankWolfe(averaging=False, value_every=3),
+    "frank-wolfe, gap sampling": FrankWolfe(gap_sampling=True),
+    "frank-wolfe, cache": FrankWolfe(cache_sweeps=3, batch_size=4),
+    "frank-wolfe, all blocks": FrankWolfe(block=False),
+    "one-slack, line search": OneSlack(cache=0, line_search=True),
+    "one-slack, cache and line search": OneSlack(line_search=True),
+}
+ALL = FAST | SLOW
+
+
+@cache
+def case_of(kind, seed, rescaling="margin"):
+    make = random_classes if kind == "classes" else random_chains
+    return make(seed, rescaling=rescaling)
+
+
+def training_of(kind, case):
+    return compiled_chains(case) if kind == "compiled" else case.training()
+
+
+def solve(training, solver, tol=1e-5, max_iter=300, **options):
+    return solver.solve(training, Stopping(tol, max_iter), **options)
+
+
+def plain(weights, training):
+    """Weights as the plain-Python problem has them."""
+    return narrow(weights, training.layout) if hasattr(training, "layout") else weights
+
+
+def assert_brackets(result, case, training, slack=1e-9):
+    """The certificate is true of the weights and the point, and the optimum lies in it."""
+    optimum, certificate = case.optimum.value, result.certificate
+    slack *= optimum
+    assert certificate.dual - slack <= optimum <= certificate.primal + slack
+    assert certificate == certify(training, result.weights, result.dual_point)
+    weights = plain(result.weights, training)
+    assert certificate.primal == pytest.approx(case.objective(weights), rel=1e-12)
+    # The objective grows by at least half the squared distance from its minimum.
+    apart = np.sum((weights - case.optimum.weights) ** 2)
+    assert 0.5 * apart <= certificate.primal - optimum + 1e-6 * optimum
+
+
+def assert_history(result, optimum):
+    history = result.history
+    assert len(history) == result.rounds
+    assert all(b.dual >= a.dual for a, b in pairwise(history))
+    assert all(b.primal <= a.primal for a, b in pairwise(history))
+    assert all(b.oracle_calls >= a.oracle_calls for a, b in pairwise(history))
+    assert all(b.seconds >= a.seconds for a, b in pairwise(history))
+    for line in history:
+        assert line.dual <= optimum * (1.0 + 1e-9)
+        assert line.primal >= optimum * (1.0 - 1e-9)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", list(FAST))
+def test_agrees_with_the_referee(name, kind):
+    for seed in range(3):
+        case = case_of(kind, seed)
+        training = training_of(kind, case)
+        result = solve(training, FAST[name])
+        optimum = case.optimum.value
+        assert result.status is Status.CONVERGED
+        assert result.certificate.relative_gap <= 1e-5
+        assert result.certificate.primal == pytest.approx(optimum, rel=1e-4)
+        assert_brackets(result, case, training)
+        assert_history(result, optimum)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", SLOW)
+def test_slow_methods_hold_the_optimum_between_their_bounds(name, kind):
+    for seed in range(2):
+        case = case_of(kind, seed)
+        training = training_of(kind, case)
+        result = solve(training, SLOW[name], tol=2e-2, max_iter=2000)
+        assert result.status is Status.CONVERGED
+        assert result.certificate.relative_gap <= 2e-2
+        assert_brackets(result, case, training)
+        assert_history(result, case.optimum.value)
+
+
+@pytest.mark.parametrize("kind", ["classes", "chains"])
+@pytest.mark.parametrize("name", ["auto", "n-slack", "one-slack, cache", "one-slack, no cache"])
+def test_slack_rescaling(name, kind):
+    for seed in range(2):
+        case = case_of(kind, seed, "slack")
+        assert case.optimum.value != pytest.approx(case_of(kind, seed).optimum.value, rel=0.01)
+        result = solve(case.training(), ALL[name])
+        assert result.status is Status.CONVERGED
+        assert_brackets(result, case, case.training())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_run_keeps_in_step_is_true_and_its_dual_never_falls(name):
+    case = case_of("compiled", 1)
+    training = training_of("compiled", case)
+    run, rounds = ALL[name]._start(training, Stopping(1e-12), Threads(1), seed=3)
+    last = run.dual
+    for _ in range(12):
+        next(rounds)
+        if not getattr(ALL[name], "acceleration", False):  # which may lower it for a while
+            assert run.dual >= last - 1e-12
+        last, point = run.dual, run.point()
+        assert run.dual == pytest.approx(training.dual(point), rel=1e-10)
+        fresh = np.zeros(training.n_features)
+        training.planes_of(point.blocks, point.outputs).add_to(fresh, point.coef)
+        np.testing.assert_allclose(run.weights, fresh, atol=1e-10)
+
+
+def test_two_ways_to_state_the_chains_meet():
+    case = case_of("chains", 4)
+    compiled = compiled_chains(case)
+    weights = np.random.default_rng(0).normal(size=case.training().n_features)
+    assert compiled.primal(widen(weights, compiled.layout)) == pytest.approx(
+        case.training().primal(weights), rel=1e-12
+    )
+    np.testing.assert_array_equal(narrow(widen(weights, compiled.layout), compiled.layout), weights)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_example_without_cost_has_no_say(name):
+    case = case_of("classes", 2)
+    assert case.cost[1] == 0.0
+    moved = Case(case.problem, [*case.X], [*case.Y], case.cost)
+    moved.X[1] = 100.0 * np.ones_like(case.X[1])
+    tol = 3e-2 if name in SLOW else 1e-4
+    result = solve(moved.training(), ALL[name], tol=tol, max_iter=2000)
+    assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2.0 * tol)
+    assert not result.dual_point.coef[result.dual_point.blocks == 1].any()
+
+
+@pytest.mark.parametrize("kind", ["classes", "compiled"])
+@pytest.mark.parametrize("name", [n for n in FAST if n != "frank-wolfe, pairwise"])
+def test_starts_from_an_earlier_result(name, kind):
+    case = case_of(kind, 0)
+    training = training_of(kind, case)
+    first = solve(training, FAST[name])
+    assert first.rounds > 2
+    again = solve(training, FAST[name], start=first.dual_point)
+    assert again.status is Status.CONVERGED
+    assert again.rounds <= max(2, first.rounds // 2)
+    for factor in (0.3, 3.0):
+        other = case.with_cost(factor * case.cost)
+        training = training_of(kind, other)
+        result = solve(training, FAST[name], max_iter=2000, start=first.dual_point)
+        assert result.status is Status.CONVERGED
+        assert_brackets(result, other, training)
+
+
+def test_a_point_of_one_solver_starts_another():
+    training = training_of("compiled", case_of("compiled", 0))
+    for before, after in [(OneSlack(), Auto()), (Auto(), OneSlack()), (NSlack(), FrankWolfe())]:
+        point = solve(training, before).dual_point
+        assert solve(training, after, tol=1e-4, start=point).rounds <= 2
+
+
+def test_an_empty_point_starts_any_solver():
+    training = training_of("compiled", case_of("compiled", 0))
+    nothing = solve(training, Auto(), max_iter=0).dual_point
+    assert not len(nothing.coef)
+    for solver in (Auto(), OneSlack()):
+        assert solve(training, solver, start=nothing).status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_same_bits_whatever_the_number_of_threads(name):
+    training = compiled_chains(random_chains(5, n=60))
+    options = {"tol": 1e-3, "max_iter": 10, "seed": 4}
+    one, again, two = (solve(training, ALL[name], n_jobs=n, **options) for n in (1, 1, 2))
+    for other in (again, two):
+        np.testing.assert_array_equal(one.weights, other.weights)
+        np.testing.assert_array_equal(one.dual_point.coef, other.dual_point.coef)
+        assert one.dual_point.outputs == other.dual_point.outputs
+        assert one.certificate == other.certificate
+
+
+@pytest.mark.parametrize("name", ["auto", "dual-coordinate, tracked", "n-slack", "frank-wolfe"])
+def test_another_seed_takes_another_way(name):
+    training = compiled_chains(random_chains(5, n=60))
+    one, two = (solve(training, ALL[name], max_iter=3, seed=seed) for seed in (0, 1))
+    assert not np.array_equal(one.weights, two.weights)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_callback_sees_every_round_and_can_stop(name):
+    case = case_of("classes", 0)
+    seen = []
+
+    def on_round(line, weights):
+        seen.append((line, weights()))
+        return len(seen) == 3
+
+    result = solve(case.training(), ALL[name], tol=1e-12, on_round=on_round)
+    assert result.status is Status.STOPPED
+    assert [line for line, _ in seen] == result.history
+    assert all(weights.shape == result.weights.shape for _, weights in seen)
+    assert_brackets(result, case, case.training())
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("limit", "status", "rounds"),
+    [({"max_iter": 2}, Status.MAX_ITER, 2), ({"time_limit": 1e-9}, Status.TIME_LIMIT, 0)],
+)
+def test_stopping_early_still_certifies(name, limit, status, rounds):
+    case = case_of("chains", 0)
+    result = ALL[name].solve(case.training(), Stopping(1e-12, **limit))
+    assert result.status is status
+    assert result.rounds == rounds
+    assert_brackets(result, case, case.training())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_time_runs_out_on_the_way(name):
+    case = case_of("chains", 0)
+    stopping = Stopping(1e-15, 10**9, time_limit=0.03)
+    result = ALL[name].solve(case.training(), stopping)
+    assert result.status in (Status.TIME_LIMIT, Status.CONVERGED)
+    assert stopping.seconds < 3.0
+    assert_brackets(result, case, case.training())
+
+
+def test_cancelling_from_elsewhere():
+    cancelled = threading.Event()
+    stopping = Stopping(1e-12, cancelled=cancelled)
+    result = Auto().solve(
+        case_of("classes", 0).training(), stopping, on_round=lambda *_: cancelled.set() or False
+    )
+    assert result.status is Status.INTERRUPTED
+    assert result.rounds == 1
+
+
+class Fragile(Classes):
+    """Its search raises `error` at call number `at`."""
+
+    def __init__(self, matrix, at, error):
+        super().__init__(matrix)
+        self.at, self.error, self.calls = at, error, 0
+
+    def separate(self, x, truth, w):
+        self.calls += 1
+        if self.calls == self.at:
+            raise self.error
+        return super().separate(x, truth, w)
+
+
+def fragile(case, at, error):
+    return Case(Fragile(case.problem.matrix, at, error), case.X, case.Y, case.cost)
+
+
+@pytest.mark.parametrize("at", [1, 15, 50])
+@pytest.mark.parametrize("name", ALL)
+def test_ctrl_c_in_a_search_returns_the_best_so_far(name, at):
+    case = case_of("classes", 0)
+    training = fragile(case, at, KeyboardInterrupt()).training()
+    result = solve(training, ALL[name], tol=1e-12)
+    assert result.status is Status.INTERRUPTED
+    assert_brackets(result, case, training)
+    if at > len(case.X) + 2:
+        assert result.certificate.dual > 0.1 * case.optimum.value
+
+
+@pytest.mark.parametrize("at", [1, 15, 50])
+@pytest.mark.parametrize("name", ALL)
+def test_an_error_in_a_search_has_the_result_up_to_there(name, at):
+    case = case_of("classes", 0)
+    training = fragile(case, at, RuntimeError("out of luck")).training()
+    with pytest.raises(ProblemError, match=r"separate .* example \d+: out of luck") as caught:
+        solve(training, ALL[name], tol=1e-12)
+    result, optimum = caught.value.result, case.optimum.value
+    assert result.status is Status.FAILED
+    assert result.certificate.primal == np.inf
+    for dual in (result.certificate.dual, training.dual(result.dual_point)):
+        assert 0.1 * optimum * (at > 3 * len(case.X)) <= dual <= optimum
+
+
+def last_search(case):
+    """Number of the last call in a whole solve, which belongs to the certificate."""
+    counting = fragile(case, -1, None)
+    solve(counting.training(), Auto())
+    return counting.problem.calls
+
+
+def test_an_error_while_certifying_has_the_result_up_to_there():
+    case = case_of("classes", 0)
+    training = fragile(case, last_search(case), RuntimeError("out of luck")).training()
+    with pytest.raises(ProblemError) as caught:
+        solve(training, Auto())
+    assert caught.value.result is not None
+
+
+def test_ctrl_c_while_certifying_loses_nothing():
+    case = case_of("classes", 0)
+    training = fragile(case, last_search(case), KeyboardInterrupt()).training()
+    try:
+        result = solve(training, Auto())
+    except KeyboardInterrupt:
+        pytest.fail("the weights are gone")
+    assert_brackets(result, case, training)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nothing_to_learn(name):
+    case = Case(Classes(np.zeros((1, 1))), [np.ones(2)] * 3, [0] * 3, np.ones(3))
+    result = solve(case.training(), ALL[name])
+    assert result.status is Status.CONVERGED
+    assert result.certificate.primal == result.certificate.dual == 0.0
+    assert not result.weights.any()
+
+
+def test_gap_sampling_close_to_the_optimum():
+    for seed in range(3):
+        solver = FrankWolfe(gap_sampling=True, step="away", cache_sweeps=3)
+        result = solve(case_of("classes", seed).training(), solver, tol=1e-16, max_iter=100)
+        assert result.certificate.relative_gap < 1e-6
+
+
+def test_a_search_that_is_no_maximum_is_found_out():
+    class Forgetful(Classes):
+        def separate(self, x, truth, w):
+            return self.decode(x, w)
+
+    case = case_of("classes", 0)
+    training = Case(Forgetful(case.problem.matrix), case.X, case.Y, case.cost).training()
+    with pytest.raises(ProblemError, match=r"separate of Forgetful .* example \d+"):
+        solve(training, Auto(), tol=1e-3)
+
+
+def test_names():
+    assert {type(make_solver(name)) for name in SOLVERS} == {
+        Auto,
+        DualCoordinate,
+        FrankWolfe,
+        NSlack,
+        OneSlack,
+    }
+    solver = OneSlack(cache=0)
+    assert make_solver(solver) is solver
