@@ -56,22 +56,19 @@ class Vocabulary:
         """
         entries = _Entries()
         columns = entries.columns
+        append = columns.append
         indicators = self._indicators
         starts, ends = [0], [0]
         for i, sequence in enumerate(sequences):
             for t, position in enumerate(sequence):
-                try:
-                    if position.__class__ is dict:
-                        for name, value in position.items():
-                            # The common case by the shortest way: a string seen before.
-                            if value.__class__ is str and value in indicators[name]:
-                                columns.append(indicators[name][value])
-                            else:
-                                self._add(name, value, grow, entries)
-                    else:
-                        self._add_position(position, grow, entries)
-                except TypeError as error:
-                    raise ValueError(f"Sequence {i}, position {t}: {error}") from error
+                if position.__class__ is dict:
+                    for name, value in position.items():
+                        try:  # the common case by the shortest way: a string seen before
+                            append(indicators[name][value])
+                        except (KeyError, TypeError):
+                            self._add_at(i, t, name, value, grow, entries)
+                else:
+                    self._add_position(i, t, position, grow, entries)
                 starts.append(len(columns))
             ends.append(len(starts) - 1)
         matrix = sp.csr_array(
@@ -87,17 +84,27 @@ class Vocabulary:
             return self.columns.setdefault(name, len(self.columns))
         return self.columns.get(name, -1)
 
-    def _add_position(self, position: Any, grow: bool, entries: "_Entries") -> None:
-        """Add the features of one position that is not a plain dictionary."""
+    def _add_at(
+        self, i: int, t: int, name: str, value: Any, grow: bool, entries: "_Entries"
+    ) -> None:
+        """Add one feature of a position, which an error then names."""
+        try:
+            self._add(name, value, grow, entries)
+        except TypeError as error:
+            raise ValueError(f"Sequence {i}, position {t}: {error}") from error
+
+    def _add_position(self, i: int, t: int, position: Any, grow: bool, entries: "_Entries") -> None:
+        """Add the features of a position that is not a plain dictionary."""
         if isinstance(position, Mapping):
             for name, value in position.items():
-                self._add(name, value, grow, entries)
+                self._add_at(i, t, name, value, grow, entries)
         elif isinstance(position, _LISTS):
             for name in position:
                 entries.add(self._column(str(name), grow))
         else:
-            raise TypeError(
-                f"features must be a dictionary or a list of names, not {type(position).__name__}."
+            raise ValueError(
+                f"Sequence {i}, position {t}: features must be a dictionary or a list of names, "
+                f"not {type(position).__name__}."
             )
 
     def _add(self, name: str, value: Any, grow: bool, entries: "_Entries") -> None:
