@@ -17,6 +17,12 @@ CLAIMS = (
     "scaling",
     "accuracy",
     "heuristics",
+    "ocr_chains",
+    "letters",
+    "chunking",
+    "brown_tagging",
+    "cutting_planes",
+    "temperature",
 )
 
 

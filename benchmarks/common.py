@@ -26,7 +26,16 @@ Floats = NDArray[np.float64]
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 
-PACKAGES = ("maxmargin", "numpy", "scipy", "scikit-learn", "numba", "liblinear-official")
+PACKAGES = (
+    "maxmargin",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "numba",
+    "liblinear-official",
+    "python-crfsuite",
+    "vowpalwabbit",
+)
 
 CS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The values of C of a whole path."""
@@ -136,6 +145,42 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"no JSON for {type(value).__name__}")
+
+
+class Panel(NamedTuple):
+    """One part of a plot: named curves and what its axes are."""
+
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    x: str
+    y: str
+
+
+def plot(claim: str, panels: Mapping[str, Panel], quick: bool, columns: int = 4) -> None:
+    """Panels in rows of so many `columns`, on logarithmic axes, beside the JSON of a benchmark."""
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        say("matplotlib is not installed: no plot")
+        return
+    pyplot.switch_backend("agg")
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    figure, grid = pyplot.subplots(
+        rows, columns, figsize=(5 * columns, 4 * rows), squeeze=False, layout="constrained"
+    )
+    for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
+        for label, (x, y) in panel.curves.items():
+            axes.plot(x, y, marker="o" if len(x) < 20 else "", label=label)
+        axes.set(title=title, xscale="log", yscale="log", xlabel=panel.x, ylabel=panel.y)
+        axes.grid(alpha=0.3)
+        axes.legend(fontsize="small")
+    for axes in grid.flat[len(panels) :]:
+        axes.remove()
+    path = result_file(claim, quick).with_suffix(".png")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+    say(f"written: {path.relative_to(ROOT)}")
 
 
 # Running

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from maxmargin.solvers.cutting_plane import NSlack, OneSlack
     from maxmargin.solvers.dual_coordinate import DualCoordinate
     from maxmargin.solvers.frank_wolfe import FrankWolfe
+    from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
     from maxmargin.solvers.sequential_dual import SequentialDual
 
 __version__ = "0.1.0"
@@ -28,12 +29,14 @@ _HOMES = {
     "Auto": "solvers.auto",
     "Certificate": "dual.certificate",
     "DualCoordinate": "solvers.dual_coordinate",
+    "ExponentiatedGradient": "solvers.partial_linearization",
     "FrankWolfe": "solvers.frank_wolfe",
     "GaussianPrior": "problems.prior",
     "LinearClassifier": "estimators.classifier",
     "LinearRegressor": "estimators.regressor",
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
+    "PartialLinearization": "solvers.partial_linearization",
     "Planes": "dual.planes",
     "Problem": "problems.structured",
     "ProblemError": "problems.structured",
@@ -47,12 +50,14 @@ __all__ = [
     "Auto",
     "Certificate",
     "DualCoordinate",
+    "ExponentiatedGradient",
     "FrankWolfe",
     "GaussianPrior",
     "LinearClassifier",
     "LinearRegressor",
     "NSlack",
     "OneSlack",
+    "PartialLinearization",
     "Planes",
     "Problem",
     "ProblemError",

@@ -8,7 +8,9 @@ import lzma
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable
+from functools import partial
 from http.client import IncompleteRead
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,21 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import Bunch
 
-from maxmargin.data import NAMES, Dataset, available, datasets, load
+from maxmargin.data import (
+    CORPORA,
+    NAMES,
+    Dataset,
+    Letters,
+    available,
+    datasets,
+    load,
+    load_corpus,
+    load_letters,
+)
 
 PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
+LETTERS_PAGE = "http://ai.stanford.edu/~btaskar/ocr/letter.data.gz"
+NLTK_PAGE = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/"
 FETCHERS = ("fetch_openml", "fetch_covtype", "fetch_20newsgroups")
 
 
@@ -48,7 +62,7 @@ def cache(folder: Path) -> Path:
 
 @pytest.fixture
 def serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, bytes]], list[str]]:
-    """Serve pages of the LIBSVM data page; the list returned records what was asked for."""
+    """Serve pages, by address or below the LIBSVM data page; the list records what was asked."""
 
     def start(pages: dict[str, bytes]) -> list[str]:
         asked: list[str] = []
@@ -159,6 +173,38 @@ def test_real_data(
     else:
         assert_array_equal(np.unique(data.y_train), np.arange(n_classes))
         assert set(data.y_test) <= set(range(n_classes))
+
+
+def test_real_letters() -> None:
+    if not available("letters"):
+        pytest.skip("MAXMARGIN_DATA does not hold letters")
+    letters = load_letters()
+    assert_letters_well_formed(letters)
+    assert letters.X.shape == (52_152, 128)
+    assert_array_equal(
+        np.bincount(letters.folds), [626, 704, 684, 698, 693, 651, 739, 717, 690, 675]
+    )
+    assert set(letters.y) == set(range(26))
+    assert (letters.lengths.min(), letters.lengths.max()) == (3, 14)
+
+
+@pytest.mark.parametrize(
+    ("name", "n_train", "n_test", "n_tokens", "n_fields", "n_labels"),
+    [("conll2000", 8_936, 2_012, 259_104, 3, 23), ("brown", 45_872, 11_468, 1_161_192, 2, 144)],
+)
+def test_real_corpus(
+    name: str, n_train: int, n_test: int, n_tokens: int, n_fields: int, n_labels: int
+) -> None:
+    if not available(name):
+        pytest.skip(f"MAXMARGIN_DATA does not hold {name}")
+    corpus = load_corpus(name)
+    assert corpus.name == name
+    assert (len(corpus.train), len(corpus.test)) == (n_train, n_test)
+    tokens = [token for sentence in corpus.train + corpus.test for token in sentence]
+    assert len(tokens) == n_tokens
+    assert {len(token) for token in tokens} == {n_fields}
+    assert all(map(all, tokens))
+    assert len({token[-1] for token in tokens}) == n_labels
 
 
 # Local copies
@@ -280,6 +326,116 @@ def test_pendigits_local(folder: Path) -> None:
     assert_array_equal(data.y_test, rows[7_494:, -1])
 
 
+def assert_letters_well_formed(letters: Letters) -> None:
+    assert letters.X.dtype == np.float64
+    assert set(letters.X.data) == {1.0}
+    assert letters.lengths.sum() == letters.X.shape[0] == len(letters.y)
+    assert len(letters.folds) == len(letters.lengths)
+
+
+WORDS = {"ommand": 3, "in": 0, "a": 9}
+
+
+def letter_rows() -> tuple[np.ndarray, list[str]]:
+    """Pixels of three words, and the lines that the original file has for them."""
+    pixels = np.random.default_rng(4).integers(0, 2, (9, 128))
+    lines = []
+    for number, (word, fold) in enumerate(WORDS.items()):
+        for at, letter in enumerate(word):
+            after = -1 if at == len(word) - 1 else len(lines) + 2
+            row = [len(lines) + 1, letter, after, number, at + 1, fold, *pixels[len(lines)]]
+            lines.append("\t".join(map(str, row)) + "\t")
+    return pixels, lines
+
+
+def assert_is_letters(letters: Letters, pixels: np.ndarray) -> None:
+    assert_letters_well_formed(letters)
+    assert_array_equal(letters.X.toarray(), pixels)
+    assert_array_equal(letters.y, [ord(letter) - 97 for word in WORDS for letter in word])
+    assert_array_equal(letters.lengths, [len(word) for word in WORDS])
+    assert_array_equal(letters.folds, list(WORDS.values()))
+
+
+def write_letters(folder: Path, n_letters: int = 9) -> np.ndarray:
+    pixels, _ = letter_rows()
+    path = folder / "letters/letters.npz"
+    path.parent.mkdir(parents=True)
+    np.savez(
+        path,
+        pixels=pixels[:n_letters].astype(np.uint8),
+        labels=np.array([ord(letter) - 97 for word in WORDS for letter in word], dtype=np.uint8),
+        word_lengths=np.array([len(word) for word in WORDS]),
+        folds=np.array(list(WORDS.values())),
+    )
+    return pixels
+
+
+def test_letters_local(folder: Path) -> None:
+    pixels = write_letters(folder)
+    assert available("letters")
+    assert_is_letters(load_letters(), pixels)
+
+
+def test_letters_that_do_not_fit(folder: Path) -> None:
+    write_letters(folder, n_letters=8)
+    with pytest.raises(ValueError, match="words have 9 letters, but there are 8"):
+        load_letters()
+
+
+def zip_of(files: dict[str, str]) -> bytes:
+    body = io.BytesIO()
+    with zipfile.ZipFile(body, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return body.getvalue()
+
+
+CONLL2000 = {
+    "conll2000/README": "read me",
+    "conll2000/train.txt": "He PRP B-NP\nruns VBZ B-VP\n. . O\n\nStop VB B-VP\n\n",
+    "conll2000/test.txt": "Go VB B-VP\n",
+}
+BROWN = {
+    "brown/": "",
+    "brown/README": "not/a sentence/here",
+    "brown/cats.txt": "ca01 news",
+    "brown/cb02": "\n\n\tIt's/pps+bez --/-- over/rb-nc ./.\n\n",
+    "brown/ca01": "\n\tThe/at-tl Jury/nn-tl-hl 1/2/cd\n\nNo/at ---hl/--\nGo/vb\nOn/fw-in\n",
+}
+BROWN_SENTENCES = [
+    [("The", "AT"), ("Jury", "NN"), ("1/2", "CD")],
+    [("No", "AT"), ("---hl", "--")],
+    [("Go", "VB")],
+    [("On", "FW-IN")],
+    [("It's", "PPS"), ("--", "--"), ("over", "RB"), (".", ".")],
+]
+
+
+def assert_is_corpus(name: str) -> None:
+    corpus = load_corpus(name)
+    assert corpus.name == name
+    if name == "conll2000":
+        first = [("He", "PRP", "B-NP"), ("runs", "VBZ", "B-VP"), (".", ".", "O")]
+        assert corpus.train == [first, [("Stop", "VB", "B-VP")]]
+        assert corpus.test == [[("Go", "VB", "B-VP")]]
+    else:
+        order = np.random.RandomState(0).permutation(5)
+        assert corpus.train == [BROWN_SENTENCES[i] for i in order[:4]]
+        assert corpus.test == [BROWN_SENTENCES[order[4]]]
+
+
+ARCHIVES = [("conll2000", CONLL2000), ("brown", BROWN)]
+
+
+@pytest.mark.parametrize(("name", "files"), ARCHIVES)
+def test_corpus_local(name: str, files: dict[str, str], folder: Path) -> None:
+    path = folder / name / f"{name}.zip"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(zip_of(files))
+    assert available(name)
+    assert_is_corpus(name)
+
+
 def test_half_a_local_copy_is_none(folder: Path) -> None:
     write(folder / "a9a/a9a.xz", b"-1 3:1\n")
     assert not available("a9a")
@@ -397,6 +553,53 @@ def test_failed_write_leaves_nothing(
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
 
+def test_letters_download_is_cached(
+    cache: Path, serve: Callable[[dict[str, bytes]], list[str]]
+) -> None:
+    pixels, lines = letter_rows()
+    body = gzip.compress("\n".join([*lines, ""]).encode())
+    asked = serve({LETTERS_PAGE: body})
+    assert_is_letters(load_letters(), pixels)
+    assert_is_letters(load_letters(), pixels)
+    assert asked == [LETTERS_PAGE]
+    assert (cache / "ocr/letter.data.gz").read_bytes() == body
+
+
+@pytest.mark.parametrize(("name", "files"), ARCHIVES)
+def test_corpus_download_is_cached(
+    name: str,
+    files: dict[str, str],
+    cache: Path,
+    serve: Callable[[dict[str, bytes]], list[str]],
+) -> None:
+    asked = serve({f"{NLTK_PAGE}{name}.zip": zip_of(files)})
+    assert_is_corpus(name)
+    assert not available(name)
+    assert_is_corpus(name)
+    assert asked == [f"{NLTK_PAGE}{name}.zip"]
+    assert (cache / f"nltk/{name}.zip").is_file()
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("letters", b"<html>moved</html>"),
+        ("letters", gzip.compress(b"1\ta\t-1\n")),
+        ("letters", gzip.compress(b"1\ta\t2\t1\t1\t0\t1\n")[:-9]),
+        ("conll2000", b"<html>moved</html>"),
+        ("conll2000", zip_of({"conll2000/train.txt": ""})),
+        ("brown", zip_of({"brown/README": ""})),
+    ],
+)
+def test_what_does_not_parse_is_not_cached(
+    name: str, body: bytes, cache: Path, serve: Callable[[dict[str, bytes]], list[str]]
+) -> None:
+    serve({LETTERS_PAGE if name == "letters" else f"{NLTK_PAGE}{name}.zip": body})
+    with pytest.raises(FileNotFoundError, match=name):
+        LOADERS[name]()
+    assert not cache.exists()
+
+
 def fake_fetcher(monkeypatch: pytest.MonkeyPatch, name: str, fetch: Callable[..., Bunch]) -> None:
     monkeypatch.setattr(f"sklearn.datasets.{name}", fetch)
 
@@ -440,7 +643,14 @@ def test_20news_download(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 # Errors and the module
 
 
-@pytest.mark.parametrize("name", NAMES)
+LOADERS: dict[str, Callable[[], Any]] = {
+    **{name: partial(load, name) for name in NAMES},
+    **{name: partial(load_corpus, name) for name in CORPORA},
+    "letters": load_letters,
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
 @pytest.mark.parametrize("is_set", [True, False])
 def test_error_says_what_to_do(
     name: str, is_set: bool, folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
@@ -449,7 +659,7 @@ def test_error_says_what_to_do(
         monkeypatch.delenv("MAXMARGIN_DATA")
     assert not available(name)
     with pytest.raises(FileNotFoundError) as caught:
-        load(name)
+        LOADERS[name]()
     sentence = str(caught.value)
     assert sentence.startswith(f"data set {name!r} was not found in MAXMARGIN_DATA (")
     assert (str(folder) if is_set else "not set") in sentence
@@ -468,9 +678,15 @@ def test_unknown_name(function: Callable[[str], Any]) -> None:
         function("iris")
 
 
+def test_unknown_corpus() -> None:
+    with pytest.raises(ValueError, match="unknown data set 'letters', choose one of conll2000, br"):
+        load_corpus("letters")
+
+
 def test_names() -> None:
     names = ("mnist", "covtype", "20news", "a9a", "cpu_small", "letter", "pendigits")
     assert names == NAMES
+    assert CORPORA == ("conll2000", "brown")
 
 
 def test_import_does_not_import_scikit_learn() -> None:

@@ -344,12 +344,14 @@ def test_callbacks_get_an_estimator_that_predicts_when_the_features_have_changed
 
 @pytest.mark.parametrize("model", MODELS, ids=str)
 def test_a_callback_can_stop_the_fit(model):
-    recorder = Recorder(lambda count: count == 2)
+    by_class = model.get_params().get("formulation") == "one-vs-rest"
+    # Of three classes in two threads, the last cannot be done when the first is.
+    recorder = Recorder(lambda count: count == (1 if by_class else 2))
     model = clone(model).set_params(tol=1e-12).set_callbacks(recorder)
     with pytest.warns(ConvergenceWarning, match=r"stopped by a callback .* gap of .*tol=1e-12"):
         model.fit(IRIS, SPECIES)
     assert model.status_ == "stopped by a callback"
-    if model.get_params().get("formulation") != "one-vs-rest":
+    if not by_class:
         assert len(recorder.rounds) == model.n_iter_ == 2
     assert 1e-12 < model.certificate_.relative_gap <= 1.0
     assert np.isfinite(model.predict(IRIS)).all()

@@ -24,6 +24,7 @@ from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.names import SOLVERS, make_solver
+from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.result import Status
 from maxmargin.solvers.stopping import Stopping
 
@@ -380,9 +381,11 @@ def test_names():
     assert {type(make_solver(name)) for name in SOLVERS} == {
         Auto,
         DualCoordinate,
+        ExponentiatedGradient,
         FrankWolfe,
         NSlack,
         OneSlack,
+        PartialLinearization,
     }
     solver = OneSlack(cache=0)
     assert make_solver(solver) is solver

@@ -2,8 +2,9 @@
 
 A local copy is looked for in the folder named by the environment variable
 ``MAXMARGIN_DATA``. Without one the data set is downloaded: by the fetchers of
-scikit-learn, or from the LIBSVM data page. Downloads are kept in the folder
-named by ``MAXMARGIN_CACHE``, which is ``~/.cache/maxmargin`` when not set.
+scikit-learn, from the LIBSVM data page, from the page of the OCR letters, or
+from the data of NLTK. Downloads are kept in the folder named by
+``MAXMARGIN_CACHE``, which is ``~/.cache/maxmargin`` when not set.
 """
 
 from __future__ import annotations
@@ -12,21 +13,38 @@ import gzip
 import io
 import lzma
 import os
+import re
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from http.client import HTTPException
 from pathlib import Path, PurePath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.request import urlopen
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["NAMES", "Dataset", "available", "load"]
+__all__ = [
+    "CORPORA",
+    "NAMES",
+    "Corpus",
+    "Dataset",
+    "Letters",
+    "Sentence",
+    "available",
+    "load",
+    "load_corpus",
+    "load_letters",
+]
 
 _LIBSVM_PAGE = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/"
+_LETTERS_PAGE = "http://ai.stanford.edu/~btaskar/ocr/letter.data.gz"
+_NLTK_PAGE = "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/corpora/"
 _TIMEOUT_SECONDS = 60
 
 
@@ -61,6 +79,56 @@ class Dataset(NamedTuple):
     y_test: NDArray[Any]
 
 
+class Letters(NamedTuple):
+    """Handwritten words of the OCR set of Kassel and Taskar, letter by letter.
+
+    Attributes
+    ----------
+    X : scipy.sparse.csr_matrix of float64, shape (52152, 128)
+        The 16 x 8 pixels of each letter, 0 or 1, all words one after the other.
+    y : ndarray of shape (52152,)
+        Letters, 0 for a to 25 for z.
+    lengths : ndarray of shape (6877,)
+        Letters of each word; the capital first letter is left out by the author of the set.
+    folds : ndarray of shape (6877,)
+        Fold of each word, 0 to 9.
+
+    See Also
+    --------
+    load_letters : Load them.
+    """
+
+    X: Any
+    y: NDArray[np.intp]
+    lengths: NDArray[np.int64]
+    folds: NDArray[np.int64]
+
+
+Sentence = list[tuple[str, ...]]
+"""Words, each with what is known about it."""
+
+
+class Corpus(NamedTuple):
+    """Sentences for training and for testing.
+
+    Attributes
+    ----------
+    name : str
+        The name it was loaded by, one of `CORPORA`.
+    train, test : list of Sentence
+        Each a list of tuples: (word, part of speech, chunk) in ``conll2000``, (word, part of
+        speech) in ``brown``.
+
+    See Also
+    --------
+    load_corpus : Load a corpus by its name.
+    """
+
+    name: str
+    train: list[Sentence]
+    test: list[Sentence]
+
+
 class _Raw(NamedTuple):
     """A data set as its files have it: the training rows first, then the test rows."""
 
@@ -69,14 +137,24 @@ class _Raw(NamedTuple):
     n_train: int | None  # None: the data set has no split of its own
 
 
-class _Source(NamedTuple):
-    """Where a data set comes from and how it is prepared."""
+@dataclass(frozen=True)
+class _Source:
+    """Where a data set comes from."""
 
     files: tuple[str, ...]  # of the local copy, below MAXMARGIN_DATA
-    read: Callable[[Sequence[Path]], _Raw]  # from these files
-    fetch: Callable[[], _Raw]  # from the network
+    read: Callable[[Sequence[Path]], Any]  # from these files
+    fetch: Callable[[], Any]  # from the network
+
+
+@dataclass(frozen=True)
+class _Table(_Source):
+    """Where a data set of rows and targets comes from and how it is prepared."""
+
     features: Callable[[_Raw], Any]
     targets: Callable[[NDArray[Any]], NDArray[Any]]
+
+
+_AnySource = TypeVar("_AnySource", bound=_Source)
 
 
 def load(name: str) -> Dataset:
@@ -101,6 +179,8 @@ def load(name: str) -> Dataset:
 
     See Also
     --------
+    load_letters : Handwritten words.
+    load_corpus : Sentences.
     available : Whether there is a local copy.
 
     Notes
@@ -136,12 +216,95 @@ def load(name: str) -> Dataset:
     >>> mnist.X_train.shape, mnist.X_test.shape  # doctest: +SKIP
     ((60000, 784), (10000, 784))
     """
-    source = _source(name)
-    paths = _local_paths(source)
-    raw = source.read(paths) if paths else _fetch(name, source)
+    source = _look_up(name, _TABLES)
+    raw = _obtain(name, source)
     X, y = _csr(source.features(raw)), source.targets(raw.y)
     train, test = _split(len(y), raw.n_train)
     return Dataset(name, X[train], y[train], X[test], y[test])
+
+
+def load_letters() -> Letters:
+    """Load the OCR letters (6,877 handwritten words), from the local copy when there is one.
+
+    Returns
+    -------
+    Letters
+        Pixels and letters of all words, and their folds.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no local copy and the download fails.
+
+    See Also
+    --------
+    load_corpus : Sentences.
+    load : Data sets of single rows.
+
+    Notes
+    -----
+    Two protocols are usual: "ocr" trains on fold 0 (626 words) and tests on the others, "ocr2" the
+    other way round.
+
+    Examples
+    --------
+    >>> from maxmargin.data import load_letters
+    >>> letters = load_letters()  # doctest: +SKIP
+    >>> letters.X.shape, len(letters.lengths)  # doctest: +SKIP
+    ((52152, 128), 6877)
+    """
+    letters: Letters = _obtain("letters", _SEQUENCES["letters"])
+    return letters
+
+
+def load_corpus(name: str) -> Corpus:
+    """Load a corpus of sentences, from the local copy when there is one.
+
+    Parameters
+    ----------
+    name : str
+        One of `CORPORA`.
+
+    Returns
+    -------
+    Corpus
+        The sentences for training and for testing.
+
+    Raises
+    ------
+    ValueError
+        If `name` is not one of `CORPORA`.
+    FileNotFoundError
+        If there is no local copy and the download fails.
+
+    See Also
+    --------
+    load_letters : Handwritten words.
+    load : Data sets of single rows.
+
+    Notes
+    -----
+    ========== ================================================ ==================================
+    name       a word's tuple                                   training / test sentences
+    ========== ================================================ ==================================
+    conll2000  word, part of speech (44), chunk (22 in IOB2)    8,936 / 2,012 (standard)
+    brown      word, part of speech (144)                       45,872 / 11,468 (random)
+    ========== ================================================ ==================================
+
+    The random split is that of `load`. The tags of ``brown`` are in capitals as in NLTK and cut
+    before ``-HL``, ``-TL``, ``-NC`` and ``+``, which mark headlines, titles, cited words and
+    contractions.
+
+    Examples
+    --------
+    >>> from maxmargin.data import load_corpus
+    >>> load_corpus("conll2000").train[0][:2]  # doctest: +SKIP
+    [('Confidence', 'NN', 'B-NP'), ('in', 'IN', 'B-PP')]
+    """
+    corpora = {key: source for key, source in _SEQUENCES.items() if key in CORPORA}
+    raw: _Raw = _obtain(name, _look_up(name, corpora))
+    train, test = _split(len(raw.X), raw.n_train)
+    return Corpus(name, [raw.X[i] for i in train], [raw.X[i] for i in test])
 
 
 def available(name: str) -> bool:
@@ -152,7 +315,7 @@ def available(name: str) -> bool:
     Parameters
     ----------
     name : str
-        One of `NAMES`.
+        One of `NAMES`, ``"letters"`` or one of `CORPORA`.
 
     Returns
     -------
@@ -169,18 +332,24 @@ def available(name: str) -> bool:
     >>> available("mnist")  # doctest: +SKIP
     True
     """
-    return bool(_local_paths(_source(name)))
+    return bool(_local_paths(_look_up(name, _TABLES | _SEQUENCES)))
 
 
 # Finding and downloading
 
 
-def _source(name: str) -> _Source:
+def _look_up(name: str, sources: Mapping[str, _AnySource]) -> _AnySource:
     try:
-        return _SOURCES[name]
+        return sources[name]
     except KeyError:
-        message = f"unknown data set {name!r}, choose one of {', '.join(NAMES)}"
+        message = f"unknown data set {name!r}, choose one of {', '.join(sources)}"
         raise ValueError(message) from None
+
+
+def _obtain(name: str, source: _Source) -> Any:
+    """Read the local copy, or else download."""
+    paths = _local_paths(source)
+    return source.read(paths) if paths else _fetch(name, source)
 
 
 def _local_paths(source: _Source) -> list[Path]:
@@ -194,7 +363,7 @@ def _cache_folder() -> Path:
     return Path(os.environ.get("MAXMARGIN_CACHE") or Path.home() / ".cache" / "maxmargin")
 
 
-def _fetch(name: str, source: _Source) -> _Raw:
+def _fetch(name: str, source: _Source) -> Any:
     try:
         return source.fetch()
     except (OSError, HTTPException, ValueError) as error:  # ValueError: not the data awaited
@@ -222,6 +391,19 @@ def _store(path: Path, body: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _fetch_files(places: Mapping[str, str], parse: Callable[[Sequence[bytes]], Any]) -> Any:
+    """Parse files from the cache or their addresses, and keep what was downloaded and parses."""
+    paths = {url: _cache_folder() / place for url, place in places.items()}
+    new = {url: _download(url) for url, path in paths.items() if not path.is_file()}
+    try:
+        parsed = parse([new.get(url) or path.read_bytes() for url, path in paths.items()])
+    except (EOFError, LookupError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{', '.join(places)} is not the file awaited: {error}") from error
+    for url, body in new.items():
+        _store(paths[url], body)
+    return parsed
 
 
 def _scikit_learn(fetcher: str, *args: str, **options: Any) -> Any:
@@ -267,13 +449,9 @@ def _read_libsvm(paths: Sequence[Path], n_features: int) -> _Raw:
 
 
 def _fetch_libsvm(*pages: str, n_features: int) -> _Raw:
-    """Read files of the LIBSVM data page, and keep those that were downloaded and parse."""
-    paths = [_cache_folder() / "libsvm" / page for page in pages]
-    missing = {path: page for path, page in zip(paths, pages, strict=True) if not path.is_file()}
-    new = {path: _download(_LIBSVM_PAGE + page) for path, page in missing.items()}
-    raw = _parse_libsvm([new.get(path) or path.read_bytes() for path in paths], n_features)
-    for path, body in new.items():
-        _store(path, body)
+    """Read files of the LIBSVM data page."""
+    places = {_LIBSVM_PAGE + page: f"libsvm/{page}" for page in pages}
+    raw: _Raw = _fetch_files(places, lambda bodies: _parse_libsvm(bodies, n_features))
     return raw
 
 
@@ -318,6 +496,61 @@ def _fetch_20news() -> _Raw:
         for part in parts
         for name, text in zip(part.filenames, part.data, strict=True)
     )
+
+
+def _letters(X: NDArray[Any], y: NDArray[Any], lengths: Any, folds: Any) -> Letters:
+    if lengths.sum() != len(X) or len(y) != len(X):
+        raise ValueError(f"words have {lengths.sum()} letters, but there are {len(X)} of them")
+    return Letters(_csr(X), y.astype(np.intp), lengths.astype(np.int64), folds.astype(np.int64))
+
+
+def _read_letters(paths: Sequence[Path]) -> Letters:
+    with np.load(paths[0], allow_pickle=False) as stored:
+        return _letters(*(stored[key] for key in ("pixels", "labels", "word_lengths", "folds")))
+
+
+def _parse_letters(bodies: Sequence[bytes]) -> Letters:
+    """Parse lines of number, letter, next number (-1: none), word, position, fold and pixels."""
+    rows = [line.split() for line in gzip.decompress(bodies[0]).decode("ascii").splitlines()]
+    ends = np.flatnonzero([row[2] == "-1" for row in rows]) + 1
+    return _letters(
+        np.array([row[6:] for row in rows], dtype=np.uint8),
+        np.array([ord(row[1]) - ord("a") for row in rows]),
+        np.diff(ends, prepend=0),
+        np.array([int(rows[end - 1][5]) for end in ends]),
+    )
+
+
+def _parse_conll2000(bodies: Sequence[bytes]) -> _Raw:
+    """Parse lines of word, part of speech and chunk, with an empty line after each sentence."""
+    with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
+        texts = [archive.read(f"conll2000/{part}.txt").decode() for part in ("train", "test")]
+    train, test = (
+        [[tuple(line.split()) for line in block.splitlines()] for block in blocks]
+        for blocks in (re.split(r"\n\s*\n", text.strip()) for text in texts)
+    )
+    return _Raw(train + test, np.zeros(0), len(train))
+
+
+def _parse_brown(bodies: Sequence[bytes]) -> _Raw:
+    """Parse texts of word/tag, one sentence a line."""
+    with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
+        names = sorted(name for name in archive.namelist() if re.fullmatch(r"brown/c\w\d\d", name))
+        lines = [line for name in names for line in archive.read(name).decode().splitlines()]
+    if not lines:
+        raise ValueError("the archive holds no texts of the Brown corpus")
+    pairs = [[token.rpartition("/") for token in line.split()] for line in lines if line.strip()]
+    return _Raw([[(word, _base(tag)) for word, _, tag in one] for one in pairs], np.zeros(0), None)
+
+
+@cache
+def _base(tag: str) -> str:
+    """Return a tag of the Brown corpus without its marks and what is contracted with it."""
+    return re.split(r"-(?:HL|TL|NC)|\+", tag.upper(), maxsplit=1)[0]
+
+
+def _read_bytes(paths: Sequence[Path], parse: Callable[[Sequence[bytes]], _Raw]) -> _Raw:
+    return parse([path.read_bytes() for path in paths])
 
 
 # Features, targets and split
@@ -376,8 +609,8 @@ def _split(n: int, n_train: int | None) -> list[NDArray[Any]]:
     return np.split(np.arange(n), [n_train])
 
 
-_SOURCES = {
-    "mnist": _Source(
+_TABLES = {
+    "mnist": _Table(
         (
             "mnist/train-images-idx3-ubyte.gz",
             "mnist/train-labels-idx1-ubyte.gz",
@@ -389,35 +622,35 @@ _SOURCES = {
         features=partial(_divided, by=255),
         targets=_class_ids,
     ),
-    "covtype": _Source(
+    "covtype": _Table(
         ("covtype/covtype.csv.xz",),
         read=partial(_read_table, delimiter=",", dtype=np.int32),
         fetch=_fetch_covtype,
         features=partial(_ranged, low=0, high=1),
         targets=_class_ids,
     ),
-    "20news": _Source(
+    "20news": _Table(
         ("20news/20news-bydate.tar.xz",),
         read=_read_20news,
         fetch=_fetch_20news,
         features=_tf_idf,
         targets=_class_ids,
     ),
-    "a9a": _Source(
+    "a9a": _Table(
         ("a9a/a9a.xz", "a9a/a9a.t.xz"),
         read=partial(_read_libsvm, n_features=123),
         fetch=partial(_fetch_libsvm, "binary/a9a", "binary/a9a.t", n_features=123),
         features=_unscaled,
         targets=_class_ids,
     ),
-    "cpu_small": _Source(
+    "cpu_small": _Table(
         ("pmlb/227_cpu_small.tsv.gz",),
         read=partial(_read_table, delimiter="\t", dtype=np.float64),
         fetch=partial(_fetch_libsvm, "regression/cpusmall", n_features=12),
         features=partial(_ranged, low=-1, high=1),
         targets=_floats,
     ),
-    "letter": _Source(
+    "letter": _Table(
         ("pmlb/letter.tsv.gz",),
         read=partial(_read_table, delimiter="\t", dtype=np.float64, n_train=15_000),
         fetch=partial(
@@ -426,7 +659,7 @@ _SOURCES = {
         features=partial(_ranged, low=-1, high=1),
         targets=_class_ids,
     ),
-    "pendigits": _Source(
+    "pendigits": _Table(
         ("pmlb/pendigits.tsv.gz",),
         read=partial(_read_table, delimiter="\t", dtype=np.float64, n_train=7_494),
         fetch=partial(
@@ -437,5 +670,28 @@ _SOURCES = {
     ),
 }
 
-NAMES = tuple(_SOURCES)
+_SEQUENCES = {
+    "letters": _Source(
+        ("letters/letters.npz",),
+        read=_read_letters,
+        fetch=partial(_fetch_files, {_LETTERS_PAGE: "ocr/letter.data.gz"}, _parse_letters),
+    ),
+    "conll2000": _Source(
+        ("conll2000/conll2000.zip",),
+        read=partial(_read_bytes, parse=_parse_conll2000),
+        fetch=partial(
+            _fetch_files, {_NLTK_PAGE + "conll2000.zip": "nltk/conll2000.zip"}, _parse_conll2000
+        ),
+    ),
+    "brown": _Source(
+        ("brown/brown.zip",),
+        read=partial(_read_bytes, parse=_parse_brown),
+        fetch=partial(_fetch_files, {_NLTK_PAGE + "brown.zip": "nltk/brown.zip"}, _parse_brown),
+    ),
+}
+
+NAMES = tuple(_TABLES)
 """Names of the data sets that `load` knows."""
+
+CORPORA = ("conll2000", "brown")
+"""Names of the corpora that `load_corpus` knows."""

@@ -6,14 +6,17 @@ from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.frank_wolfe import FrankWolfe
+from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.structured import StructuredSolver
 
 SOLVERS: dict[str, type[StructuredSolver]] = {
     "auto": Auto,
     "dual-coordinate": DualCoordinate,
+    "exponentiated-gradient": ExponentiatedGradient,
     "frank-wolfe": FrankWolfe,
     "n-slack": NSlack,
     "one-slack": OneSlack,
+    "partial-linearization": PartialLinearization,
 }
 
 

@@ -1,0 +1,392 @@
+"""PartialLinearization: towards a reweighted distribution; ExponentiatedGradient: all the way."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from maxmargin.dual.sweeps import add_snapshot
+from maxmargin.dual.working_set import Visit
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.distributions import Distributions
+from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import (
+    BATCHES_PER_PASS,
+    FIRST_WORK,
+    MOST_WORK,
+    Floats,
+    Order,
+    Run,
+    StructuredSolver,
+)
+
+SCHEDULED = "scheduled"
+
+FIRST_PASSES = 4
+"""Passes of a schedule before it alternates: at first there is nothing to share out."""
+
+COOL, HOT = 0.01, 0.3
+"""Temperatures of those passes and of the first hot one, in units of the mean largest loss."""
+
+RATIO = math.sqrt(2.0)
+"""Between a hot temperature and those above and below it that are tried."""
+
+
+class Temperatures:
+    """The temperature of every batch of proposals: always the same.
+
+    Parameters
+    ----------
+    temperature : float
+    """
+
+    def __init__(self, temperature: float) -> None:
+        self.temperature = temperature
+
+    def learn(self, gain: float) -> None:
+        """What the step towards the last batch has gained."""
+
+    def next_pass(self) -> None:
+        """All blocks have been visited."""
+
+
+class Schedule(Temperatures):
+    """Cold and hot passes in turn, with a hot temperature that follows what it gains.
+
+    A cold pass moves towards the most violating outputs and so finds those that matter; it gains
+    less and less, because it can only add to one at a time. A hot pass shares probability out
+    among those found, all at once, but finds none. In a hot pass, every other batch is a little
+    hotter or a little cooler, and the side that gains more wins.
+
+    Parameters
+    ----------
+    unit : float
+        A loss; the schedule is the same in any unit.
+    """
+
+    def __init__(self, unit: float) -> None:
+        super().__init__(COOL * unit)
+        self._hot = HOT * unit
+        self._passes = 0
+        self._tried = 0
+        self._gains = np.zeros(2)
+
+    @property
+    def is_hot(self) -> bool:
+        """Whether this is a hot pass."""
+        return self._passes >= FIRST_PASSES and (self._passes - FIRST_PASSES) % 2 == 0
+
+    def learn(self, gain: float) -> None:
+        if self.is_hot:
+            self._gains[self._tried % 2] += gain
+            self._tried += 1
+            self._set()
+
+    def next_pass(self) -> None:
+        # With one batch a pass, both sides have been tried after two hot ones.
+        if self.is_hot and self._tried >= 2:
+            self._hot *= RATIO if self._gains[1] > self._gains[0] else 1.0 / RATIO
+            self._tried = 0
+            self._gains[:] = 0.0
+        self._passes += 1
+        self._set()
+
+    def _set(self) -> None:
+        if self.is_hot:
+            self.temperature = self._hot * (RATIO if self._tried % 2 else 1.0 / RATIO)
+        elif self._passes >= FIRST_PASSES:
+            self.temperature = 0.0
+
+
+class DistributionRun(Run):
+    """A run that keeps a distribution over the outputs of every block.
+
+    Parameters
+    ----------
+    temperature : float or "scheduled"
+    fixed_step : float or None
+        None makes exact steps.
+    batch_size : int or None
+        Proposals made at the same weights; None chooses by their work.
+    averaging : bool
+        Keep an average of the weights, too.
+    """
+
+    def __init__(
+        self,
+        training: TrainingSet,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        *,
+        temperature: float | str,
+        fixed_step: float | None = None,
+        batch_size: int | None = None,
+        averaging: bool = False,
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        scheduled = isinstance(temperature, str)
+        self.distributions = training.distributions(HOT if scheduled else float(temperature))
+        self.temperatures = (
+            Schedule(self._mean_largest_loss()) if scheduled else Temperatures(float(temperature))
+        )
+        self.weights[:] = self.distributions.expectations()[0]
+        self.fixed_step = fixed_step
+        self.fixed_batch_size = batch_size
+        self.passes = 0
+        self.average = self.weights.copy() if averaging else None
+        self.snapshots = np.zeros(1, dtype=np.int64)
+        self.estimate = math.inf
+        """Sum of cost times hinge as seen in the last pass, at changing weights."""
+        self._best = (-math.inf, self.distributions)
+        self._keep_best()
+
+    @property
+    def dual(self) -> float:
+        return self.distributions.linear - self.half_square
+
+    @property
+    def n_planes(self) -> int:
+        return self.distributions.n_variables
+
+    def point(self) -> Distributions:
+        return self._best[1]
+
+    def resume(self, start: Any) -> None:
+        self.distributions.take(start)
+        self.weights[:] = self.distributions.expectations()[0]
+        self._keep_best()
+
+    @property
+    def candidates(self) -> list[Floats]:
+        return [self.weights] if self.average is None else [self.weights, self.average]
+
+    def release(self) -> None:
+        super().release()
+        del self.average
+
+    def looks_done(self) -> bool:
+        """Whether the hinges of the last pass make it worth a true valuation."""
+        primal = self.half_square + self.estimate
+        return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
+
+    @property
+    def batch_size(self) -> int:
+        """Proposals to make at the same weights: one by one where nobody can tell their work."""
+        if self.fixed_batch_size is not None:
+            return self.fixed_batch_size
+        each = self.training.search_work
+        if each is None:
+            return 1
+        work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
+        return max(1, min(int(work / max(each, 1.0)), self.training.n_blocks // BATCHES_PER_PASS))
+
+    def visit(self, order: Order) -> None:
+        """Propose for the blocks `order` in batches, and step towards each of them."""
+        total = Visit(0.0, 0.0, 0.0, 0.0)
+        size = self.batch_size
+        for start in range(0, len(order), size):
+            self._propose(order[start : start + size])
+            visit = self.distributions.step(self.weights, self.fixed_step)
+            self.temperatures.learn(visit.gain)
+            total += visit
+            if self.stopping.out_of_time:
+                break
+        else:
+            self.estimate = total.loss
+        self._end_pass()
+
+    def visit_together(self) -> None:
+        """Propose for all blocks, and make one step; the weights before it are offered."""
+        self.offer(self.weights, self._propose(self.everything))
+        visit = self.distributions.step_together(self.weights, self.fixed_step)
+        self.temperatures.learn(visit.gain)
+        self._end_pass()
+
+    def value(self) -> None:
+        """Value the candidates, until one is good enough."""
+        for weights in self.candidates:
+            primal = self.training.primal(weights, self.threads)
+            self.calls += self.training.n_blocks
+            self.offer(weights, primal - 0.5 * float(weights @ weights))
+            if primal - self.best_dual <= self.stopping.tol * abs(primal):
+                break
+
+    def _propose(self, blocks: Order) -> float:
+        self.calls += len(blocks)
+        temperature = self.temperatures.temperature
+        return self.distributions.propose(self.weights, blocks, temperature, self.threads)
+
+    def _end_pass(self) -> None:
+        self.passes += 1
+        self.temperatures.next_pass()
+        if self.average is not None:
+            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+        self._keep_best()
+
+    def _keep_best(self) -> None:
+        """Keep a copy where the dual may fall; exact steps never lower it."""
+        if self.fixed_step is not None and self.dual > self._best[0]:
+            self._best = (self.dual, self.distributions.copy())
+        self.best_dual = max(self.best_dual, self.dual)
+
+    def _mean_largest_loss(self) -> float:
+        """What the hinges are worth at weights of zero, on average."""
+        loss = self.training.primal(self.weights, self.threads)
+        self.calls += self.training.n_blocks
+        self.offer(self.weights, loss)
+        return loss / max(float(self.training.cost.sum()), 1e-300) or 1.0
+
+
+def _rounds(run: DistributionRun, block: bool, value_every: int) -> Iterator[None]:
+    """One pass a round, and now and then the true value of the weights."""
+    rounds = 0
+    while True:
+        rounds += 1
+        if not block:
+            run.visit_together()
+        else:
+            run.visit(run.shuffled)
+            if rounds % value_every == 0 or run.looks_done():
+                run.value()
+        yield
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialLinearization(StructuredSolver):
+    """Partial linearization of the dual (Mohapatra et al., 2016).
+
+    Every example has a distribution over its outputs. A step leads towards the same distribution
+    with outputs weighted by ``exp((loss - <w, psi>) / temperature)``, as far as the dual grows.
+    At temperature zero this is `FrankWolfe`, and with steps of length one
+    `ExponentiatedGradient`. The problem must list its outputs (``outputs(x)``); chains of order
+    one do so by themselves, in memory for ``n_labels ** 2`` numbers a position.
+
+    Parameters
+    ----------
+    block : bool, default=True
+        One step for each block, or one for all of them.
+    temperature : float or "scheduled", default="scheduled"
+        In units of the loss. "scheduled" makes cold and hot passes in turn and finds out by itself
+        how hot they should be.
+    averaging : bool, default=True
+        Also try the average of the weights as the answer: its test error falls early.
+    value_every : int, default=10
+        Passes between true valuations of the weights, if `block`; each costs one or two more
+        passes.
+    batch_size : int, default=None
+        Proposals made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    FrankWolfe, ExponentiatedGradient, Auto
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]
+    >>> y = [["b", "a"], ["a", "a"], ["b"]]
+    >>> solver = mm.PartialLinearization(temperature=0.1)
+    >>> tagger = mm.SequenceTagger(C=10.0, solver=solver).fit(X, y)
+    >>> [labels.tolist() for labels in tagger.predict(X)]
+    [['b', 'a'], ['a', 'a'], ['b']]
+    """
+
+    block: bool = True
+    temperature: float | str = SCHEDULED
+    averaging: bool = True
+    value_every: int = 10
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        known = self.temperature == SCHEDULED
+        if not (known or (_is_number(self.temperature) and self.temperature >= 0.0)):
+            raise ValueError(
+                f'temperature must be "scheduled" or a number that is not negative, but is '
+                f"{self.temperature!r}."
+            )
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[DistributionRun, Iterator[None]]:
+        run = DistributionRun(
+            training,
+            stopping,
+            threads,
+            seed,
+            temperature=self.temperature,
+            batch_size=self.batch_size,
+            averaging=self.averaging,
+        )
+        return run, _rounds(run, self.block, self.value_every)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExponentiatedGradient(StructuredSolver):
+    """Exponentiated gradient on the dual (Collins et al., 2008).
+
+    `PartialLinearization` with steps of length one. The dual can fall, and will where the
+    temperature is too low for C and the features: one over it is the learning rate. The best dual
+    point is kept.
+
+    Parameters
+    ----------
+    block : bool, default=True
+        One step for each block, or one for all of them.
+    temperature : float, default=1.0
+        In units of the loss.
+    averaging : bool, default=True
+        Also try the average of the weights as the answer: its test error falls early.
+    value_every : int, default=10
+        Passes between true valuations of the weights, if `block`; each costs one or two more
+        passes.
+    batch_size : int, default=1
+        Steps made at the same weights. The more, the higher the temperature must be.
+
+    See Also
+    --------
+    PartialLinearization, Auto
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]
+    >>> y = [["b", "a"], ["a", "a"], ["b"]]
+    >>> solver = mm.ExponentiatedGradient(temperature=2.0)
+    >>> tagger = mm.SequenceTagger(C=1.0, solver=solver).fit(X, y)
+    >>> [labels.tolist() for labels in tagger.predict(X)]
+    [['b', 'a'], ['a', 'a'], ['b']]
+    """
+
+    block: bool = True
+    temperature: float = 1.0
+    averaging: bool = True
+    value_every: int = 10
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.temperature) and self.temperature > 0.0):
+            raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}.")
+
+    def _start(
+        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[DistributionRun, Iterator[None]]:
+        run = DistributionRun(
+            training,
+            stopping,
+            threads,
+            seed,
+            temperature=self.temperature,
+            fixed_step=1.0,
+            batch_size=self.batch_size,
+            averaging=self.averaging,
+        )
+        return run, _rounds(run, self.block, self.value_every)
