@@ -12,7 +12,7 @@ Answer = TypeVar("Answer")
 class Threads:
     """A fixed number of threads that share out tasks and give the answers in order.
 
-    With one thread, tasks simply run where they are asked for.
+    With one thread, or a single task, tasks simply run where they are asked for.
     """
 
     def __init__(self, n_threads: int) -> None:
@@ -30,7 +30,8 @@ class Threads:
         After Ctrl-C, too: arrays must not change under the caller's hands. `cancel` is called
         before the wait that this may take.
         """
-        if self._pool is None:
+        tasks = list(tasks)
+        if self._pool is None or len(tasks) == 1:
             return [function(task) for task in tasks]
         running = [self._pool.submit(function, task) for task in tasks]
         try:

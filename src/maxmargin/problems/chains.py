@@ -33,6 +33,10 @@ Labels = NDArray[np.uint16]
 Order = NDArray[np.int64]
 
 
+WORK_FOR_THREADS = 3e6
+"""Multiplications from which on searches are shared out among threads: about half a millisecond."""
+
+
 class Layout(NamedTuple):
     """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
 
@@ -198,8 +202,9 @@ class ChainTrainingSet(TrainingSet):
                 edges = edge_scratch(length, self.layout)
                 search_margin(*shared, tied, *truth, *where, nodes, edges, best)
 
-        threads.map(search, shares(len(blocks), threads.n_threads))
-        return self._make_planes(blocks, starts, found, threads)
+        parts = shares(len(blocks), self._n_parts(len(blocks), threads))
+        threads.map(search, parts)
+        return self._make_planes(blocks, starts, found, parts, threads)
 
     def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
@@ -207,10 +212,16 @@ class ChainTrainingSet(TrainingSet):
         starts = self.sequences.starts(blocks)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sequences.")
-        return self._make_planes(blocks, starts, found, Threads(1))
+        parts = shares(len(blocks), 1)
+        return self._make_planes(blocks, starts, found, parts, Threads(1))
 
-    def _make_planes(self, blocks: Order, starts: Order, found: Labels, threads: Threads) -> Planes:
-        parts = shares(len(blocks), threads.n_threads)
+    def _n_parts(self, n_blocks: int, threads: Threads) -> int:
+        """Parts to make of so many searches; waking a thread has its price."""
+        return threads.n_threads if n_blocks * self.search_work > WORK_FOR_THREADS else 1
+
+    def _make_planes(
+        self, blocks: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
+    ) -> Planes:
         shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         losses = np.empty(len(blocks))
