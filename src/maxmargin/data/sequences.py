@@ -6,8 +6,9 @@ strings name an indicator (``{"word": "the"}``), numbers and booleans are values
 indicators, and dictionaries are nested; a position may also be a list of names of indicators.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from operator import getitem
 from typing import Any
 
 import numpy as np
@@ -33,9 +34,7 @@ class Vocabulary:
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self.columns = {name: column for column, name in enumerate(names)}
-        # Indicators by feature and value, so that their names need not be put together to look
-        # up what has been seen before: that would cost more than all the rest.
-        self._indicators: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        self._indicators = _Indicators(self.columns)
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -54,75 +53,74 @@ class Vocabulary:
         ValueError
             If a position is no dictionary or list, or a value is none of those understood.
         """
-        entries = _Entries()
-        columns = entries.columns
-        append = columns.append
-        indicators = self._indicators
-        starts, ends = [0], [0]
-        for i, sequence in enumerate(sequences):
-            for t, position in enumerate(sequence):
-                if position.__class__ is dict:
-                    for name, value in position.items():
-                        try:  # the common case by the shortest way: a string seen before
-                            append(indicators[name][value])
-                        except (KeyError, TypeError):
-                            self._add_at(i, t, name, value, grow, entries)
-                else:
-                    self._add_position(i, t, position, grow, entries)
-                starts.append(len(columns))
-            ends.append(len(starts) - 1)
+        ends = np.zeros(len(sequences) + 1, dtype=np.int64)
+        np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
+        self._indicators.grow = grow
+        try:
+            columns, values, counts = self._all_indicators(sequences)
+        except (TypeError, _OtherValueError):
+            columns, values, counts = self._one_by_one(sequences)
+        known = columns >= 0
+        # Where each row starts among the features that are known.
+        before = np.zeros(len(columns) + 1, dtype=np.int64)
+        np.cumsum(known, out=before[1:])
+        starts = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, out=starts[1:])
         matrix = sp.csr_array(
-            (entries.values(), np.array(columns, dtype=np.int32), np.array(starts)),
-            shape=(len(starts) - 1, max(len(self), 1)),
+            (values[known], columns[known], before[starts]),
+            shape=(len(counts), max(len(self), 1)),
         )
         matrix.sum_duplicates()
-        return matrix, np.array(ends, dtype=np.int64)
+        return matrix, ends
 
-    def _column(self, name: str, grow: bool) -> int:
-        """Column of a name; -1 if it is unknown and stays so."""
-        if grow:
-            return self.columns.setdefault(name, len(self.columns))
-        return self.columns.get(name, -1)
+    def _all_indicators(self, sequences: Sequence[Any]) -> "_Features":
+        """Columns, values and numbers of features, if all are indicators in dictionaries.
 
-    def _add_at(
-        self, i: int, t: int, name: str, value: Any, grow: bool, entries: "_Entries"
-    ) -> None:
-        """Add one feature of a position, which an error then names."""
-        try:
-            self._add(name, value, grow, entries)
-        except TypeError as error:
-            raise ValueError(f"Sequence {i}, position {t}: {error}") from error
+        For features that have been seen before no line of Python runs: they are looked up in C.
+        """
+        positions = list(chain.from_iterable(sequences))
+        names = map(self._indicators.__getitem__, chain.from_iterable(positions))
+        values = chain.from_iterable(map(dict.values, positions))
+        columns = np.fromiter(map(getitem, names, values), dtype=np.int32)
+        counts = np.fromiter(map(len, positions), dtype=np.int64)
+        return columns, np.ones(len(columns)), counts
 
-    def _add_position(self, i: int, t: int, position: Any, grow: bool, entries: "_Entries") -> None:
-        """Add the features of a position that is not a plain dictionary."""
+    def _one_by_one(self, sequences: Sequence[Any]) -> "_Features":
+        """The same for features of any kind."""
+        entries = _Entries()
+        starts = [0]
+        for i, sequence in enumerate(sequences):
+            for t, position in enumerate(sequence):
+                try:
+                    self._add_position(position, entries)
+                except TypeError as error:
+                    raise ValueError(f"Sequence {i}, position {t}: {error}") from error
+                starts.append(len(entries.columns))
+        return np.array(entries.columns, dtype=np.int32), entries.values(), np.diff(starts)
+
+    def _add_position(self, position: Any, entries: "_Entries") -> None:
+        """Add the features of one position."""
         if isinstance(position, Mapping):
             for name, value in position.items():
-                self._add_at(i, t, name, value, grow, entries)
+                self._add(name, value, entries)
         elif isinstance(position, _LISTS):
             for name in position:
-                entries.add(self._column(str(name), grow))
+                entries.add(self._indicators[name][True])
         else:
-            raise ValueError(
-                f"Sequence {i}, position {t}: features must be a dictionary or a list of names, "
-                f"not {type(position).__name__}."
+            raise TypeError(
+                f"features must be a dictionary or a list of names, not {type(position).__name__}."
             )
 
-    def _add(self, name: str, value: Any, grow: bool, entries: "_Entries") -> None:
+    def _add(self, name: str, value: Any, entries: "_Entries") -> None:
         """Add one feature."""
-        if isinstance(value, str):
-            column = self._column(f"{name}{SEPARATOR}{value}", grow)
-            if column >= 0:
-                self._indicators[name][value] = column
-            entries.add(column)
-        elif isinstance(value, Mapping):
+        if isinstance(value, Mapping):
             for key, inner in value.items():
-                self._add(f"{name}{SEPARATOR}{key}", inner, grow, entries)
+                self._add(f"{name}{SEPARATOR}{key}", inner, entries)
         elif isinstance(value, _LISTS):
             for item in value:
-                self._add(name, str(item), grow, entries)
-        elif value is None or isinstance(value, (bool, np.bool_)):
-            if value:
-                entries.add(self._column(name, grow))
+                entries.add(self._indicators[name][str(item)])
+        elif value is None or isinstance(value, (str, bool, np.bool_)):
+            entries.add(self._indicators[name][value])
         else:
             try:
                 number = float(value)
@@ -133,7 +131,56 @@ class Vocabulary:
                 ) from None
             if not np.isfinite(number):
                 raise TypeError(f"feature {name!r} is {number}, but must be finite.")
-            entries.add(self._column(name, grow), number)
+            entries.add(self._indicators[name][True], number)
+
+
+class _OtherValueError(Exception):
+    """A feature whose value in its row is not one."""
+
+
+class _Indicators(dict[str, "_Values"]):
+    """Columns by name and value of features that are one where they are: strings, true, 1.
+
+    What is false, nothing or unknown has the column -1. Two dictionaries deep, because strings
+    know their hash, and pairs of strings do not.
+    """
+
+    def __init__(self, columns: dict[str, int]) -> None:
+        super().__init__()
+        self.columns = columns
+        self.grow = False
+
+    def __missing__(self, name: str) -> "_Values":
+        values = self[name] = _Values(name, self)
+        return values
+
+
+class _Values(dict[Any, int]):
+    """Columns by value of the feature of one name."""
+
+    def __init__(self, name: str, indicators: _Indicators) -> None:
+        super().__init__()
+        self.name, self.indicators = name, indicators
+
+    def __missing__(self, value: Any) -> int:
+        name = self.name
+        if isinstance(value, str):
+            name = f"{name}{SEPARATOR}{value}"
+        elif value is not None and not isinstance(value, (bool, np.bool_)) and value != 1:
+            raise _OtherValueError
+        elif not value:
+            return -1
+        columns = self.indicators.columns
+        if self.indicators.grow:
+            column = columns.setdefault(name, len(columns))
+        else:
+            column = columns.get(name, -1)
+        if column >= 0:
+            self[value] = column
+        return column
+
+
+_Features = tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]
 
 
 class _Entries:
@@ -144,10 +191,9 @@ class _Entries:
         self._others: dict[int, float] = {}
 
     def add(self, column: int, value: float = 1.0) -> None:
-        if column >= 0:
-            if value != 1.0:
-                self._others[len(self.columns)] = value
-            self.columns.append(column)
+        if value != 1.0:
+            self._others[len(self.columns)] = value
+        self.columns.append(column)
 
     def values(self) -> NDArray[np.float64]:
         values = np.ones(len(self.columns))

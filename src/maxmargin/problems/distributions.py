@@ -56,6 +56,9 @@ a number, and what rounds to zero next to it would not have changed a sum."""
 LONGEST = 1.0 - float(np.finfo(np.float64).eps)
 """Longest step at a temperature above zero: it leaves a trace of every output."""
 
+PROPOSE, STEP = 1, 2
+"""What a kernel does with each block."""
+
 LINE_SEARCH = -1.0
 """Stands for a step size in kernels: look for the best one."""
 
@@ -139,14 +142,12 @@ class Distributions(ABC):
         loss : float
             Sum over the blocks of cost times hinge at `weights`.
         """
-        found = self._proposals = self._room(blocks)
+        found = self._proposals = self._room(blocks, for_all=True)
+        self._longest = _longest(temperature)
         threads.map(
             partial(self._propose, weights, temperature), shares(len(blocks), threads.n_threads)
         )
-        cost = self.training.cost[blocks]
-        self.gaps[blocks] = cost * (found.hinges - found.values)
-        self._longest = LONGEST if temperature > 0.0 else 1.0
-        return float(cost @ found.hinges)
+        return float(self.training.cost[blocks] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> Visit:
         """Step towards the proposals, one block after the other.
@@ -167,6 +168,16 @@ class Distributions(ABC):
         self._step(weights, LINE_SEARCH if fixed_step is None else fixed_step, sums)
         return self._moved(*sums.tolist())
 
+    def visit(
+        self, weights: Floats, blocks: Order, temperature: float, fixed_step: float | None = None
+    ) -> Visit:
+        """`propose` and `step` for one block after the other, each at weights up to date."""
+        self._proposals = self._room(blocks, for_all=False)
+        self._longest = _longest(temperature)
+        sums = np.zeros(3)
+        self._visit(weights, temperature, LINE_SEARCH if fixed_step is None else fixed_step, sums)
+        return self._moved(*sums.tolist())
+
     def step_together(self, weights: Floats, fixed_step: float | None = None) -> Visit:
         """Step towards the proposals with one step size for all; otherwise the same."""
         direction = np.zeros_like(weights)
@@ -181,11 +192,13 @@ class Distributions(ABC):
         return self._moved(step * (slope - 0.5 * step * square), step * linear, weights.size)
 
     def _moved(self, gain: float, linear: float, work: float) -> Visit:
-        """Bring the linear term up to date; proposals are used up."""
+        """Bring the linear term and gaps up to date; proposals are used up."""
         found, self._proposals = self._proposals, None
         self.linear += linear
-        gap = float(self.gaps[found.blocks].sum())
-        return Visit(gain, gap, float(self.training.cost[found.blocks] @ found.hinges), work)
+        cost = self.training.cost[found.blocks]
+        gaps = cost * (found.hinges - found.values)
+        self.gaps[found.blocks] = gaps
+        return Visit(gain, float(gaps.sum()), float(cost @ found.hinges), work)
 
     def _spread(self, temperature: float) -> float:
         """The share that all outputs alike get in a start; the distributions must be that."""
@@ -195,8 +208,8 @@ class Distributions(ABC):
         return float(best_step(linear, float(weights @ weights), LONGEST))
 
     @abstractmethod
-    def _room(self, blocks: Order) -> Any:
-        """Proposals to be filled in."""
+    def _room(self, blocks: Order, for_all: bool) -> Any:
+        """Proposals to be filled in, side by side or one in the place of the other."""
 
     @abstractmethod
     def _propose(self, weights: Floats, temperature: float, part: slice) -> None:
@@ -207,12 +220,20 @@ class Distributions(ABC):
         """Move the blocks one by one; adds gain, change of the linear term and work to `sums`."""
 
     @abstractmethod
+    def _visit(self, weights: Floats, temperature: float, fixed_step: float, sums: Floats) -> None:
+        """The same, with the proposals filled in on the way."""
+
+    @abstractmethod
     def _add_direction(self, direction: Floats) -> float:
         """Add what a whole step would change the weights by; returns that of the linear term."""
 
     @abstractmethod
     def _mix(self, step: float) -> None:
         """Move all that were proposed by the same step."""
+
+
+def _longest(temperature: float) -> float:
+    return LONGEST if temperature > 0.0 else 1.0
 
 
 @inlined
@@ -237,6 +258,14 @@ def normalise(logs):  # type: ignore[no-untyped-def]
         logs[m] /= total
 
 
+def _places(sizes: Order, for_all: bool) -> tuple[Order, int]:
+    """Where to put things of these sizes, side by side or all in one place, and the room it takes."""
+    if for_all:
+        starts = _starts(sizes)
+        return starts[:-1], int(starts[-1])
+    return np.zeros(len(sizes), dtype=np.int64), int(sizes.max(initial=0))
+
+
 def _starts(sizes: NDArray[Any]) -> Order:
     """Where each of some parts of these sizes starts, and the last one ends."""
     starts = np.zeros(len(sizes) + 1, dtype=np.int64)
@@ -256,7 +285,7 @@ class _Explicit(NamedTuple):
 
 
 class _ExplicitProposals(NamedTuple):
-    """The distribution proposed for block ``blocks[k]`` stands in ``mass`` from ``at[k]`` on."""
+    """The distribution proposed for block ``blocks[k]`` stands in `mass` from ``at[k]`` on."""
 
     blocks: Order
     at: Order
@@ -340,18 +369,25 @@ class ExplicitDistributions(Distributions):
         self.mass[:] = start.mass
         self.linear = self.expectations()[1]
 
-    def _room(self, blocks: Order) -> _ExplicitProposals:
-        at = _starts(np.diff(self._data.first)[blocks])
-        return _ExplicitProposals(blocks, at, np.empty(at[-1]), *np.empty((2, len(blocks))))
+    def _room(self, blocks: Order, for_all: bool) -> _ExplicitProposals:
+        at, size = _places(np.diff(self._data.first)[blocks], for_all)
+        return _ExplicitProposals(blocks, at, np.empty(size), *np.empty((2, len(blocks))))
 
     def _propose(self, weights: Floats, temperature: float, part: slice) -> None:
-        found = self._proposals
-        propose_explicit(self._data, self.mass, found, part.start, part.stop, temperature, weights)
+        propose_explicit(
+            self._data, self.mass, self._proposals, part.start, part.stop, temperature, weights
+        )
 
     def _step(self, weights: Floats, fixed_step: float, sums: Floats) -> None:
         step_explicit(
-            self._data, self.mass, self._proposals, fixed_step, self._longest,
-            weights, self._scratch, sums,
+            self._data, self.mass, self._proposals, 0, len(self._proposals.blocks),
+            fixed_step, self._longest, weights, self._scratch, sums,
+        )  # fmt: skip
+
+    def _visit(self, weights: Floats, temperature: float, fixed_step: float, sums: Floats) -> None:
+        visit_explicit(
+            self._data, self.mass, self._proposals, temperature,
+            fixed_step, self._longest, weights, self._scratch, sums,
         )  # fmt: skip
 
     def _add_direction(self, direction: Floats) -> float:
@@ -380,7 +416,7 @@ def propose_explicit(data, mass, found, start, stop, temperature, weights):  # t
     for k in range(start, stop):
         first = data.first[found.blocks[k]]
         old = mass[first : data.first[found.blocks[k] + 1]]
-        new = found.mass[found.at[k] : found.at[k + 1]]
+        new = found.mass[found.at[k] : found.at[k] + len(old)]
         value = 0.0
         best = 0
         for j in range(len(old)):
@@ -401,7 +437,7 @@ def propose_explicit(data, mass, found, start, stop, temperature, weights):  # t
             normalise(new)
 
 
-@inlined
+@compiled
 def add_explicit(data, mass, found, k, step, direction):  # type: ignore[no-untyped-def]
     """Add what a step changes the weights by; returns the change of the linear term."""
     b = found.blocks[k]
@@ -424,11 +460,12 @@ def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-d
     return linear
 
 
-@inlined
+@compiled
 def mix_block_explicit(data, mass, found, k, step):  # type: ignore[no-untyped-def]
     """Move one block."""
-    first, at = data.first[found.blocks[k]], found.at[k]
-    for j in range(found.at[k + 1] - at):
+    b, at = found.blocks[k], found.at[k]
+    first = data.first[b]
+    for j in range(data.first[b + 1] - first):
         mass[first + j] = (1.0 - step) * mass[first + j] + step * found.mass[at + j]
 
 
@@ -440,9 +477,14 @@ def mix_explicit(data, mass, found, step):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def step_explicit(data, mass, found, fixed_step, longest, weights, scratch, sums):  # type: ignore[no-untyped-def]
-    """See `Distributions.step`; `scratch` is a vector of zeros, also afterwards."""
-    for k in range(len(found.blocks)):
+def step_explicit(  # type: ignore[no-untyped-def]
+    data, mass, found, begin, end, fixed_step, longest, weights, scratch, sums
+):
+    """Steps towards the proposals `begin` to `end`.
+
+    Scratch: a vector of zeros, also afterwards.
+    """
+    for k in range(begin, end):
         b = found.blocks[k]
         slope = linear = add_explicit(data, mass, found, k, 1.0, scratch)
         square = 0.0
@@ -460,6 +502,16 @@ def step_explicit(data, mass, found, fixed_step, longest, weights, scratch, sums
         sums[_GAIN] += step * (slope - 0.5 * step * square)
         sums[_LINEAR] += step * linear
         sums[_WORK] += 4 * (stop - start)
+
+
+@compiled
+def visit_explicit(  # type: ignore[no-untyped-def]
+    data, mass, found, temperature, fixed_step, longest, weights, scratch, sums
+):
+    """See `Distributions.visit`."""
+    for k in range(len(found.blocks)):
+        propose_explicit(data, mass, found, k, k + 1, temperature, weights)
+        step_explicit(data, mass, found, k, k + 1, fixed_step, longest, weights, scratch, sums)
 
 
 class _Chains(NamedTuple):
@@ -491,6 +543,24 @@ class _ChainProposals(NamedTuple):
     pairs: Floats
     hinges: Floats
     values: Floats
+
+
+class _ProposalScratch(NamedTuple):
+    """Scratch of one thread; what it holds does not matter, but `factors` is zero at first."""
+
+    labels: Labels
+    tables: Floats
+    factors: Floats
+    edges: Floats
+    potentials: Floats
+
+
+class _StepScratch(NamedTuple):
+    """Scratch of steps: `table` and ``touched[1]`` are zero between them."""
+
+    table: Floats
+    touched: Order
+    changes: Floats
 
 
 class ChainDistributions(Distributions):
@@ -529,9 +599,11 @@ class ChainDistributions(Distributions):
             totals=training.cost,
             squares=_squares(training),
         )
-        self._scratch = np.zeros((layout.n_rows, layout.n_columns))
-        self._touched = np.zeros((2, layout.n_rows), dtype=np.int64)
-        self._changes = np.zeros((sequences.longest + 1, layout.n_columns))
+        self._scratch = _StepScratch(
+            table=np.zeros((layout.n_rows, layout.n_columns)),
+            touched=np.zeros((2, layout.n_rows), dtype=np.int64),
+            changes=np.zeros((sequences.longest + 1, layout.n_columns)),
+        )
         # The positions that have a next one, which are the first ones of all pairs.
         lasts = sequences.ends[1:][sequences.lengths > 0] - 1
         self._before = np.delete(np.arange(len(labels)), lasts)
@@ -631,36 +703,53 @@ class ChainDistributions(Distributions):
         self.nodes[:], self.pairs[:] = start.nodes, start.pairs
         self.linear = self.expectations()[1]
 
-    def _room(self, blocks: Order) -> _ChainProposals:
-        node_at = self.training.sequences.starts(blocks)
-        pair_at = _starts(self._pair_counts[blocks])
-        nodes = np.empty((node_at[-1], *self.nodes.shape[1:]))
-        pairs = np.empty((pair_at[-1], *self.pairs.shape[1:]))
+    def _room(self, blocks: Order, for_all: bool) -> _ChainProposals:
+        node_at, n_nodes = _places(self.training.sequences.lengths[blocks], for_all)
+        pair_at, n_pairs = _places(self._pair_counts[blocks], for_all)
+        nodes = np.empty((n_nodes, *self.nodes.shape[1:]))
+        pairs = np.empty((n_pairs, *self.pairs.shape[1:]))
         return _ChainProposals(blocks, node_at, pair_at, nodes, pairs, *np.empty((2, len(blocks))))
 
-    def _propose(self, weights: Floats, temperature: float, part: slice) -> None:
+    def _proposal_scratch(self) -> _ProposalScratch:
         longest = self.training.sequences.longest
-        propose_chains(
-            self._data, self.nodes, self.pairs, self._proposals, part.start, part.stop,
-            temperature, self.training.layout.table(weights),
-            np.empty(longest, dtype=np.uint16),
-            np.empty((3, longest, self.nodes.shape[1])),
-            np.zeros(self.pairs.shape[1:]),
-            edge_scratch(longest, self.training.layout),
-            np.empty((longest, *self.pairs.shape[1:])),
-        )  # fmt: skip
+        return _ProposalScratch(
+            labels=np.empty(longest, dtype=np.uint16),
+            tables=np.empty((3, longest, self.nodes.shape[1])),
+            factors=np.zeros(self.pairs.shape[1:]),
+            edges=edge_scratch(longest, self.training.layout),
+            potentials=np.empty((longest, *self.pairs.shape[1:])),
+        )
+
+    def _propose(self, weights: Floats, temperature: float, part: slice) -> None:
+        self._run(PROPOSE, part, weights, temperature, 0.0, np.zeros(3))
 
     def _step(self, weights: Floats, fixed_step: float, sums: Floats) -> None:
-        step_chains(
-            self._data, self.nodes, self.pairs, self._proposals, fixed_step, self._longest,
-            self.training.layout.table(weights), self._scratch, self._touched, self._changes, sums,
+        self._run(STEP, slice(0, len(self._proposals.blocks)), weights, 0.0, fixed_step, sums)
+
+    def _visit(self, weights: Floats, temperature: float, fixed_step: float, sums: Floats) -> None:
+        everything = slice(0, len(self._proposals.blocks))
+        self._run(PROPOSE | STEP, everything, weights, temperature, fixed_step, sums)
+
+    def _run(
+        self,
+        moves: int,
+        part: slice,
+        weights: Floats,
+        temperature: float,
+        fixed_step: float,
+        sums: Floats,
+    ) -> None:
+        visit_chains(
+            self._data, self.nodes, self.pairs, self._proposals, part.start, part.stop, moves,
+            temperature, fixed_step, self._longest, self.training.layout.table(weights),
+            self._proposal_scratch(), self._scratch, sums,
         )  # fmt: skip
 
     def _add_direction(self, direction: Floats) -> float:
         table = self.training.layout.table(direction)
         return float(
             add_all_chains(
-                self._data, self.nodes, self.pairs, self._proposals, table, self._changes
+                self._data, self.nodes, self.pairs, self._proposals, table, self._scratch.changes
             )
         )
 
@@ -679,18 +768,17 @@ def _squares(training: ChainTrainingSet) -> Floats:
     return squares
 
 
-@inlined
-def truth_score(start, length, labels, scores, edges):  # type: ignore[no-untyped-def]
+@compiled
+def truth_score(labels, scores, edges):  # type: ignore[no-untyped-def]
     """Score of the true labelling."""
     varying = len(edges) > 1
-    total = scores[0, labels[start]]
-    for t in range(1, length):
-        edge = edges[(t - 1) * varying]
-        total += scores[t, labels[start + t]] + edge[labels[start + t - 1], labels[start + t]]
+    total = scores[0, labels[0]]
+    for t in range(1, len(labels)):
+        total += scores[t, labels[t]] + edges[(t - 1) * varying, labels[t - 1], labels[t]]
     return total
 
 
-@inlined
+@compiled
 def mean_score(nodes, pairs, scores, edges):  # type: ignore[no-untyped-def]
     """Expected score of a labelling."""
     varying = len(edges) > 1
@@ -706,7 +794,7 @@ def mean_score(nodes, pairs, scores, edges):  # type: ignore[no-untyped-def]
     return total
 
 
-@inlined
+@compiled
 def set_labelling(labels, nodes, pairs):  # type: ignore[no-untyped-def]
     """All probability on one labelling."""
     for t in range(len(nodes)):
@@ -720,7 +808,7 @@ def set_labelling(labels, nodes, pairs):  # type: ignore[no-untyped-def]
         pairs[t, labels[t], labels[t + 1]] = 1.0
 
 
-@inlined
+@compiled
 def set_potentials(nodes, pairs, edges, inverse, n_labels, scores, potentials):  # type: ignore[no-untyped-def]
     """The distribution's logarithm plus scores over the temperature.
 
@@ -741,7 +829,7 @@ def set_potentials(nodes, pairs, edges, inverse, n_labels, scores, potentials): 
                 potentials[t, a, m] = inverse * edge[a, m] + log
 
 
-@inlined
+@compiled
 def set_factors(edges, inverse, n_labels, factors):  # type: ignore[no-untyped-def]
     """``exp(edges * inverse)`` over the highest; returns whether that can be used."""
     lowest, highest = np.inf, -np.inf
@@ -771,7 +859,7 @@ def forward_shares(nodes, pairs, logs, factors, n_labels, new_pairs, sums):  # t
             sums[m] += part
 
 
-@inlined
+@compiled
 def reweight_chain(  # type: ignore[no-untyped-def]
     nodes, pairs, scores, inverse, factors, n_labels, new_nodes, new_pairs, sums
 ):
@@ -803,137 +891,63 @@ def reweight_chain(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def propose_chains(  # type: ignore[no-untyped-def]
-    data, nodes, pairs, found, start, stop, temperature, table,
-    labels, scratch, factors, edges, potentials,
-):  # fmt: skip
-    """Fill in the proposals `start` to `stop`.
-
-    Scratch: `labels` uint16 ``(longest,)``, `scratch` ``(3, longest, P)``, `factors` zeros
-    ``(n_labels, P)``, `edges` as in `edge_scores`, `potentials` ``(longest, n_labels, P)``.
-    """
-    layout = data.layout
-    n = layout.n_labels
-    inverse = 1.0 / temperature if temperature > 0.0 else 0.0
-    usable = False
-    if temperature > 0.0 and layout.tied < 0:
-        usable = set_factors(pair_scores(table, layout), inverse, n, factors)
-    for k in range(start, stop):
-        b = found.blocks[k]
-        first, last = data.ends[b], data.ends[b + 1]
-        found.hinges[k] = found.values[k] = 0.0
-        if first == last:
-            continue
-        scores, best, sums = scratch[0, : last - first], scratch[1], scratch[2]
-        old_nodes, old_pairs = nodes[first:last], pairs[data.pair_at[b] : data.pair_at[b + 1]]
-        new_nodes = found.nodes[found.node_at[k] : found.node_at[k + 1]]
-        new_pairs = found.pairs[found.pair_at[k] : found.pair_at[k + 1]]
-        set_node_scores(data.rows, first, last, table, layout, scores)
-        add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
-        along = edge_scores(data.tied, first, last, table, layout, edges)
-        own = truth_score(first, last - first, data.labels, scores, along)
-        found.hinges[k] = viterbi_along(scores, along, n, labels, best) - own
-        found.values[k] = mean_score(old_nodes, old_pairs, scores, along) - own
-        if temperature == 0.0:
-            set_labelling(labels, new_nodes, new_pairs)
-        elif usable:
-            reweight_chain(
-                old_nodes, old_pairs, scores, inverse, factors, n, new_nodes, new_pairs, sums
-            )
-        else:
-            set_potentials(old_nodes, old_pairs, along, inverse, n, scores, potentials)
-            edge_potentials = potentials[: len(old_pairs)]
-            marginals_along(scores, edge_potentials, n, new_nodes, new_pairs, sums)
+def set_changes(old, new, cost, changes):  # type: ignore[no-untyped-def]
+    """Set what a whole step changes the factors of feature rows by: cost times ``old - new``."""
+    for t in range(len(old)):
+        for m in range(old.shape[1]):
+            changes[t, m] = cost * (old[t, m] - new[t, m])
 
 
-@inlined
-def set_changes(data, nodes, found, k, changes):  # type: ignore[no-untyped-def]
-    """Set what a whole step changes the factors of feature rows by.
-
-    Returns the change of the linear term.
-    """
-    b = found.blocks[k]
-    first, at = data.ends[b], found.node_at[k]
-    linear = 0.0
-    for t in range(data.ends[b + 1] - first):
-        for m in range(nodes.shape[1]):
-            change = data.totals[b] * (nodes[first + t, m] - found.nodes[at + t, m])
-            changes[t, m] = change
-            linear -= change * data.loss[data.labels[first + t], m]
-    return linear * data.loss_scale[b]
+@compiled
+def mean_loss(changes, labels, loss):  # type: ignore[no-untyped-def]
+    """Sum of the `changes` times the loss of each label, that of the right one is zero."""
+    total = 0.0
+    for t in range(len(labels)):
+        for m in range(changes.shape[1]):
+            total += changes[t, m] * loss[labels[t], m]
+    return total
 
 
-@inlined
-def add_nodes(data, first, length, changes, table):  # type: ignore[no-untyped-def]
+@compiled
+def add_nodes(rows, layout, first, length, changes, table):  # type: ignore[no-untyped-def]
     """Add the features of the positions times `changes`."""
-    layout = data.layout
     for t in range(length):
-        add_row_multiple(data.rows, first + t, changes[t], table)
-        if layout.bias >= 0:
-            for m in range(layout.n_columns):
-                table[layout.bias, m] += changes[t, m]
-    if layout.first >= 0 and length > 0:
+        add_row_multiple(rows, first + t, changes[t], table)
+    for t in range(length):
         for m in range(layout.n_columns):
-            table[layout.first, m] += changes[0, m]
-            table[layout.last, m] += changes[length - 1, m]
-
-
-@inlined
-def add_pairs(data, pairs, found, k, table):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights of pairs by."""
-    b = found.blocks[k]
-    first, at = data.pair_at[b], found.pair_at[k]
-    tied, n = data.tied, data.layout.n_labels
-    transitions = pair_scores(table, data.layout)
-    for t in range(data.pair_at[b + 1] - first):
-        old, new = pairs[first + t], found.pairs[at + t]
-        for a in range(n):
-            for m in range(pairs.shape[2]):
-                transitions[a, m] += data.totals[b] * (old[a, m] - new[a, m])
-        i = data.ends[b] + t + 1
-        for q in range(tied.starts[i], tied.starts[i + 1]):
-            row = data.layout.tied + np.int64(tied.columns[q]) * n
-            scale = data.totals[b] * tied.values[q]
-            for a in range(n):
-                for m in range(pairs.shape[2]):
-                    table[row + a, m] += scale * (old[a, m] - new[a, m])
+            if layout.bias >= 0:
+                table[layout.bias, m] += changes[t, m]
+            if layout.first >= 0 and t == 0:
+                table[layout.first, m] += changes[t, m]
+            if layout.last >= 0 and t == length - 1:
+                table[layout.last, m] += changes[t, m]
 
 
 @compiled
-def add_all_chains(data, nodes, pairs, found, table, changes):  # type: ignore[no-untyped-def]
-    """Add what whole steps of all change the weights by; returns that of the linear term."""
-    linear = 0.0
-    for k in range(len(found.blocks)):
-        b = found.blocks[k]
-        linear += set_changes(data, nodes, found, k, changes)
-        add_nodes(data, data.ends[b], data.ends[b + 1] - data.ends[b], changes, table)
-        add_pairs(data, pairs, found, k, table)
-    return linear
-
-
-@inlined
-def mix_block_chains(data, nodes, pairs, found, k, step):  # type: ignore[no-untyped-def]
-    """Move one block."""
-    b = found.blocks[k]
-    keep = 1.0 - step
-    first, at = data.ends[b], found.node_at[k]
-    for t in range(data.ends[b + 1] - first):
-        old, new = nodes[first + t], found.nodes[at + t]
-        for m in range(nodes.shape[1]):
-            old[m] = keep * old[m] + step * new[m]
-    first, at = data.pair_at[b], found.pair_at[k]
-    for t in range(data.pair_at[b + 1] - first):
-        for a in range(pairs.shape[1]):
-            old, new = pairs[first + t, a], found.pairs[at + t, a]
-            for m in range(pairs.shape[2]):
-                old[m] = keep * old[m] + step * new[m]
+def add_pairs(tied, layout, first, old, new, cost, table):  # type: ignore[no-untyped-def]
+    """Add what a whole step changes the weights of pairs by; `first` is the first position."""
+    n = layout.n_labels
+    for t in range(len(old)):
+        add_matrices(old[t], new[t], cost, pair_scores(table, layout))
+        for q in range(tied.starts[first + t + 1], tied.starts[first + t + 2]):
+            row = layout.tied + np.int64(tied.columns[q]) * n
+            add_matrices(old[t], new[t], cost * tied.values[q], table[row : row + n])
 
 
 @compiled
-def mix_chains(data, nodes, pairs, found, step):  # type: ignore[no-untyped-def]
-    """Move all that were proposed."""
-    for k in range(len(found.blocks)):
-        mix_block_chains(data, nodes, pairs, found, k, step)
+def add_matrices(old, new, scale, out):  # type: ignore[no-untyped-def]
+    """``out += scale * (old - new)``."""
+    for a in range(old.shape[0]):
+        for m in range(old.shape[1]):
+            out[a, m] += scale * (old[a, m] - new[a, m])
+
+
+@compiled
+def mix(old, new, step):  # type: ignore[no-untyped-def]
+    """``old = (1 - step) * old + step * new``."""
+    for a in range(old.shape[0]):
+        for m in range(old.shape[1]):
+            old[a, m] = (1.0 - step) * old[a, m] + step * new[a, m]
 
 
 @inlined
@@ -946,10 +960,9 @@ def touch(row, touched, count):  # type: ignore[no-untyped-def]
     return count
 
 
-@inlined
-def touch_rows(data, first, length, touched):  # type: ignore[no-untyped-def]
+@compiled
+def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-untyped-def]
     """List the rows of the weight table that belong to a sequence; returns how many there are."""
-    layout, rows, tied = data.layout, data.rows, data.tied
     count = 0
     for i in range(first, first + length):
         start = rows.starts[i]
@@ -968,82 +981,167 @@ def touch_rows(data, first, length, touched):  # type: ignore[no-untyped-def]
     return count
 
 
-@inlined
-def step_alone(data, nodes, found, k, fixed_step, longest, table, scores, changes, sums):  # type: ignore[no-untyped-def]
-    """Step of a sequence of length one: its features stand once each, so nothing need be summed."""
-    i = data.ends[found.blocks[k]]
-    slope = linear = set_changes(data, nodes, found, k, changes)
-    set_node_scores(data.rows, i, i + 1, table, data.layout, scores)
-    square = 0.0
-    for m in range(nodes.shape[1]):
-        slope -= changes[0, m] * scores[0, m]
-        square += changes[0, m] * changes[0, m]
-    square *= data.squares[i]
-    step = fixed_step if fixed_step >= 0.0 else best_step(slope, square, longest)
-    if step > 0.0:
-        for m in range(nodes.shape[1]):
-            changes[0, m] *= step
-        add_nodes(data, i, 1, changes, table)
-    sums[_GAIN] += step * (slope - 0.5 * step * square)
-    sums[_LINEAR] += step * linear
-    sums[_WORK] += 2 * nodes.shape[1] * (data.rows.starts[i + 1] - data.rows.starts[i])
-    return step
+@compiled
+def measure_products(a, b):  # type: ignore[no-untyped-def]
+    """Inner products of a vector with another one and with itself."""
+    product = square = 0.0
+    for m in range(len(a)):
+        product += a[m] * b[m]
+        square += a[m] * a[m]
+    return product, square
 
 
-@inlined
-def step_sequence(  # type: ignore[no-untyped-def]
-    data, nodes, pairs, found, k, fixed_step, longest, table, scratch, touched, changes, sums
-):
-    """Step of any sequence: what it changes is summed in `scratch`."""
-    b = found.blocks[k]
-    first = data.ends[b]
-    length = data.ends[b + 1] - first
-    slope = linear = set_changes(data, nodes, found, k, changes)
-    add_nodes(data, first, length, changes, scratch)
-    add_pairs(data, pairs, found, k, scratch)
-    count = touch_rows(data, first, length, touched)
-    square = 0.0
+@compiled
+def measure_direction(direction, table, touched, count):  # type: ignore[no-untyped-def]
+    """Product of a direction with the weights and with itself, over the rows touched."""
+    product = square = 0.0
     for c in range(count):
         row = touched[0, c]
         for m in range(table.shape[1]):
-            slope -= table[row, m] * scratch[row, m]
-            square += scratch[row, m] * scratch[row, m]
-    step = fixed_step if fixed_step >= 0.0 else best_step(slope, square, longest)
+            product += table[row, m] * direction[row, m]
+            square += direction[row, m] * direction[row, m]
+    return product, square
+
+
+@compiled
+def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-untyped-def]
+    """Make a step; what was scratch is zero again."""
     for c in range(count):
         row = touched[0, c]
         touched[1, row] = 0
         for m in range(table.shape[1]):
-            table[row, m] += step * scratch[row, m]
-            scratch[row, m] = 0.0
+            table[row, m] += step * direction[row, m]
+            direction[row, m] = 0.0
+
+
+@inlined
+def propose_block(data, b, nodes, pairs, temperature, table, usable, scratch, new_nodes, new_pairs):  # type: ignore[no-untyped-def]
+    """Set the distribution to go towards; returns the hinge and the mean slope."""
+    layout, n = data.layout, data.layout.n_labels
+    first, last = data.ends[b], data.ends[b + 1]
+    scores, best, sums = scratch.tables[0, : last - first], scratch.tables[1], scratch.tables[2]
+    set_node_scores(data.rows, first, last, table, layout, scores)
+    add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
+    edges = edge_scores(data.tied, first, last, table, layout, scratch.edges)
+    own = truth_score(data.labels[first:last], scores, edges)
+    hinge = viterbi_along(scores, edges, n, scratch.labels, best) - own
+    value = mean_score(nodes, pairs, scores, edges) - own
+    if temperature == 0.0:
+        set_labelling(scratch.labels, new_nodes, new_pairs)
+    elif usable:
+        reweight_chain(
+            nodes, pairs, scores, 1.0 / temperature, scratch.factors, n, new_nodes, new_pairs, sums
+        )
+    else:
+        potentials = scratch.potentials[: len(pairs)]
+        set_potentials(nodes, pairs, edges, 1.0 / temperature, n, scores, potentials)
+        marginals_along(scores, potentials, n, new_nodes, new_pairs, sums)
+    return hinge, value
+
+
+@inlined
+def step_block(  # type: ignore[no-untyped-def]
+    data, b, nodes, pairs, new_nodes, new_pairs, fixed_step, longest, table, scratch, sums
+):
+    """Step towards a proposal."""
+    rows, tied, layout = data.rows, data.tied, data.layout
+    first, length, cost = data.ends[b], len(nodes), data.totals[b]
+    changes, direction, touched = scratch.changes, scratch.table, scratch.touched
+    set_changes(nodes, new_nodes, cost, changes)
+    linear = -data.loss_scale[b] * mean_loss(
+        changes, data.labels[first : first + length], data.loss
+    )
+    # The features of a single position stand once each: then nothing need be summed.
+    alone = length == 1 and len(data.squares) > 0
+    count = 0
+    if alone:
+        scores = changes[1:]
+        set_node_scores(rows, first, first + 1, table, layout, scores)
+        product, square = measure_products(changes[0], scores[0])
+        square *= data.squares[first]
+    else:
+        add_nodes(rows, layout, first, length, changes, direction)
+        add_pairs(tied, layout, first, pairs, new_pairs, cost, direction)
+        count = touch_rows(rows, tied, layout, first, length, touched)
+        product, square = measure_direction(direction, table, touched, count)
+    slope = linear - product
+    step = fixed_step if fixed_step >= 0.0 else best_step(slope, square, longest)
+    if alone and step > 0.0:
+        for m in range(layout.n_columns):
+            changes[0, m] *= step
+        add_nodes(rows, layout, first, length, changes, table)
+    else:
+        move_and_clear(direction, step, table, touched, count)
+    if step > 0.0:
+        mix(nodes, new_nodes, step)
+        for t in range(len(pairs)):
+            mix(pairs[t], new_pairs[t], step)
     sums[_GAIN] += step * (slope - 0.5 * step * square)
     sums[_LINEAR] += step * linear
-    sums[_WORK] += 4 * count * table.shape[1]
-    return step
+    sums[_WORK] += 4 * (rows.starts[first + length] - rows.starts[first]) * layout.n_columns
 
 
 @compiled
-def step_chains(  # type: ignore[no-untyped-def]
-    data, nodes, pairs, found, fixed_step, longest, table, scratch, touched, changes, sums
-):
-    """See `Distributions.step`.
+def visit_chains(  # type: ignore[no-untyped-def]
+    data, nodes, pairs, found, start, stop, moves, temperature, fixed_step, longest, table,
+    scratch, step_scratch, sums,
+):  # fmt: skip
+    """Fill in the proposals `start` to `stop`, or step towards them, or one after the other."""
+    usable = False
+    for k in range(start, stop):
+        b = found.blocks[k]
+        old_nodes = nodes[data.ends[b] : data.ends[b + 1]]
+        old_pairs = pairs[data.pair_at[b] : data.pair_at[b + 1]]
+        new_nodes = found.nodes[found.node_at[k] : found.node_at[k] + len(old_nodes)]
+        new_pairs = found.pairs[found.pair_at[k] : found.pair_at[k] + len(old_pairs)]
+        if moves & PROPOSE:
+            found.hinges[k] = found.values[k] = 0.0
+            if temperature > 0.0 and data.layout.tied < 0 and (k == start or moves & STEP):
+                edges = pair_scores(table, data.layout)
+                usable = set_factors(
+                    edges, 1.0 / temperature, data.layout.n_labels, scratch.factors
+                )
+            if len(old_nodes) > 0:
+                found.hinges[k], found.values[k] = propose_block(
+                    data, b, old_nodes, old_pairs, temperature, table, usable, scratch,
+                    new_nodes, new_pairs,
+                )  # fmt: skip
+        if moves & STEP:
+            step_block(
+                data, b, old_nodes, old_pairs, new_nodes, new_pairs, fixed_step, longest, table,
+                step_scratch, sums,
+            )  # fmt: skip
 
-    Scratch: `scratch`, of the shape of the weight table, and ``touched[1]`` of `touched`, int64
-    ``(2, n_rows)``, are zero, also afterwards; `changes` is ``(longest + 1, P)``.
-    """
+
+@compiled
+def add_all_chains(data, nodes, pairs, found, table, changes):  # type: ignore[no-untyped-def]
+    """Add what whole steps of all change the weights by; returns that of the linear term."""
+    linear = 0.0
     for k in range(len(found.blocks)):
         b = found.blocks[k]
-        if data.ends[b + 1] - data.ends[b] == 1 and len(data.squares) > 0:
-            scores = changes[1:]
-            step = step_alone(
-                data, nodes, found, k, fixed_step, longest, table, scores, changes, sums
-            )
-        else:
-            step = step_sequence(
-                data, nodes, pairs, found, k, fixed_step, longest,
-                table, scratch, touched, changes, sums,
-            )  # fmt: skip
-        if step > 0.0:
-            mix_block_chains(data, nodes, pairs, found, k, step)
+        first, last, cost = data.ends[b], data.ends[b + 1], data.totals[b]
+        old_pairs = pairs[data.pair_at[b] : data.pair_at[b + 1]]
+        new_nodes = found.nodes[found.node_at[k] : found.node_at[k] + last - first]
+        new_pairs = found.pairs[found.pair_at[k] : found.pair_at[k] + len(old_pairs)]
+        set_changes(nodes[first:last], new_nodes, cost, changes)
+        linear -= data.loss_scale[b] * mean_loss(changes, data.labels[first:last], data.loss)
+        add_nodes(data.rows, data.layout, first, last - first, changes, table)
+        add_pairs(data.tied, data.layout, first, old_pairs, new_pairs, cost, table)
+    return linear
+
+
+@compiled
+def mix_chains(data, nodes, pairs, found, step):  # type: ignore[no-untyped-def]
+    """Move all that were proposed."""
+    for k in range(len(found.blocks)):
+        b = found.blocks[k]
+        first, last = data.ends[b], data.ends[b + 1]
+        mix(
+            nodes[first:last], found.nodes[found.node_at[k] : found.node_at[k] + last - first], step
+        )
+        first, last = data.pair_at[b], data.pair_at[b + 1]
+        for t in range(last - first):
+            mix(pairs[first + t], found.pairs[found.pair_at[k] + t], step)
 
 
 @singledispatch

@@ -16,7 +16,6 @@ from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
-    FIRST_WORK,
     MOST_WORK,
     Floats,
     Order,
@@ -80,9 +79,14 @@ class Schedule(Temperatures):
         """Whether this is a hot pass."""
         return self._passes >= FIRST_PASSES and (self._passes - FIRST_PASSES) % 2 == 0
 
+    @property
+    def _side(self) -> int:
+        """0 for cooler and 1 for hotter, in the order 0 1 1 0: gains fall in the course of a pass."""
+        return (self._tried + 1) // 2 % 2
+
     def learn(self, gain: float) -> None:
         if self.is_hot:
-            self._gains[self._tried % 2] += gain
+            self._gains[self._side] += gain
             self._tried += 1
             self._set()
 
@@ -97,7 +101,7 @@ class Schedule(Temperatures):
 
     def _set(self) -> None:
         if self.is_hot:
-            self.temperature = self._hot * (RATIO if self._tried % 2 else 1.0 / RATIO)
+            self.temperature = self._hot * (RATIO if self._side else 1.0 / RATIO)
         elif self._passes >= FIRST_PASSES:
             self.temperature = 0.0
 
@@ -110,8 +114,8 @@ class DistributionRun(Run):
     temperature : float or "scheduled"
     fixed_step : float or None
         None makes exact steps.
-    batch_size : int or None
-        Proposals made at the same weights; None chooses by their work.
+    batch_size : int
+        Proposals made at the same weights.
     averaging : bool
         Keep an average of the weights, too.
     """
@@ -125,7 +129,7 @@ class DistributionRun(Run):
         *,
         temperature: float | str,
         fixed_step: float | None = None,
-        batch_size: int | None = None,
+        batch_size: int = 1,
         averaging: bool = False,
     ) -> None:
         super().__init__(training, stopping, threads, seed)
@@ -136,8 +140,7 @@ class DistributionRun(Run):
         )
         self.weights[:] = self.distributions.expectations()[0]
         self.fixed_step = fixed_step
-        self.fixed_batch_size = batch_size
-        self.passes = 0
+        self.batch_size = batch_size
         self.average = self.weights.copy() if averaging else None
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
@@ -175,23 +178,18 @@ class DistributionRun(Run):
         return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
 
     @property
-    def batch_size(self) -> int:
-        """Proposals to make at the same weights: one by one where nobody can tell their work."""
-        if self.fixed_batch_size is not None:
-            return self.fixed_batch_size
+    def share(self) -> int:
+        """Blocks to visit between two looks at the clock and at the temperature."""
+        most = max(1, self.training.n_blocks // BATCHES_PER_PASS)
         each = self.training.search_work
-        if each is None:
-            return 1
-        work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
-        return max(1, min(int(work / max(each, 1.0)), self.training.n_blocks // BATCHES_PER_PASS))
+        return most if each is None else max(1, min(int(MOST_WORK / max(each, 1.0)), most))
 
     def visit(self, order: Order) -> None:
-        """Propose for the blocks `order` in batches, and step towards each of them."""
+        """Step towards the proposals for all the blocks `order`."""
         total = Visit(0.0, 0.0, 0.0, 0.0)
-        size = self.batch_size
+        size = self.share if self.batch_size == 1 else self.batch_size
         for start in range(0, len(order), size):
-            self._propose(order[start : start + size])
-            visit = self.distributions.step(self.weights, self.fixed_step)
+            visit = self._visit(order[start : start + size])
             self.temperatures.learn(visit.gain)
             total += visit
             if self.stopping.out_of_time:
@@ -199,6 +197,14 @@ class DistributionRun(Run):
         else:
             self.estimate = total.loss
         self._end_pass()
+
+    def _visit(self, blocks: Order) -> Visit:
+        if self.batch_size > 1:
+            self._propose(blocks)
+            return self.distributions.step(self.weights, self.fixed_step)
+        self.calls += len(blocks)
+        temperature = self.temperatures.temperature
+        return self.distributions.visit(self.weights, blocks, temperature, self.fixed_step)
 
     def visit_together(self) -> None:
         """Propose for all blocks, and make one step; the weights before it are offered."""
@@ -222,7 +228,6 @@ class DistributionRun(Run):
         return self.distributions.propose(self.weights, blocks, temperature, self.threads)
 
     def _end_pass(self) -> None:
-        self.passes += 1
         self.temperatures.next_pass()
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
@@ -282,8 +287,9 @@ class PartialLinearization(StructuredSolver):
     value_every : int, default=10
         Passes between true valuations of the weights, if `block`; each costs one or two more
         passes.
-    batch_size : int, default=None
-        Proposals made at the same weights; None chooses by their work.
+    batch_size : int, default=1
+        Proposals made at the same weights. More let threads share them out, but a step towards an
+        old proposal gains less.
 
     See Also
     --------
@@ -304,7 +310,7 @@ class PartialLinearization(StructuredSolver):
     temperature: float | str = SCHEDULED
     averaging: bool = True
     value_every: int = 10
-    batch_size: int | None = None
+    batch_size: int = 1
 
     def __post_init__(self) -> None:
         known = self.temperature == SCHEDULED
@@ -349,7 +355,8 @@ class ExponentiatedGradient(StructuredSolver):
         Passes between true valuations of the weights, if `block`; each costs one or two more
         passes.
     batch_size : int, default=1
-        Steps made at the same weights. The more, the higher the temperature must be.
+        Proposals made at the same weights. More let threads share them out, but ask for a higher
+        temperature.
 
     See Also
     --------
