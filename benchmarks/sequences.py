@@ -22,6 +22,9 @@ PROTOCOLS = ("ocr", "ocr2")
 OUTSIDE = "<>"
 """In the place of a word before the first or after the last."""
 
+BATCH = 1000
+"""Sentences whose feature dictionaries are held at the same time."""
+
 
 class Chains(NamedTuple):
     """Rows of all sequences one after the other, their labels, and the sequences' lengths."""
@@ -139,9 +142,15 @@ def tag_features(sentence: Sentence) -> Iterator[dict[str, str]]:
 
 def tagging(sentences: list[Sentence], vocabulary: Vocabulary, grow: bool) -> Chains:
     """Sentences as one matrix, whose last field is the label; dictionaries live only shortly."""
-    X, ends = vocabulary.rows([tag_features(sentence) for sentence in sentences], grow)
+    parts = [
+        vocabulary.rows([list(tag_features(one)) for one in sentences[at : at + BATCH]], grow)[0]
+        for at in range(0, len(sentences), BATCH)
+    ]
+    for part in parts:  # those made before the last did not know all columns
+        part.resize((part.shape[0], len(vocabulary)))
     y = np.array([token[-1] for sentence in sentences for token in sentence])
-    return Chains(X, y, np.diff(ends))
+    lengths = np.array([len(sentence) for sentence in sentences])
+    return Chains(sp.vstack(parts, format="csr"), y, lengths)
 
 
 # Fits

@@ -259,7 +259,7 @@ def normalise(logs):  # type: ignore[no-untyped-def]
 
 
 def _places(sizes: Order, for_all: bool) -> tuple[Order, int]:
-    """Where to put things of these sizes, side by side or all in one place, and the room it takes."""
+    """Where things of these sizes go, side by side or all to one place, and the room they take."""
     if for_all:
         starts = _starts(sizes)
         return starts[:-1], int(starts[-1])
@@ -1014,13 +1014,19 @@ def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-u
             direction[row, m] = 0.0
 
 
+@compiled
+def node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
+    """`set_node_scores`, compiled once for both places that need it."""
+    set_node_scores(rows, start, stop, table, layout, nodes)
+
+
 @inlined
 def propose_block(data, b, nodes, pairs, temperature, table, usable, scratch, new_nodes, new_pairs):  # type: ignore[no-untyped-def]
     """Set the distribution to go towards; returns the hinge and the mean slope."""
     layout, n = data.layout, data.layout.n_labels
     first, last = data.ends[b], data.ends[b + 1]
     scores, best, sums = scratch.tables[0, : last - first], scratch.tables[1], scratch.tables[2]
-    set_node_scores(data.rows, first, last, table, layout, scores)
+    node_scores(data.rows, first, last, table, layout, scores)
     add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
     edges = edge_scores(data.tied, first, last, table, layout, scratch.edges)
     own = truth_score(data.labels[first:last], scores, edges)
@@ -1056,7 +1062,7 @@ def step_block(  # type: ignore[no-untyped-def]
     count = 0
     if alone:
         scores = changes[1:]
-        set_node_scores(rows, first, first + 1, table, layout, scores)
+        node_scores(rows, first, first + 1, table, layout, scores)
         product, square = measure_products(changes[0], scores[0])
         square *= data.squares[first]
     else:

@@ -26,10 +26,13 @@ from maxmargin.solvers.structured import (
 SCHEDULED = "scheduled"
 
 FIRST_PASSES = 4
-"""Passes of a schedule before it alternates: at first there is nothing to share out."""
+"""Passes of a schedule before the first hot one: until then there is little to share out."""
+
+MOST_HOT = 3
+"""Most hot passes in a row."""
 
 COOL, HOT = 0.01, 0.3
-"""Temperatures of those passes and of the first hot one, in units of the mean largest loss."""
+"""Temperatures of the first passes and of the first hot one, in units of the mean largest loss."""
 
 RATIO = math.sqrt(2.0)
 """Between a hot temperature and those above and below it that are tried."""
@@ -44,10 +47,15 @@ class Temperatures:
     """
 
     def __init__(self, temperature: float) -> None:
-        self.temperature = temperature
+        self._temperature = temperature
+
+    @property
+    def temperature(self) -> float:
+        """That of the next batch."""
+        return self._temperature
 
     def learn(self, gain: float) -> None:
-        """What the step towards the last batch has gained."""
+        """Growth of the dual by the steps towards the last batch."""
 
     def next_pass(self) -> None:
         """All blocks have been visited."""
@@ -56,54 +64,60 @@ class Temperatures:
 class Schedule(Temperatures):
     """Cold and hot passes in turn, with a hot temperature that follows what it gains.
 
-    A cold pass moves towards the most violating outputs and so finds those that matter; it gains
-    less and less, because it can only add to one at a time. A hot pass shares probability out
-    among those found, all at once, but finds none. In a hot pass, every other batch is a little
-    hotter or a little cooler, and the side that gains more wins.
+    A cold pass, at temperature zero, moves towards the most violating outputs and so finds those
+    that matter; it gains less and less, because it can raise only one of them at a time. A hot
+    pass shares probability out among those that were found, all at once, but finds none. It is
+    made again as long as it gains more than the last cold one. In a hot pass, every other batch is
+    a little hotter or a little cooler, and the side that gains more wins.
 
     Parameters
     ----------
     unit : float
-        A loss; the schedule is the same in any unit.
+        A loss that is neither large nor small.
     """
 
     def __init__(self, unit: float) -> None:
         super().__init__(COOL * unit)
         self._hot = HOT * unit
         self._passes = 0
+        self._hot_in_a_row = 0  # none while the pass is a cold one
+        self._gain = self._cold_gain = 0.0
         self._tried = 0
-        self._gains = np.zeros(2)
+        self._gains = [0.0, 0.0]
 
     @property
-    def is_hot(self) -> bool:
-        """Whether this is a hot pass."""
-        return self._passes >= FIRST_PASSES and (self._passes - FIRST_PASSES) % 2 == 0
+    def temperature(self) -> float:
+        if self._hot_in_a_row:
+            return self._hot * (RATIO if self._side else 1.0 / RATIO)
+        return self._temperature if self._passes < FIRST_PASSES else 0.0
 
     @property
     def _side(self) -> int:
-        """0 for cooler and 1 for hotter, in the order 0 1 1 0: gains fall in the course of a pass."""
+        """0 for cooler, 1 for hotter, in the order 0 1 1 0 because gains fall within a pass."""
         return (self._tried + 1) // 2 % 2
 
     def learn(self, gain: float) -> None:
-        if self.is_hot:
+        self._gain += gain
+        if self._hot_in_a_row:
             self._gains[self._side] += gain
             self._tried += 1
-            self._set()
 
     def next_pass(self) -> None:
-        # With one batch a pass, both sides have been tried after two hot ones.
-        if self.is_hot and self._tried >= 2:
+        self._passes += 1
+        if self._hot_in_a_row:
+            self._choose_side()
+            again = self._gain > self._cold_gain and self._hot_in_a_row < MOST_HOT
+            self._hot_in_a_row = self._hot_in_a_row + 1 if again else 0
+        else:
+            self._cold_gain = self._gain
+            self._hot_in_a_row = 1 if self._passes >= FIRST_PASSES else 0
+        self._gain = 0.0
+
+    def _choose_side(self) -> None:
+        if self._tried >= 2:  # with one batch a pass, not before the second hot one
             self._hot *= RATIO if self._gains[1] > self._gains[0] else 1.0 / RATIO
             self._tried = 0
-            self._gains[:] = 0.0
-        self._passes += 1
-        self._set()
-
-    def _set(self) -> None:
-        if self.is_hot:
-            self.temperature = self._hot * (RATIO if self._side else 1.0 / RATIO)
-        elif self._passes >= FIRST_PASSES:
-            self.temperature = 0.0
+            self._gains = [0.0, 0.0]
 
 
 class DistributionRun(Run):
