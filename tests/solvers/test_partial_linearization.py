@@ -309,6 +309,27 @@ def test_columns_that_stand_twice_in_a_row_add_up() -> None:
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
+def test_features_may_be_dense_or_sparse_of_any_width_and_labels_one() -> None:
+    case = random_chains(26, n=10)
+    solver = mm.PartialLinearization()
+    expected = duals(solver, compiled_chains(case))
+    for sparse, dtype, rtol in ((True, np.float64, 1e-9), (False, np.float32, 1e-3)):
+        found = duals(solver, compiled_chains(case, sparse=sparse, dtype=dtype))
+        np.testing.assert_allclose(found, expected, rtol=rtol)
+    assert duals(solver, compiled_chains(random_chains(27, k=1))).max() == 0.0
+
+
+@pytest.mark.parametrize("temperature", [1e-10, 1e-4, 1e4, 1e10], ids=str)
+@pytest.mark.parametrize("name", ["classes", "chains", "tied chains"])
+def test_extreme_temperatures_do_no_harm(name: str, temperature: float) -> None:
+    for kind in (mm.PartialLinearization, mm.ExponentiatedGradient):
+        solver = kind(temperature=temperature)
+        result = solver.solve(TRAININGS[name], Stopping(tol=0.0, max_iter=20))
+        assert np.isfinite(result.weights).all()
+        assert np.isfinite(result.certificate.gap)
+        assert result.certificate.dual >= 0.0
+
+
 # --- What any solver promises -------------------------------------------------------------------
 
 
@@ -438,7 +459,7 @@ def test_a_warm_start_may_have_another_c() -> None:
 @pytest.mark.parametrize("name", ["chains", "classes"])
 def test_a_start_of_another_kind_is_refused(name: str) -> None:
     point = TRAININGS[name].distributions(0.0)
-    other = TRAININGS["sparse chains"].distributions(0.0)
+    other = TRAININGS["sparse chains" if name == "chains" else "listed chains"].distributions(0.0)
     with pytest.raises(ValueError, match="The start is no distribution over the"):
         point.take(other)
 
