@@ -68,8 +68,9 @@ class StructuredSVM(StructuredEstimator):
     C : float, default=1.0
         Weight of the sum of the hinges.
     solver : str or solver object, default="auto"
-        "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack", or an object such as
-        ``OneSlack(cache=0)``.
+        "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack"; for problems that can
+        list their outputs also "partial-linearization" and "exponentiated-gradient"; or an object
+        such as ``OneSlack(cache=0)``.
     rescaling : {"margin", "slack"}, default="margin"
         How the loss enters: it moves the margin, or it multiplies the violation of a margin of
         one. The latter needs the problem's ``separate_slack``.

@@ -186,6 +186,8 @@ class TrainingSet(ABC):
 
     def feasible(self, point: DualPoint) -> DualPoint:
         """The point, cut back in blocks where it takes more than their C."""
+        if not isinstance(point, DualPoint):
+            raise ValueError("The point is no list of outputs with coefficients.")
         coef = np.maximum(point.coef, 0.0)
         used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
         over = used > self.cost
