@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from benchmarks.common import Report, Row, child, parser, run, say, timed
 from benchmarks.memory import MEGABYTE, peak
 from benchmarks.sequences import Chains, corpus, error, fit, tagging
-from maxmargin.data.sequences import Vocabulary
+from maxmargin.data.vocabulary import Vocabulary
 
 MINUTES = 10.0
 MILLION = 1e6

@@ -124,16 +124,15 @@ def train_ours(
     setting: float, X: Features, y: Labels, X_test: Features, clock: Clock
 ) -> tuple[Labels, float]:
     from maxmargin import SequenceTagger
-    from maxmargin.data.sequences import Vocabulary
 
     warnings.simplefilter("ignore")  # of a warming-up that does not converge
     SequenceTagger(max_iter=2).fit(X[:20], y[:20]).predict(X_test[:20])  # loads what is compiled
     model = clock("train", lambda: SequenceTagger(C, tol=setting).fit(X, y))
     top = peak()
     found = clock("predict", lambda: model.predict(X_test))
-    rows, ends = Vocabulary(model.vocabulary_).rows(X_test, grow=False)
+    rows, ends = model.vocabulary_.rows(X_test, grow=False)
     twin = copy(model)  # the same model, for matrices
-    twin._vocabulary = None
+    del twin.vocabulary_
     clock("predict, prepared", lambda: twin.predict(rows, lengths=np.diff(ends)))
     return [labels.tolist() for labels in found], top
 

@@ -17,7 +17,7 @@ import numpy as np
 import maxmargin as mm
 from benchmarks.common import Panel, Report, Row, load, parser, plot, run, say, subsample, timed
 from benchmarks.sequences import Chains, as_chains, corpus, fit, tagging
-from maxmargin.data.sequences import Vocabulary
+from maxmargin.data.vocabulary import Vocabulary
 
 ONE, UNCACHED, MANY = "1-slack", "1-slack, no cache", "n-slack"
 SOLVERS = {ONE: mm.OneSlack(), UNCACHED: mm.OneSlack(cache=0), MANY: mm.NSlack()}

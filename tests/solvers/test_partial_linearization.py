@@ -1,3 +1,5 @@
+import gc
+import weakref
 from itertools import pairwise, product
 from typing import Any
 
@@ -14,9 +16,12 @@ from structured_referee import (
 )
 
 import maxmargin as mm
+from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
-from maxmargin.problems.distributions import ChainDistributions, ExplicitDistributions
+from maxmargin.problems.distributions import distributions_of
+from maxmargin.problems.distributions.chains import ChainDistributions
+from maxmargin.problems.distributions.explicit import ExplicitPoint
 from maxmargin.problems.structured import PythonTrainingSet
 from maxmargin.solvers.result import Status
 from maxmargin.solvers.stopping import Stopping
@@ -95,9 +100,9 @@ class LogSpace:
         self.logs[blocks] -= np.logaddexp.reduce(self.logs[blocks], axis=1, keepdims=True)
 
 
-def split(distributions: ExplicitDistributions, case: Case) -> list[np.ndarray]:
+def split(point: ExplicitPoint, case: Case) -> list[np.ndarray]:
     sizes = [len(case.problem.outputs(x)) for x in case.X]
-    return np.split(distributions.mass, np.cumsum(sizes)[:-1])
+    return np.split(point.mass, np.cumsum(sizes)[:-1])
 
 
 @pytest.mark.parametrize("block", [True, False])
@@ -105,7 +110,7 @@ def split(distributions: ExplicitDistributions, case: Case) -> list[np.ndarray]:
 def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None:
     case = make(11)
     training = case.training()
-    start = split(training.distributions(5.0), case)
+    start = split(distributions_of(training, 5.0).point, case)
     expected = LogSpace(case, start, 5.0)
     random = np.random.default_rng(3)
     reference = []
@@ -125,8 +130,8 @@ def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None
 def labellings(found: ChainDistributions, b: int) -> dict[tuple[int, ...], float]:
     """The distribution of one sequence written out, from its labels and pairs."""
     data, n = found._data, found.training.layout.n_labels
-    nodes = found.nodes[data.ends[b] : data.ends[b + 1]]
-    pairs = found.pairs[data.pair_at[b] : data.pair_at[b + 1]]
+    nodes = found.point.nodes[data.ends[b] : data.ends[b + 1]]
+    pairs = found.point.pairs[data.pair_at[b] : data.pair_at[b + 1]]
     result = {}
     for y in product(range(n), repeat=len(nodes)):
         if len(y) < 2:
@@ -154,23 +159,24 @@ def marginals(
 @pytest.mark.parametrize("temperature", [5.0, 0.9])
 def test_steps_of_one_are_exponentiated_gradient_on_chains(temperature: float) -> None:
     case = random_chains(12, n=6)
-    distributions = compiled_chains(case).distributions(temperature)
-    start = [np.array([*labellings(distributions, b).values()]) for b in range(6)]
+    training = compiled_chains(case)
+    found = distributions_of(training, temperature)
+    start = [np.array([*labellings(found, b).values()]) for b in range(6)]
     expected = LogSpace(case, start, temperature)
-    weights = distributions.expectations()[0]
+    weights = found.expectations()[0]
     n = len(case.problem.matrix)
     for _ in range(3):
         for b in range(6):
             expected.step(np.array([b]))
-            distributions.propose(weights, np.array([b]), temperature, ONE)
-            distributions.step(weights, 1.0)
-    assert distributions.dual() == pytest.approx(expected.dual, rel=1e-9)
+            found.propose(weights, np.array([b]), temperature, ONE)
+            found.step(weights, 1.0)
+    assert training.dual(found.point) == pytest.approx(expected.dual, rel=1e-9)
     for b in range(6):
-        outputs, ends = case.problem.outputs(case.X[b]), distributions._data.ends
+        outputs, ends = case.problem.outputs(case.X[b]), found.point.ends
         masses = expected.masses[b, : len(outputs)]
         nodes, _ = marginals(masses, outputs, len(case.X[b]), n)
         np.testing.assert_allclose(
-            distributions.nodes[ends[b] : ends[b + 1], :n], nodes, rtol=1e-8, atol=1e-12
+            found.point.nodes[ends[b] : ends[b + 1], :n], nodes, rtol=1e-8, atol=1e-12
         )
 
 
@@ -204,19 +210,20 @@ class Example(Unlisted):
 )
 def test_the_worked_example(temperature: float, direction: list[float], decrease: float) -> None:
     training = PythonTrainingSet(Example(), [None], [3], np.ones(1))
-    point = training.distributions(temperature)
+    found = distributions_of(training, temperature)
+    mass = found.point.mass
     # Not on the simplex, but that is what the paper's numbers are for; the truth has nothing.
-    point.mass[:] = [0.125, 0.5, 0.5, 0.0]
-    weights = point.expectations()[0]
+    mass[:] = [0.125, 0.5, 0.5, 0.0]
+    weights = found.expectations()[0]
     np.testing.assert_allclose(weights, [0.25, 0.5, 1.5])
-    point.propose(weights, np.array([0]), temperature, ONE)
-    found = point._proposals.mass[:3]
-    np.testing.assert_allclose(found, direction, atol=5e-4)
-    change = np.diag([2.0, 1.0, 3.0]) @ (found - point.mass[:3])
-    slope = np.array([1.0, 1.0, 0.0]) @ (found - point.mass[:3]) - weights @ change
+    found.propose(weights, np.array([0]), temperature, ONE)
+    proposed = found._proposals.mass[:3]
+    np.testing.assert_allclose(proposed, direction, atol=5e-4)
+    change = np.diag([2.0, 1.0, 3.0]) @ (proposed - mass[:3])
+    slope = np.array([1.0, 1.0, 0.0]) @ (proposed - mass[:3]) - weights @ change
     free = slope / (change @ change)
     assert (free > 1.0) == (temperature > 0.0), "the paper's second step is cut off at one"
-    assert point.step(weights).gain == pytest.approx(decrease, abs=5e-5)
+    assert found.step(weights).gain == pytest.approx(decrease, abs=5e-5)
 
 
 # --- Chains and the same chains written out -----------------------------------------------------
@@ -237,7 +244,7 @@ def test_chains_agree_with_all_labellings_written_out(case: Case, temperature: f
     n, layout = training.layout.n_labels, training.layout
     psi, losses = case.pieces
     random = np.random.default_rng(0)
-    found = training.distributions(1.0)
+    found = distributions_of(training, 1.0)
     weights = found.expectations()[0]
     for _ in range(3):
         for b in random.permutation(len(case.X)):
@@ -330,6 +337,15 @@ def test_extreme_temperatures_do_no_harm(name: str, temperature: float) -> None:
         assert result.certificate.dual >= 0.0
 
 
+@every_training
+def test_a_cold_start_has_weights_of_exactly_zero(training: Any) -> None:
+    # What rounding would leave decides between outputs that are equally good, of which there are
+    # many as long as weights are zero: the first pass would not be that of Frank-Wolfe.
+    weights, linear = distributions_of(training, 0.0).expectations()
+    assert not weights.any()
+    assert linear == 0.0
+
+
 # --- What any solver promises -------------------------------------------------------------------
 
 
@@ -337,21 +353,20 @@ def test_extreme_temperatures_do_no_harm(name: str, temperature: float) -> None:
 @pytest.mark.parametrize("temperature", TEMPERATURES, ids=str)
 @pytest.mark.parametrize("block", [True, False])
 def test_the_dual_never_falls(training: Any, temperature: Any, block: bool) -> None:
-    point = training.distributions(0.1)
-    weights, everything = point.expectations()[0], np.arange(training.n_blocks)
-    value = training.dual(point)
+    found = distributions_of(training, 0.1)
+    weights, everything = found.expectations()[0], np.arange(training.n_blocks)
+    value = training.dual(found.point)
     assert value >= 0.0
     for _ in range(4):
         level = 0.3 if temperature == "scheduled" else temperature
-        point.propose(weights, everything, level, ONE)  # at weights that grow stale
-        visit = point.step(weights) if block else point.step_together(weights)
+        found.propose(weights, everything, level, ONE)  # at weights that grow stale
+        visit = found.step(weights) if block else found.step_together(weights)
         assert visit.gain >= 0.0
         assert visit.gap >= -1e-12
-        assert training.dual(point) == pytest.approx(value + visit.gain, abs=1e-9)
-        value = training.dual(point)
+        assert training.dual(found.point) == pytest.approx(value + visit.gain, abs=1e-9)
+        value = training.dual(found.point)
     solver = mm.PartialLinearization(temperature=temperature, block=block)
-    found = duals(solver, training)
-    assert (np.diff(found) >= -1e-12).all()
+    assert (np.diff(duals(solver, training)) >= -1e-12).all()
 
 
 @pytest.mark.parametrize("temperature", [0.1, "scheduled"])
@@ -407,12 +422,12 @@ def test_certificates_bracket_and_history_tells_them(training: Any, solver: Any)
 def test_exponentiated_gradient_keeps_its_best_point() -> None:
     case = random_classes(1)
     training = case.with_cost(100.0 * case.cost).training()
-    point = training.distributions(0.01)
-    start, weights = training.dual(point), point.expectations()[0]
+    found = distributions_of(training, 0.01)
+    start, weights = training.dual(found.point), found.expectations()[0]
     for b in np.random.default_rng(0).permutation(training.n_blocks):
-        point.propose(weights, np.array([b]), 0.01, ONE)
-        point.step(weights, 1.0)
-    assert training.dual(point) < start, "the example must be one where the dual falls"
+        found.propose(weights, np.array([b]), 0.01, ONE)
+        found.step(weights, 1.0)
+    assert training.dual(found.point) < start, "the example must be one where the dual falls"
     solver = mm.ExponentiatedGradient(temperature=0.01)
     result = solver.solve(training, Stopping(tol=0.0, max_iter=1), seed=0)
     assert result.certificate.dual == pytest.approx(start)
@@ -458,18 +473,34 @@ def test_a_warm_start_may_have_another_c() -> None:
 
 @pytest.mark.parametrize("name", ["chains", "classes"])
 def test_a_start_of_another_kind_is_refused(name: str) -> None:
-    point = TRAININGS[name].distributions(0.0)
-    other = TRAININGS["sparse chains" if name == "chains" else "listed chains"].distributions(0.0)
-    with pytest.raises(ValueError, match="The start is no distribution over the"):
-        point.take(other)
+    found = distributions_of(TRAININGS[name], 0.0)
+    other = TRAININGS["sparse chains" if name == "chains" else "listed chains"]
+    for start in (distributions_of(other, 0.0).point, DualPoint(np.zeros(0), np.zeros(0), [])):
+        with pytest.raises(ValueError, match="The start is no distribution over the"):
+            found.take(start)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: random_classes(1).training(), lambda: compiled_chains(random_chains(4))]
+)
+def test_a_dual_point_does_not_keep_the_data(make: Any) -> None:
+    training = make()
+    point = mm.PartialLinearization().solve(training, Stopping(max_iter=2)).dual_point
+    value, data = training.dual(point), weakref.ref(training)
+    del training
+    gc.collect()
+    assert data() is None
+    assert make().dual(point) == value
 
 
 def test_what_is_no_distribution_has_no_dual_value() -> None:
-    point = TRAININGS["chains"].distributions(1.0)
+    point = distributions_of(TRAININGS["chains"], 1.0).point
+    with pytest.raises(ValueError, match="not feasible"):
+        TRAININGS["sparse chains"].dual(point)
     point.nodes[0, :2] += 0.1, -0.1
     with pytest.raises(ValueError, match="not feasible"):
         TRAININGS["chains"].dual(point)
-    listed = TRAININGS["classes"].distributions(1.0)
+    listed = distributions_of(TRAININGS["classes"], 1.0).point
     listed.mass[0] += 0.1
     with pytest.raises(ValueError, match="not feasible"):
         TRAININGS["classes"].dual(listed)

@@ -1,5 +1,6 @@
 """SequenceTagger: a label for each position of a sequence."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -10,7 +11,8 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.data.sequences import Vocabulary, has_dictionaries, stack
+from maxmargin.data.sequences import has_dictionaries, stack
+from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features, check_loss_matrix
@@ -80,7 +82,7 @@ class SequenceTagger(StructuredEstimator):
         Weights of `pair_features`, in their order; only with them.
     intercept_, first_, last_ : ndarray of shape (n_classes,)
         Biases; zeros where not fitted.
-    vocabulary_ : dict
+    vocabulary_ : Mapping
         Column of each feature name; only when trained on dictionaries.
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
@@ -209,7 +211,7 @@ class SequenceTagger(StructuredEstimator):
         )
 
         def attributes(weights: Floats) -> dict[str, Any]:
-            known = {} if vocabulary is None else {"vocabulary_": vocabulary.columns}
+            known = {} if vocabulary is None else {"vocabulary_": vocabulary}
             return {
                 "classes_": classes,
                 "n_features_in_": sequences.X.shape[1],
@@ -223,7 +225,6 @@ class SequenceTagger(StructuredEstimator):
         self._fit_training(training, X, y, attributes)
         if vocabulary is None:
             self.__dict__.pop("vocabulary_", None)
-        self._vocabulary = vocabulary
         return self
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
@@ -328,7 +329,7 @@ class SequenceTagger(StructuredEstimator):
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         """Sequences to answer for, in the columns of the training data."""
         check_is_fitted(self)
-        vocabulary = self._vocabulary
+        vocabulary = getattr(self, "vocabulary_", None)
         dictionaries = lengths is None and has_dictionaries(X)
         if dictionaries and vocabulary is None:
             raise ValueError(
@@ -355,7 +356,7 @@ class SequenceTagger(StructuredEstimator):
             return None
         if isinstance(wanted, str):
             return np.arange(n_features)
-        names = {} if vocabulary is None else vocabulary.columns
+        names: Mapping[str, int] = vocabulary or {}
         columns = [names.get(name, -1) if isinstance(name, str) else int(name) for name in wanted]
         for name, column in zip(wanted, columns, strict=True):
             if not 0 <= column < n_features:

@@ -16,72 +16,11 @@ A maximum keeps no pointer to where it came from: to find that out again on the 
 column of scores for each position, while on the way forward the pointers would double the work.
 """
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from maxmargin.dual.compiled import compiled, inlined
-from maxmargin.dual.simd import _INT, _VECTOR, LANES, _for_each_entry, _splat, _vectors
+from maxmargin.dual.simd import max_plus
 from maxmargin.dual.subproblems import NEVER
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _highest(context, before, edges, added, count, column, out, width):  # type: ignore[no-untyped-def]
-    """`_max_plus` for `width` vectors from `column` on, in registers, as in `simd`."""
-
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def array(position: int) -> tuple[Any, Any]:
-            """Where the array starts, and the entries from one of its rows to the next."""
-            view = context.make_array(signature.args[position])(context, builder, args[position])
-            bytes_a_row = cgutils.unpack_tuple(builder, view.strides)[0]
-            return view.data, builder.ashr(bytes_a_row, _INT(3))
-
-        scores, score_step = array(0)
-        matrix, row_step = array(1)
-        count, column, width = args[3], args[4], signature.args[6].literal_value
-        matrix = builder.gep(matrix, [column])
-
-        def body(a: Any, highest: list[Any]) -> list[Any]:
-            score = builder.load(builder.gep(scores, [builder.mul(a, score_step)]))
-            score = _splat(builder, score)
-            row = builder.gep(matrix, [builder.mul(a, row_step)])
-            updated = []
-            for old, pointer in zip(highest, _vectors(builder, row, width), strict=True):
-                new = builder.fadd(score, builder.load(pointer, align=8))
-                updated.append(builder.select(builder.fcmp_ordered(">", new, old), new, old))
-            return updated
-
-        start = [ir.Constant(_VECTOR, [-np.inf] * LANES)] * width
-        highest = _for_each_entry(builder, count, start, body)
-        added, out = (
-            _vectors(builder, builder.gep(array(position)[0], [column]), width)
-            for position in (2, 5)
-        )
-        for value, more, pointer in zip(highest, added, out, strict=True):
-            value = builder.fadd(value, builder.load(more, align=8))
-            builder.store(value, pointer, align=8)
-        return context.get_dummy_value()
-
-    return types.void(before, edges, added, count, column, out, width), codegen
-
-
-@inlined
-def _max_plus(before, edges, added, n_labels, out):  # type: ignore[no-untyped-def]
-    """``out[b] = added[b] + max_a (before[a] + edges[a, b])``, anything in the padding."""
-    count = np.int64(n_labels)
-    left = np.int64(len(out))
-    while left >= 4 * LANES:
-        _highest(before, edges, added, count, len(out) - left, out, 4)
-        left -= 4 * LANES
-    if left >= 2 * LANES:
-        _highest(before, edges, added, count, len(out) - left, out, 2)
-        left -= 2 * LANES
-    if left >= LANES:
-        _highest(before, edges, added, count, len(out) - left, out, 1)
 
 
 @inlined
@@ -131,7 +70,7 @@ def viterbi_along(nodes, edges, n_labels, labels, best):  # type: ignore[no-unty
     varying = len(edges) > 1
     _set(best[0], n_labels, nodes[0])
     for t in range(1, last + 1):
-        _max_plus(best[t - 1], edges[(t - 1) * varying], nodes[t], n_labels, best[t])
+        max_plus(best[t - 1], edges[(t - 1) * varying], nodes[t], n_labels, best[t])
     label = _argmax(best[last], n_labels)
     score = best[last, label]
     labels[last] = label
@@ -224,7 +163,7 @@ def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ig
     _set(best[0], n_labels, nodes[0])
     best[0, truth[0]] = -np.inf
     for t in range(1, last + 1):
-        _max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
+        max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
         for b in range(n_labels):
             if b != truth[t]:
                 leaving = agreed[t - 1] + pairs[truth[t - 1], b] + nodes[t, b]
@@ -266,7 +205,7 @@ def most_slack(nodes, pairs, n_labels, truth, labels, best):  # type: ignore[no-
         for b in range(n_labels):
             best[t, 0, b] = -np.inf
         for errors in range(1, t + 2):
-            _max_plus(best[t - 1, errors - 1], pairs, nodes[t], n_labels, best[t, errors])
+            max_plus(best[t - 1, errors - 1], pairs, nodes[t], n_labels, best[t, errors])
         # That took every label for an error; one is not.
         best[t, t + 1, right] = -np.inf
         for errors in range(t + 1):
@@ -310,7 +249,7 @@ def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-
                 for b in range(n_labels):
                     best[t, a, b] = nodes[0, a] + pairs[a, b]
             else:
-                _max_plus(best[t - 1, :, a], by_first[:, a], pairs[a], n_labels, best[t, a])
+                max_plus(best[t - 1, :, a], by_first[:, a], pairs[a], n_labels, best[t, a])
             _add(best[t, a], n_labels, nodes[t])
 
     label, after = 0, 0
@@ -335,7 +274,7 @@ def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[
 
     `parts` gets the terms over a factor that makes the largest in each column 1, `sums` their sums.
     """
-    _max_plus(before, edges, added, n_labels, out)
+    max_plus(before, edges, added, n_labels, out)
     for b in range(n_labels):
         # What cannot be reached has -inf less something finite, not less -inf.
         out[b] = max(out[b], NEVER)

@@ -21,7 +21,7 @@ from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
 
 if TYPE_CHECKING:
-    from maxmargin.problems.distributions import Distributions
+    from maxmargin.problems.distributions.contract import DistributionPoint
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -150,19 +150,7 @@ class TrainingSet(ABC):
             loss += float(self.cost[blocks] @ np.maximum(slopes, 0.0))
         return 0.5 * float(weights @ weights) + loss
 
-    def distributions(self, temperature: float) -> "Distributions":
-        """Distributions over all outputs: the truth or, with a temperature, close to it.
-
-        Raises
-        ------
-        ValueError
-            If nobody can tell what the outputs are.
-        """
-        from maxmargin.problems.distributions import distributions_of
-
-        return distributions_of(self, temperature)
-
-    def dual(self, point: "DualPoint | Distributions") -> float:
+    def dual(self, point: "DualPoint | DistributionPoint") -> float:
         """Dual value of a feasible point, with its planes made anew.
 
         Raises
@@ -171,7 +159,7 @@ class TrainingSet(ABC):
             If the point is not feasible.
         """
         if not isinstance(point, DualPoint):
-            return point.dual()
+            return point.dual(self)
         coef = self.feasible(point).coef
         if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
             raise ValueError("The dual point is not feasible.")

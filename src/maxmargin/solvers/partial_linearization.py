@@ -11,7 +11,8 @@ import numpy as np
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.distributions import Distributions
+from maxmargin.problems.distributions import distributions_of
+from maxmargin.problems.distributions.contract import DistributionPoint
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import (
@@ -148,7 +149,7 @@ class DistributionRun(Run):
     ) -> None:
         super().__init__(training, stopping, threads, seed)
         scheduled = isinstance(temperature, str)
-        self.distributions = training.distributions(HOT if scheduled else float(temperature))
+        self.distributions = distributions_of(training, HOT if scheduled else float(temperature))
         self.temperatures = (
             Schedule(self._mean_largest_loss()) if scheduled else Temperatures(float(temperature))
         )
@@ -159,7 +160,7 @@ class DistributionRun(Run):
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
         """Sum of cost times hinge as seen in the last pass, at changing weights."""
-        self._best = (-math.inf, self.distributions)
+        self._best = (-math.inf, self.distributions.point)
         self._keep_best()
 
     @property
@@ -168,9 +169,9 @@ class DistributionRun(Run):
 
     @property
     def n_planes(self) -> int:
-        return self.distributions.n_variables
+        return self.distributions.point.n_variables
 
-    def point(self) -> Distributions:
+    def point(self) -> DistributionPoint:
         return self._best[1]
 
     def resume(self, start: Any) -> None:
@@ -184,7 +185,7 @@ class DistributionRun(Run):
 
     def release(self) -> None:
         super().release()
-        del self.average
+        del self.average, self.distributions
 
     def looks_done(self) -> bool:
         """Whether the hinges of the last pass make it worth a true valuation."""
@@ -250,7 +251,7 @@ class DistributionRun(Run):
     def _keep_best(self) -> None:
         """Keep a copy where the dual may fall; exact steps never lower it."""
         if self.fixed_step is not None and self.dual > self._best[0]:
-            self._best = (self.dual, self.distributions.copy())
+            self._best = (self.dual, self.distributions.point.copy())
         self.best_dual = max(self.best_dual, self.dual)
 
     def _mean_largest_loss(self) -> float:

@@ -1,0 +1,262 @@
+"""A probability for every output, where a problem can list them."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.planes import Planes, add_plane, add_planes, plane_product
+from maxmargin.dual.working_set import DualPoint
+from maxmargin.inference.reweighting import reweight
+from maxmargin.problems.distributions.contract import DistributionPoint, Distributions
+from maxmargin.problems.distributions.steps import Move, places_for, starts_of, step_size
+from maxmargin.problems.structured import PythonTrainingSet
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplicitPoint(DistributionPoint):
+    """A probability for every output of every example.
+
+    Parameters
+    ----------
+    blocks : ndarray of int64, shape (n_outputs_of_all,)
+        The example that each output is of, in rising order.
+    outputs : list
+    mass : ndarray of shape (n_outputs_of_all,)
+    """
+
+    blocks: Order
+    outputs: list[Any]
+    mass: Floats
+
+    @property
+    def n_variables(self) -> int:
+        return len(self.mass)
+
+    def copy(self) -> Self:
+        return replace(self, mass=self.mass.copy())
+
+    def dual(self, training: PythonTrainingSet) -> float:
+        used = np.flatnonzero(self.mass)
+        blocks = self.blocks[used]
+        coef = training.cost[blocks] * self.mass[used]
+        return training.dual(DualPoint(blocks, coef, [self.outputs[j] for j in used.tolist()]))
+
+
+class _Data(NamedTuple):
+    """Planes of all outputs: block ``b`` has the planes ``first[b]:first[b + 1]``."""
+
+    first: Order
+    starts: Order
+    columns: NDArray[np.uint32]
+    values: Floats
+    losses: Floats
+    totals: Floats
+
+
+class _Proposals(NamedTuple):
+    """The distribution proposed for block ``blocks[k]`` stands in `mass` from ``at[k]`` on."""
+
+    blocks: Order
+    at: Order
+    mass: Floats
+    hinges: Floats
+    values: Floats
+
+
+class ExplicitDistributions(Distributions):
+    """A probability for every output of every example, and the planes of all outputs.
+
+    Parameters
+    ----------
+    training : PythonTrainingSet
+    outputs : list of lists
+        All outputs of each example; the truth is added where it is missing.
+    temperature : float
+        Whether it is zero decides on the start.
+    """
+
+    training: PythonTrainingSet
+    point: ExplicitPoint
+
+    def __init__(
+        self, training: PythonTrainingSet, outputs: list[list[Any]], temperature: float
+    ) -> None:
+        super().__init__(training)
+        found = [_planes_of_all(training, b, listed) for b, listed in enumerate(outputs)]
+        parts = [planes for planes, _ in found]
+        sizes = np.array([len(planes.losses) for planes in parts])
+        self._data = _Data(
+            first=starts_of(sizes),
+            starts=starts_of(np.concatenate([np.diff(planes.starts) for planes in parts])),
+            columns=np.concatenate([planes.columns for planes in parts]),
+            values=np.concatenate([planes.values for planes in parts]),
+            losses=np.concatenate([planes.losses for planes in parts]),
+            totals=training.cost,
+        )
+        self._truths = self._data.first[:-1] + [truth for _, truth in found]
+        self._scratch = np.zeros(training.n_features)
+        self.point = ExplicitPoint(
+            blocks=np.repeat(np.arange(training.n_blocks), sizes),
+            outputs=[output for planes in parts for output in planes.outputs],
+            mass=np.repeat(1.0 / sizes, sizes),
+        )
+        self._start(temperature)
+
+    def expectations(self) -> tuple[Floats, float]:
+        data, weights = self._data, np.zeros(self.training.n_features)
+        coef = data.totals[self.point.blocks] * self.point.mass
+        add_planes(data.starts, data.columns, data.values, coef, weights)
+        return weights, float(coef @ data.losses)
+
+    def _give_to_truth(self, kept: float) -> None:
+        self.point.mass[:] *= kept
+        self.point.mass[self._truths] += 1.0 - kept
+
+    def _fits(self, start: Any) -> bool:
+        return isinstance(start, ExplicitPoint) and np.array_equal(start.blocks, self.point.blocks)
+
+    def _set(self, start: ExplicitPoint) -> None:
+        self.point.mass[:] = start.mass
+
+    def _room(self, blocks: Order, for_all: bool) -> _Proposals:
+        at, size = places_for(np.diff(self._data.first)[blocks], for_all)
+        return _Proposals(blocks, at, np.empty(size), *np.empty((2, len(blocks))))
+
+    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
+        moved: tuple[float, float, float] = move_explicit(
+            self._data, self.point.mass, self._proposals, part.start, part.stop, move, weights,
+            self._scratch,
+        )  # fmt: skip
+        return moved
+
+    def _add_direction(self, direction: Floats) -> float:
+        return float(add_all_explicit(self._data, self.point.mass, self._proposals, direction))
+
+    def _mix(self, step: float) -> None:
+        mix_all_explicit(self._data, self.point.mass, self._proposals, step)
+
+
+def _planes_of_all(training: PythonTrainingSet, b: int, outputs: list[Any]) -> tuple[Planes, int]:
+    """Planes of all outputs of example `b`, and which of them is the truth's.
+
+    That is one without entries or loss, because outputs need not be comparable.
+    """
+    planes = training.planes_of(np.full(len(outputs), b), outputs)
+    zero = np.flatnonzero((np.diff(planes.starts) == 0) & (planes.losses == 0.0))
+    if len(zero):
+        return planes, int(zero[0])
+    outputs = [*outputs, training.Y[b]]
+    return training.planes_of(np.full(len(outputs), b), outputs), len(outputs) - 1
+
+
+@inlined
+def old_and_new(data, mass, found, k):  # type: ignore[no-untyped-def]
+    """The distribution of block ``blocks[k]``, and the one proposed."""
+    b = found.blocks[k]
+    old = mass[data.first[b] : data.first[b + 1]]
+    return old, found.mass[found.at[k] : found.at[k] + len(old)]
+
+
+@inlined
+def propose_block(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
+    """Set the distribution to go towards; returns the hinge and the mean slope."""
+    first = data.first[b]
+    mean = 0.0
+    best = 0
+    for j in range(len(old)):
+        start, stop = data.starts[first + j], data.starts[first + j + 1]
+        product = plane_product(start, stop, data.columns, data.values, weights)
+        new[j] = data.losses[first + j] - product
+        mean += old[j] * new[j]
+        if new[j] > new[best]:
+            best = j
+    hinge = new[best]
+    if temperature > 0.0:
+        reweight(old, 1.0 / temperature, new)
+    else:
+        new[:] = 0.0
+        new[best] = 1.0
+    return hinge, mean
+
+
+@compiled
+def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
+    """Add what a step changes the weights by; returns the change of the linear term."""
+    linear = 0.0
+    for j in range(len(old)):
+        p = data.first[b] + j
+        change = step * data.totals[b] * (new[j] - old[j])
+        linear += change * data.losses[p]
+        add_plane(data.starts[p], data.starts[p + 1], data.columns, data.values, change, vector)
+    return linear
+
+
+@compiled
+def mix(old, new, step):  # type: ignore[no-untyped-def]
+    """``old = (1 - step) * old + step * new``."""
+    for j in range(len(old)):
+        old[j] = (1.0 - step) * old[j] + step * new[j]
+
+
+@inlined
+def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no-untyped-def]
+    """Product of a direction with the weights and with itself; it is zero afterwards."""
+    product = square = 0.0
+    for q in range(start, stop):
+        # Each column counts once: from then on it is zero.
+        entry = direction[data.columns[q]]
+        direction[data.columns[q]] = 0.0
+        product += entry * weights[data.columns[q]]
+        square += entry * entry
+    return product, square
+
+
+@compiled
+def move_explicit(data, mass, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
+    """See `Distributions._move`. Scratch: a vector of zeros, also afterwards."""
+    gain = linear = 0.0
+    work = 0
+    for k in range(first, last):
+        b = found.blocks[k]
+        old, new = old_and_new(data, mass, found, k)
+        if move.proposes:
+            found.hinges[k], found.values[k] = propose_block(
+                data, b, old, move.temperature, weights, new
+            )
+        if move.steps:
+            start, stop = data.starts[data.first[b]], data.starts[data.first[b + 1]]
+            whole = add_change(data, b, old, new, 1.0, scratch)
+            product, square = measure_and_clear(data, start, stop, scratch, weights)
+            slope = whole - product
+            step = step_size(move, slope, square)
+            if step > 0.0:
+                add_change(data, b, old, new, step, weights)
+                mix(old, new, step)
+            gain += step * (slope - 0.5 * step * square)
+            linear += step * whole
+            work += 4 * (stop - start)
+    return gain, linear, work
+
+
+@compiled
+def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-def]
+    """See `Distributions._add_direction`."""
+    linear = 0.0
+    for k in range(len(found.blocks)):
+        old, new = old_and_new(data, mass, found, k)
+        linear += add_change(data, found.blocks[k], old, new, 1.0, direction)
+    return linear
+
+
+@compiled
+def mix_all_explicit(data, mass, found, step):  # type: ignore[no-untyped-def]
+    """See `Distributions._mix`."""
+    for k in range(len(found.blocks)):
+        old, new = old_and_new(data, mass, found, k)
+        mix(old, new, step)
