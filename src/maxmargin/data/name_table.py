@@ -8,7 +8,7 @@ by byte in place, and no Python object is made.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -85,7 +85,7 @@ class NameTable:
         """
         pointed = np.fromiter(positions, dtype=object, count=len(positions))
         pointers = _addresses(pointed)
-        sizes = [len(one) if isinstance(one, Sized) else 0 for one in positions]
+        sizes = _sizes(positions)
         columns, values = np.empty(sum(sizes), dtype=np.int32), np.empty(sum(sizes))
         starts = np.zeros(len(positions) + 1, dtype=np.int64)
         features, numbers, seen = _space(max(sizes, default=0))
@@ -131,6 +131,14 @@ def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:
     """Where the objects of an array lie: the same memory, seen as numbers."""
     memory = (ctypes.c_ssize_t * len(objects)).from_address(objects.ctypes.data)
     return np.ctypeslib.as_array(memory)
+
+
+def _sizes(positions: Sequence[Any]) -> list[int]:
+    """Lengths; zero of what has none, which is for slower code to name."""
+    try:
+        return list(map(len, positions))
+    except TypeError:
+        return [len(one) if hasattr(one, "__len__") else 0 for one in positions]
 
 
 def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
