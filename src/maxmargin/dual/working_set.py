@@ -30,6 +30,10 @@ UNUSED = -1
 """Length of a plane number that no plane has."""
 
 _FIRST_CAPACITY = 4
+
+_SLACK = 8
+"""The arena is allowed so small a part of dropped planes, and again of room to grow."""
+
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_PLANES = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
 
@@ -328,12 +332,12 @@ class WorkingSet:
         """Room for more entries: by closing the gaps that dropped planes left, or a larger one."""
         table = self._table
         used, live = int(table.counts[_N_ENTRIES]), int(table.counts[_N_LIVE])
-        if used - live > live // 4:
+        if used - live > live // _SLACK:
             in_use = np.flatnonzero(table.length >= 0)
             _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
             used = live
         if used + n_entries > len(table.values):
-            size = used + n_entries + used // 4
+            size = used + n_entries + used // _SLACK
             # In place: a copy beside the old arena would be the peak of all memory.
             table.columns.resize(size, refcheck=False)
             table.values.resize(size, refcheck=False)

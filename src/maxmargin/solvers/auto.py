@@ -42,7 +42,7 @@ class Auto(StructuredSolver):
         Most sweeps between two passes of searches.
     max_steps : int, default=10
         Most steps of one visit.
-    max_idle : int, default=5
+    max_idle : int, default=3
         Rounds after which a plane whose coefficient stayed zero is dropped.
     batch_size : int, default=None
         Searches made at the same weights; None chooses by their work.
@@ -56,7 +56,7 @@ class Auto(StructuredSolver):
     acceleration: bool = True
     max_sweeps: int = 20
     max_steps: int = 10
-    max_idle: int = 5
+    max_idle: int = 3
     batch_size: int | None = None
 
     def _start(

@@ -9,7 +9,7 @@ from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Order, StructuredSolver
+from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
 
 MAX_IDLE = 50
 """Rounds after which a plane whose coefficient stayed zero is dropped."""
@@ -79,7 +79,8 @@ class FrankWolfe(StructuredSolver):
 
     def _batch_rounds(self, run: BlockRun) -> Iterator[None]:
         while True:
-            run.search(run.everything, ADD_ONLY, at=run.weights)
+            run.offer(run.weights, run.search_at(run.weights))
+            run.snapshot()
             run.working_set.step_towards_best(run.weights)
             yield
 

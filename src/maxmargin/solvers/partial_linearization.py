@@ -233,8 +233,8 @@ class DistributionRun(Run):
         for weights in self.candidates:
             primal = self.training.primal(weights, self.threads)
             self.calls += self.training.n_blocks
-            self.offer(weights, primal - 0.5 * float(weights @ weights))
-            if primal - self.best_dual <= self.stopping.tol * abs(primal):
+            self.offer(weights, primal - 0.5 * float(weights @ weights), ends_round=True)
+            if self.is_done:
                 break
 
     def _propose(self, blocks: Order) -> float:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.planes import Planes
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
@@ -114,21 +115,26 @@ class Run(ABC):
         return 0.5 * float(self.weights @ self.weights)
 
     @property
-    def gap(self) -> float:
-        """Between the best primal and the best dual value."""
-        return self.primal - self.best_dual
-
-    @property
     def candidates(self) -> list[Floats]:
         """Weights that may be the answer."""
         return [self.weights]
 
-    def offer(self, weights: Floats, loss: float) -> None:
-        """Keep `weights` if their objective, of this sum of cost times hinge, is the best."""
+    @property
+    def is_done(self) -> bool:
+        """Whether the gap is closed."""
+        return self.as_round().relative_gap <= self.stopping.tol
+
+    def offer(self, weights: Floats, loss: float, ends_round: bool = False) -> None:
+        """Keep `weights` if their objective, of this sum of cost times hinge, is the best.
+
+        If this closes the gap and `ends_round`, nothing moves any more, and no copy is made.
+        """
         primal = 0.5 * float(weights @ weights) + loss
         if primal < self.primal:
             self.primal = primal
-            if self.best is None:
+            if ends_round and self.is_done:
+                self.best = weights
+            elif self.best is None:
                 self.best = weights.copy()
             else:
                 self.best[:] = weights
@@ -217,41 +223,50 @@ class BlockRun(Run):
         work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
         return max(1, min(int(work / max(each, 1.0)), self.training.n_blocks // BATCHES_PER_PASS))
 
-    def search(self, order: Order, rule: StepRule, at: Floats | None = None) -> Visit:
-        """Search for planes of the blocks `order`, and visit each block with its own.
-
-        Searches are made at the present weights as they change, or `at` fixed ones. In the latter
-        case all blocks must be searched; the weights are then valued and offered. If they are
-        the present ones, `rule` must not change them.
-        """
+    def search(self, order: Order, rule: StepRule) -> Visit:
+        """Search for planes of the blocks `order`, and visit each block with its own."""
         total = Visit(0.0, 0.0, 0.0, 0.0)
-        loss = 0.0
-        size = self.batch_size
-        for start in range(0, len(order), size):
-            blocks = order[start : start + size]
-            weights = self.weights if at is None else at
-            planes = self.training.planes(weights, blocks, self.threads)
-            self.calls += len(blocks)
-            if at is not None:
-                loss += float(self.training.cost[blocks] @ np.maximum(planes.slopes(at), 0.0))
+        for blocks, planes in self._found(order, self.weights):
             total += self.working_set.visit(blocks, self.weights, rule, planes)
             if self.stopping.out_of_time:
                 return total
         self.estimate = total.loss
         self.passes += 1
-        if at is not None:
-            self.offer(at, loss)
-        self._snapshot()
+        self.snapshot()
         return total
+
+    def search_at(self, weights: Floats) -> float:
+        """Search all blocks at fixed weights, and keep the planes.
+
+        Returns the sum of cost times hinge; infinity if time ran out.
+        """
+        loss = 0.0
+        for blocks, planes in self._found(self.everything, weights):
+            loss += float(self.training.cost[blocks] @ np.maximum(planes.slopes(weights), 0.0))
+            self.working_set.visit(blocks, self.weights, ADD_ONLY, planes)
+            if self.stopping.out_of_time:
+                return math.inf
+        self.passes += 1
+        return loss
+
+    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Planes]]:
+        """Batches of blocks with their planes, found at weights that may change in between."""
+        size = self.batch_size
+        for start in range(0, len(order), size):
+            blocks = order[start : start + size]
+            planes = self.training.planes(weights, blocks, self.threads)
+            self.calls += len(blocks)
+            yield blocks, planes
 
     def sweep(self, order: Order, rule: StepRule) -> Visit:
         """Visit the blocks `order` with the planes in hand."""
         self.hits += len(order)
         visit = self.working_set.visit(order, self.weights, rule)
-        self._snapshot()
+        self.snapshot()
         return visit
 
-    def _snapshot(self) -> None:
+    def snapshot(self) -> None:
+        """Let the present weights count in the average."""
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
@@ -274,8 +289,8 @@ class BlockRun(Run):
         self.best_dual = max(self.best_dual, self.dual)
         self.passes_valued = self.passes
         for weights in self.candidates:
-            self.search(self.everything, ADD_ONLY, at=weights)
-            if self.gap <= self.stopping.tol * abs(self.primal):
+            self.offer(weights, self.search_at(weights), ends_round=True)
+            if self.is_done:
                 break
 
     @property
@@ -363,7 +378,7 @@ def _loop(
         run.best_dual = max(run.best_dual, run.dual)
         history.append(run.as_round())
         stop = on_round is not None and on_round(history[-1], lambda: run.answer().copy())
-        if history[-1].relative_gap <= stopping.tol:
+        if run.is_done:
             status = Status.CONVERGED
         else:
             status = Status.STOPPED if stop else stopping.reason(len(history))
