@@ -389,3 +389,47 @@ def test_names():
     }
     solver = OneSlack(cache=0)
     assert make_solver(solver) is solver
+
+
+class Blurred(Classes):
+    """Searches that find the highest output, but admit that they may have missed it by `blur`."""
+
+    relaxed = True
+    blur = 0.05
+
+    def planes(self, xs, truths, w):
+        outputs = [self.separate(x, y, w) for x, y in zip(xs, truths, strict=True)]
+        rows = [
+            self.joint_feature(x, y) - self.joint_feature(x, z)
+            for x, y, z in zip(xs, truths, outputs, strict=True)
+        ]
+        losses = [self.loss(y, z) for y, z in zip(truths, outputs, strict=True)]
+        width = len(rows[0])
+        return (
+            np.arange(len(rows) + 1) * width,
+            np.tile(np.arange(width), len(rows)),
+            np.concatenate(rows),
+            losses,
+            outputs,
+            np.full(len(rows), self.blur),
+        )
+
+
+@pytest.mark.parametrize("name", ["auto", "n-slack", "one-slack, cache", "frank-wolfe, pairwise"])
+def test_relaxed_searches_have_a_valid_certificate_and_stop_when_they_are_stuck(name):
+    case = case_of("classes", 0)
+    training = case.training()
+    exact = solve(training, ALL[name])
+    problem = Blurred.__new__(Blurred)
+    problem.__dict__.update(training.problem.__dict__)
+    blurred = type(training)(problem, training.X, training.Y, training.cost)
+    relaxed = solve(blurred, ALL[name])
+    assert relaxed.status is Status.RELAXED
+    assert relaxed.certificate.relaxed
+    assert "relaxed" in str(relaxed.certificate)
+    assert not exact.certificate.relaxed
+    # The optimum is between the two numbers, which lie as far apart as the searches admit.
+    assert relaxed.certificate.dual <= exact.certificate.primal <= relaxed.certificate.primal
+    admitted = Blurred.blur * training.cost.sum()
+    slack = 1e-4 * abs(exact.certificate.primal)
+    assert admitted - slack <= relaxed.certificate.gap <= admitted + slack

@@ -16,6 +16,9 @@ class CertifiableProblem(Protocol):
 
     def dual(self, dual_point: Any, /) -> float: ...
 
+    @property
+    def relaxed(self) -> bool: ...
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -27,6 +30,9 @@ class Certificate:
         Objective value of the weights that are returned.
     dual : float
         Value of a feasible dual point: no weights can have an objective below it.
+    relaxed : bool
+        Whether `primal` is an upper bound of the objective value, because the searches are
+        relaxed; the optimum is between the two numbers all the same.
 
     Examples
     --------
@@ -38,6 +44,7 @@ class Certificate:
 
     primal: float
     dual: float
+    relaxed: bool = False
 
     @property
     def gap(self) -> float:
@@ -54,11 +61,14 @@ class Certificate:
 
     def __add__(self, other: "Certificate") -> "Certificate":
         """Certificate of two independent problems solved side by side."""
-        return Certificate(self.primal + other.primal, self.dual + other.dual)
+        return Certificate(
+            self.primal + other.primal, self.dual + other.dual, self.relaxed or other.relaxed
+        )
 
     def __str__(self) -> str:
         return (
             f"primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
+            f"{' (relaxed)' if self.relaxed else ''}"
         )
 
 
@@ -67,4 +77,6 @@ def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Ce
 
     Any weights and any feasible dual point certify each other; they need not belong together.
     """
-    return Certificate(primal=problem.primal(weights), dual=problem.dual(dual_point))
+    return Certificate(
+        primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=problem.relaxed
+    )

@@ -20,6 +20,9 @@ class Planes(NamedTuple):
     Plane ``k`` has the entries ``values[starts[k]:starts[k + 1]]`` at `columns`. A column may
     occur more than once; its values then add up. `outputs` are what the planes are planes of,
     in whatever form the problem gives them: from an output the plane can be made again.
+
+    `excess` is how far the hinge of each block may lie above its plane, at the weights that were
+    searched; None, for a search that finds the highest, is nowhere.
     """
 
     starts: NDArray[np.int64]
@@ -27,6 +30,7 @@ class Planes(NamedTuple):
     values: Floats
     losses: Floats
     outputs: list[Any]
+    excess: Floats | None = None
 
     def slopes(self, weights: Floats) -> Floats:
         """``loss - <w, psi>`` of each plane."""
@@ -35,7 +39,7 @@ class Planes(NamedTuple):
         return out
 
     def take(self, which: NDArray[np.int64]) -> "Planes":
-        """Some of the planes."""
+        """Some of the planes, as planes; what was not found by their search does not matter."""
         counts = np.diff(self.starts)[which]
         starts = np.zeros(len(which) + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])

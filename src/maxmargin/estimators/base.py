@@ -121,6 +121,15 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             Status.STOPPED: "a callback",
         }
         gap = result.certificate.relative_gap
+        if result.status is Status.RELAXED:
+            warnings.warn(
+                f"{type(self).__name__} has converged as far as its relaxed searches can tell: of "
+                f"the relative duality gap of {gap:.2g}, above tol={self.tol:g}, no more can be "
+                f"closed by training on.",
+                ConvergenceWarning,
+                stacklevel=stacklevel + 1,
+            )
+            return
         warnings.warn(
             f"{type(self).__name__} was stopped by {reasons[result.status]} at a relative duality "
             f"gap of {gap:.2g}, above tol={self.tol:g}; the best weights so far are kept.",

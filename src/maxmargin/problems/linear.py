@@ -15,7 +15,7 @@ rest on this module.
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,6 +50,7 @@ class LinearProblem(ABC):
     bias: float = 0.0
     origin: Floats | None = None
     nonnegative: bool = False
+    relaxed: ClassVar[bool] = False  # an explicit maximum over classes is always found
 
     @property
     @abstractmethod

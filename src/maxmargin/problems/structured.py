@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -47,7 +47,8 @@ class Problem(ABC):
       expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
     - ``top(x, w, k)``, the k best outputs, best first;
     - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
-      `maxmargin.Planes`;
+      `maxmargin.Planes`; a search that may miss the highest output says by how much at most in
+      their `excess`, and the problem says ``relaxed = True``;
     - ``bind(X, Y, cost)``, a `TrainingSet` of its own, with compiled searches.
 
     See Also
@@ -105,6 +106,16 @@ class ProblemError(ValueError):
     result: Any = None
 
 
+class Hinges(NamedTuple):
+    """What a sum of hinges is at least and at most; the same where searches are exact."""
+
+    least: float
+    most: float
+
+    def __add__(self, other: "Hinges") -> "Hinges":  # type: ignore[override]
+        return Hinges(self.least + other.least, self.most + other.most)
+
+
 class TrainingSet(ABC):
     """Examples as solvers see them.
 
@@ -117,6 +128,8 @@ class TrainingSet(ABC):
 
     n_features: int
     cost: Floats
+    relaxed: bool = False
+    """Whether searches may miss the highest output, and say by how much at most."""
 
     @property
     def n_blocks(self) -> int:
@@ -144,11 +157,22 @@ class TrainingSet(ABC):
     def primal(self, weights: Floats, threads: Threads | None = None) -> float:
         """Objective at `weights`, by a search for each block."""
         threads = threads or Threads(1)
-        loss = 0.0
-        for blocks in self.chunks():
-            slopes = self.planes(weights, blocks, threads).slopes(weights)
-            loss += float(self.cost[blocks] @ np.maximum(slopes, 0.0))
-        return 0.5 * float(weights @ weights) + loss
+        hinges = sum(
+            (
+                self.hinges(self.planes(weights, some, threads), weights, some)
+                for some in self.chunks()
+            ),
+            Hinges(0.0, 0.0),
+        )
+        return 0.5 * float(weights @ weights) + hinges.most
+
+    def hinges(self, planes: Planes, weights: Floats, blocks: Order) -> "Hinges":
+        """Bounds of the sum of cost times hinge, by planes found at these weights."""
+        cost, slopes = self.cost[blocks], planes.slopes(weights)
+        least = float(cost @ np.maximum(slopes, 0.0))
+        if planes.excess is None:
+            return Hinges(least, least)
+        return Hinges(least, float(cost @ np.maximum(slopes + planes.excess, 0.0)))
 
     def dual(self, point: "DualPoint | DistributionPoint") -> float:
         """Dual value of a feasible point, with its planes made anew.
@@ -211,6 +235,7 @@ class PythonTrainingSet(TrainingSet):
         rescaling: str = "margin",
     ) -> None:
         self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
+        self.relaxed = bool(getattr(problem, "relaxed", False))
         self.by_slack = rescaling == "slack"
         self.method = "separate_slack" if self.by_slack else "separate"
         self._truths: dict[int, _SparseRow] = {}
@@ -366,6 +391,16 @@ class PythonTrainingSet(TrainingSet):
             )
         if not (np.isfinite(planes.values).all() and np.isfinite(planes.losses).all()):
             raise ProblemError(f"planes of {self._name} returned NaN or infinity.")
+        excess = planes.excess
+        if excess is not None and not (len(excess) == len(planes.losses) and (excess >= 0).all()):
+            raise ProblemError(
+                f"planes of {self._name} must return an excess for each example, none negative."
+            )
+        if excess is not None and not self.relaxed:
+            raise ProblemError(
+                f"planes of {self._name} returned an excess, so {self._name} must say relaxed = "
+                f"True."
+            )
 
     def _check(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> None:
         """A search that ends below the truth, whose plane is zero, is no maximum."""
@@ -381,7 +416,9 @@ class PythonTrainingSet(TrainingSet):
             )
 
 
-def _as_planes(starts: Any, columns: Any, values: Any, losses: Any, outputs: Any) -> Planes:
+def _as_planes(
+    starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, excess: Any = None
+) -> Planes:
     """Planes as kernels take them, from whatever a user returned."""
     return Planes(
         np.ascontiguousarray(starts, dtype=np.int64),
@@ -389,6 +426,7 @@ def _as_planes(starts: Any, columns: Any, values: Any, losses: Any, outputs: Any
         np.ascontiguousarray(values, dtype=np.float64),
         np.ascontiguousarray(losses, dtype=np.float64),
         list(outputs),
+        None if excess is None else np.ascontiguousarray(excess, dtype=np.float64),
     )
 
 

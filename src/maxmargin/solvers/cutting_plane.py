@@ -8,7 +8,7 @@ import numpy as np
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import TrainingSet
+from maxmargin.problems.structured import Hinges, TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
@@ -124,9 +124,9 @@ class OneSlack(StructuredSolver):
                 run.hits += run.training.n_blocks
             else:
                 in_a_row = 0
-                plane = run.searched_plane(self.cache)
+                plane, hinges = run.searched_plane(self.cache)
                 run.last_violation = run.violation(plane)
-                run.offer(run.weights, run.loss_of(plane))
+                run.offer(run.weights, hinges)
             run.planes.add(plane)
             if self.line_search:
                 run.planes.step_towards_best()
@@ -183,14 +183,15 @@ class _SummedRun(Run):
         """How far a plane lies above those in hand at the present weights."""
         return self.loss_of(plane) - max(0.0, float(self.planes.slopes.max(initial=0.0)))
 
-    def searched_plane(self, cache: int) -> SummedPlane:
-        """The sum of what a search finds for each block."""
+    def searched_plane(self, cache: int) -> tuple[SummedPlane, Hinges]:
+        """The sum of what a search finds for each block, and the sum of cost times hinge."""
         training = self.training
         vector = np.zeros(training.n_features)
-        loss = 0.0
+        loss, hinges = 0.0, Hinges(0.0, 0.0)
         parts, costs, outputs = [], [], []
         for blocks in training.chunks():
             planes = training.planes(self.weights, blocks, self.threads)
+            hinges += training.hinges(planes, self.weights, blocks)
             counts = np.flatnonzero(planes.slopes(self.weights) > 0.0)
             cost = np.zeros(len(blocks))
             cost[counts] = training.cost[blocks[counts]]
@@ -205,7 +206,7 @@ class _SummedRun(Run):
         if cache:
             self.block_planes.keep_latest(cache)
         recipe = DualPoint(np.concatenate(parts), np.concatenate(costs), outputs)
-        return SummedPlane(vector, loss, recipe)
+        return SummedPlane(vector, loss, recipe), hinges
 
     def cached_plane(self) -> SummedPlane:
         """The sum of the most violating planes in the cache."""

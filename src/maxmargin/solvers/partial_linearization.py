@@ -13,7 +13,7 @@ from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import DistributionPoint
-from maxmargin.problems.structured import TrainingSet
+from maxmargin.problems.structured import Hinges, TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
@@ -223,7 +223,8 @@ class DistributionRun(Run):
 
     def visit_together(self) -> None:
         """Propose for all blocks, and make one step; the weights before it are offered."""
-        self.offer(self.weights, self._propose(self.everything))
+        loss = self._propose(self.everything)
+        self.offer(self.weights, Hinges(loss, loss))
         visit = self.distributions.step_together(self.weights, self.fixed_step)
         self.temperatures.learn(visit.gain)
         self._end_pass()
@@ -233,7 +234,8 @@ class DistributionRun(Run):
         for weights in self.candidates:
             primal = self.training.primal(weights, self.threads)
             self.calls += self.training.n_blocks
-            self.offer(weights, primal - 0.5 * float(weights @ weights), ends_round=True)
+            loss = primal - 0.5 * float(weights @ weights)
+            self.offer(weights, Hinges(loss, loss), ends_round=True)
             if self.is_done:
                 break
 
@@ -258,7 +260,7 @@ class DistributionRun(Run):
         """What the hinges are worth at weights of zero, on average."""
         loss = self.training.primal(self.weights, self.threads)
         self.calls += self.training.n_blocks
-        self.offer(self.weights, loss)
+        self.offer(self.weights, Hinges(loss, loss))
         return loss / max(float(self.training.cost.sum()), 1e-300) or 1.0
 
 

@@ -14,6 +14,7 @@ class Status(StrEnum):
     """Why a solver stopped."""
 
     CONVERGED = "converged"
+    RELAXED = "relaxed"
     MAX_ITER = "max_iter"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"

@@ -19,7 +19,7 @@ from maxmargin.dual.planes import Planes
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -64,7 +64,7 @@ class Run(ABC):
         self.random = np.random.default_rng(seed)
         self.weights = np.zeros(training.n_features)
         self.best: Floats | None = None
-        self.primal = math.inf
+        self.primal = self.least_primal = math.inf
         self.best_dual = -math.inf
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
@@ -122,16 +122,23 @@ class Run(ABC):
     @property
     def is_done(self) -> bool:
         """Whether the gap is closed."""
-        return self.as_round().relative_gap <= self.stopping.tol
+        return Certificate(self.primal, self.best_dual).relative_gap <= self.stopping.tol
 
-    def offer(self, weights: Floats, loss: float, ends_round: bool = False) -> None:
-        """Keep `weights` if their objective, of this sum of cost times hinge, is the best.
+    @property
+    def is_stuck(self) -> bool:
+        """Whether all that is left of the gap is what relaxed searches cannot tell."""
+        known = Certificate(self.least_primal, self.best_dual)
+        return known.relative_gap <= self.stopping.tol and not self.is_done
+
+    def offer(self, weights: Floats, hinges: Hinges, ends_round: bool = False) -> None:
+        """Keep `weights` if their objective, with this sum of cost times hinge, is the best.
 
         If this closes the gap and `ends_round`, nothing moves any more, and no copy is made.
         """
-        primal = 0.5 * float(weights @ weights) + loss
-        if primal < self.primal:
-            self.primal = primal
+        half_square = 0.5 * float(weights @ weights)
+        if half_square + hinges.most < self.primal:
+            self.primal = half_square + hinges.most
+            self.least_primal = half_square + hinges.least
             if ends_round and self.is_done:
                 self.best = weights
             elif self.best is None:
@@ -235,19 +242,19 @@ class BlockRun(Run):
         self.snapshot()
         return total
 
-    def search_at(self, weights: Floats) -> float:
+    def search_at(self, weights: Floats) -> Hinges:
         """Search all blocks at fixed weights, and keep the planes.
 
         Returns the sum of cost times hinge; infinity if time ran out.
         """
-        loss = 0.0
+        total = Hinges(0.0, 0.0)
         for blocks, planes in self._found(self.everything, weights):
-            loss += float(self.training.cost[blocks] @ np.maximum(planes.slopes(weights), 0.0))
+            total += self.training.hinges(planes, weights, blocks)
             self.working_set.visit(blocks, self.weights, ADD_ONLY, planes)
             if self.stopping.out_of_time:
-                return math.inf
+                return Hinges(math.inf, math.inf)
         self.passes += 1
-        return loss
+        return total
 
     def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Planes]]:
         """Batches of blocks with their planes, found at weights that may change in between."""
@@ -380,6 +387,8 @@ def _loop(
         stop = on_round is not None and on_round(history[-1], lambda: run.answer().copy())
         if run.is_done:
             status = Status.CONVERGED
+        elif run.is_stuck:
+            status = Status.RELAXED
         else:
             status = Status.STOPPED if stop else stopping.reason(len(history))
     return status
@@ -387,7 +396,7 @@ def _loop(
 
 def _uncertified(run: Run, point: Any, history: list[Round]) -> Result:
     """What is known when no search can be trusted any more; nothing is promised."""
-    certificate = Certificate(math.inf, run.best_dual)
+    certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
     return Result(run.answer(), point, certificate, Status.FAILED, len(history), history)
 
 
