@@ -456,10 +456,10 @@ def test_summed_planes(seed, m, wide):
     vectors = random.normal(size=(m, 8)) * (random.random((m, 8)) < (0.9 if wide else 0.3))
     losses = random.uniform(0.0, 3.0, m)
     nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
-    planes = SummedPlanes(8)
+    planes = SummedPlanes()
     for vector, loss in zip(vectors, losses, strict=True):
         planes.add(SummedPlane(vector, float(loss), nothing))
-    assert_allclose(planes.gram, vectors @ vectors.T, atol=1e-12)
+    assert_allclose(planes.kept.gram, vectors @ vectors.T, atol=1e-12)
     best = optimum(vectors, losses, 1.0)
     last = planes.dual
     for _ in range(3):
@@ -470,16 +470,15 @@ def test_summed_planes(seed, m, wide):
     assert planes.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
     weights = random.normal(size=8)
     planes.set_weights(weights)
-    assert_allclose(weights, planes.coef @ vectors, atol=1e-12)
+    assert_allclose(weights, planes.kept.coef @ vectors, atol=1e-12)
     assert_allclose(planes.slopes, losses - vectors @ weights, atol=1e-10)
-    assert planes.linear == pytest.approx(planes.coef @ losses)
-    assert (planes.coef >= 0.0).all()
-    assert planes.coef.sum() <= 1.0 + 1e-12
+    assert (planes.kept.coef >= 0.0).all()
+    assert planes.kept.coef.sum() <= 1.0 + 1e-12
 
-    used = planes.coef > 0.0
+    used = planes.kept.coef > 0.0
     planes.drop_idle(0)
     assert len(planes) == used.sum()
-    assert_allclose(planes.gram, vectors[used] @ vectors[used].T, atol=1e-12)
+    assert_allclose(planes.kept.gram, vectors[used] @ vectors[used].T, atol=1e-12)
     assert planes.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
 
 

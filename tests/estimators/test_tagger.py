@@ -261,7 +261,7 @@ BAD = {
         "position 1: feature 'g' is inf",
     ),
     "weights": ((X, Y), {"sample_weight": [1.0]}, "sample_weight"),
-    "text": ((["abc"], [["a"]]), {}, "Sequence 0 must be a matrix"),
+    "text": ((["abc"], [["a"]]), {}, "position 0: features must be a dictionary"),
 }
 
 

@@ -1,5 +1,6 @@
 """Every solver of structured problems against the referee, and its promises about stopping."""
 
+import signal
 import threading
 from functools import cache
 from itertools import pairwise
@@ -348,6 +349,38 @@ def test_ctrl_c_while_certifying_loses_nothing():
     except KeyboardInterrupt:
         pytest.fail("the weights are gone")
     assert_brackets(result, case, training)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [Auto(), NSlack(), OneSlack(), FrankWolfe(), PartialLinearization()],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_ctrl_c_at_any_moment_leaves_a_certified_answer(solver):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    case = case_of("chains", 0)
+    training = training_of("compiled", case)
+    never = -1.0
+    solve(training, solver, tol=never, max_iter=100)  # compiled before the clock ticks
+    random = np.random.default_rng(0)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in random.uniform(1e-4, 0.02, size=100):
+            armed = []
+
+            def arm(line, weights, delay=delay, armed=armed):
+                if not armed:
+                    signal.setitimer(signal.ITIMER_REAL, delay)
+                    armed.append(line)
+
+            result = solve(training, solver, tol=never, max_iter=10**6, on_round=arm)
+            assert result.status is Status.INTERRUPTED
+            assert_brackets(result, case, training)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -17,7 +17,7 @@ Order = NDArray[np.int64]
 
 def has_dictionaries(X: Any) -> bool:
     """Whether `X` is a list of lists of feature dictionaries (or of lists of names)."""
-    if sp.issparse(X) or isinstance(X, np.ndarray):
+    if X is None or sp.issparse(X) or isinstance(X, np.ndarray):
         return False
     for sequence in X:
         if sp.issparse(sequence) or isinstance(sequence, np.ndarray):
@@ -25,7 +25,8 @@ def has_dictionaries(X: Any) -> bool:
         for position in sequence:
             if isinstance(position, (list, tuple)):
                 return bool(position) and isinstance(position[0], str)
-            return isinstance(position, (Mapping, set, frozenset))
+            # Words without features are refused where dictionaries are read.
+            return isinstance(position, (Mapping, set, frozenset, str))
     return False
 
 

@@ -33,81 +33,90 @@ class SummedPlane(NamedTuple):
     recipe: DualPoint
 
 
+class _Kept(NamedTuple):
+    """Planes with all that is known of them, replaced as a whole: Ctrl-C may come at any moment."""
+
+    vectors: tuple[Any, ...] = ()
+    recipes: tuple[DualPoint, ...] = ()
+    losses: Floats = np.zeros(0)
+    coef: Floats = np.zeros(0)
+    idle: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+    gram: Floats = np.zeros((0, 0))
+
+
 class SummedPlanes:
-    """A few planes, their Gram matrix, and coefficients that add up to at most one.
+    """A few planes, their Gram matrix, and coefficients that add up to at most one."""
 
-    Parameters
-    ----------
-    n_features : int
-    """
-
-    def __init__(self, n_features: int) -> None:
-        self.n_features = n_features
-        self.vectors: list[Any] = []
-        self.recipes: list[DualPoint] = []
-        self.losses = np.zeros(0)
-        self.coef = np.zeros(0)
-        self.idle = np.zeros(0, dtype=np.int64)
-        self.gram = np.zeros((0, 0))
+    def __init__(self) -> None:
+        self.kept = _Kept()
 
     def __len__(self) -> int:
-        return len(self.vectors)
+        return len(self.kept.vectors)
+
+    @property
+    def used(self) -> list[tuple[float, DualPoint]]:
+        """Coefficients that are not zero, with what their planes are made of."""
+        kept = self.kept
+        return [(c, r) for c, r in zip(kept.coef, kept.recipes, strict=True) if c > 0.0]
 
     @property
     def slopes(self) -> Floats:
         """``loss - <w, psi>`` of each plane."""
-        return np.asarray(self.losses - self.gram @ self.coef)
-
-    @property
-    def linear(self) -> float:
-        """``sum(coef * loss)``."""
-        return float(self.losses @ self.coef)
+        kept = self.kept
+        return np.asarray(kept.losses - kept.gram @ kept.coef)
 
     @property
     def dual(self) -> float:
         """Dual value of the coefficients."""
-        return self.linear - 0.5 * float(self.coef @ self.gram @ self.coef)
+        kept = self.kept
+        return float(kept.losses @ kept.coef) - 0.5 * float(kept.coef @ kept.gram @ kept.coef)
 
     def add(self, plane: SummedPlane, coef: float = 0.0) -> None:
         """Take a plane in."""
-        vector = plane.vector
-        products = np.array([float(_product(old, vector)) for old in self.vectors])
+        kept, vector = self.kept, plane.vector
         m = len(self)
         gram = np.empty((m + 1, m + 1))
-        gram[:m, :m] = self.gram
-        gram[m, :m] = gram[:m, m] = products
+        gram[:m, :m] = kept.gram
+        gram[m, :m] = gram[:m, m] = [_product(old, vector) for old in kept.vectors]
         gram[m, m] = float(vector @ vector)
-        self.gram = gram
         dense = np.count_nonzero(vector) > DENSE_ABOVE * len(vector)
-        self.vectors.append(vector if dense else sp.csr_array(vector[None, :]))
-        self.recipes.append(plane.recipe)
-        self.losses = np.append(self.losses, plane.loss)
-        self.coef = np.append(self.coef, coef)
-        self.idle = np.append(self.idle, 0)
+        self.kept = _Kept(
+            vectors=(*kept.vectors, vector if dense else sp.csr_array(vector[None, :])),
+            recipes=(*kept.recipes, plane.recipe),
+            losses=np.append(kept.losses, plane.loss),
+            coef=np.append(kept.coef, coef),
+            idle=np.append(kept.idle, 0),
+            gram=gram,
+        )
 
     def solve(self, tolerance: float) -> None:
         """Maximise the dual over the coefficients until no pair violates by `tolerance`."""
-        slopes = self.slopes
-        _solve(self.gram.ravel(), len(self), slopes, self.coef, tolerance, MOST_STEPS)
+        kept = self.kept
+        _solve(kept.gram.ravel(), len(self), self.slopes, kept.coef, tolerance, MOST_STEPS)
 
     def step_towards_best(self) -> None:
         """One exact step of the dual towards the plane of the largest slope."""
-        _step(self.gram.ravel(), len(self), self.slopes, self.coef)
+        kept = self.kept
+        _step(kept.gram.ravel(), len(self), self.slopes, kept.coef)
 
     def drop_idle(self, max_idle: int) -> None:
         """Drop the planes whose coefficient was zero at each of the last `max_idle` calls."""
-        self.idle = np.where(self.coef > 0.0, 0, self.idle + 1)
-        kept = np.flatnonzero((self.idle == 0) | (self.idle < max_idle))
-        if len(kept) < len(self):
-            self.vectors = [self.vectors[j] for j in kept]
-            self.recipes = [self.recipes[j] for j in kept]
-            self.losses, self.coef, self.idle = self.losses[kept], self.coef[kept], self.idle[kept]
-            self.gram = np.ascontiguousarray(self.gram[np.ix_(kept, kept)])
+        old = self.kept
+        idle = np.where(old.coef > 0.0, 0, old.idle + 1)
+        stay = np.flatnonzero((idle == 0) | (idle < max_idle))
+        self.kept = _Kept(
+            vectors=tuple(old.vectors[j] for j in stay),
+            recipes=tuple(old.recipes[j] for j in stay),
+            losses=old.losses[stay],
+            coef=old.coef[stay],
+            idle=idle[stay],
+            gram=np.ascontiguousarray(old.gram[np.ix_(stay, stay)]),
+        )
 
     def set_weights(self, weights: Floats) -> None:
         """``weights = sum coef * psi``."""
         weights[:] = 0.0
-        for coef, vector in zip(self.coef, self.vectors, strict=True):
+        for coef, vector in zip(self.kept.coef, self.kept.vectors, strict=True):
             if coef > 0.0:
                 if sp.issparse(vector):
                     weights[vector.indices] += coef * vector.data

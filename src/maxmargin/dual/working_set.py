@@ -119,6 +119,7 @@ class WorkingSet:
         self.n_features = n_features
         self.totals = totals
         self.outputs: list[Any] = []
+        self._latest: tuple[NDArray[np.int32], list[Any]] | None = None
         self.gaps = np.full(n, np.inf)
         """Gap of each block at its last visit."""
         self.linear = 0.0
@@ -185,6 +186,7 @@ class WorkingSet:
         else:
             self._make_room(blocks, planes)
             starts, columns, values, losses = planes[:4]
+            self._latest = added, planes.outputs
         _visit_blocks(
             blocks, self.totals, weights, self._table, self.gaps,
             rule.kind, rule.max_steps, rule.tolerance,
@@ -192,15 +194,25 @@ class WorkingSet:
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
         self.dual += float(sums[_GAIN])
-        if planes is not None:
-            for k in np.flatnonzero(added >= 0):
-                self.outputs[added[k]] = planes.outputs[k]
+        self._note_outputs()
         return Visit(
             gain=float(sums[_GAIN]),
             gap=float(sums[_GAP]),
             loss=float(sums[_BOUND]),
             work=float(sums[_WORK]),
         )
+
+    def _note_outputs(self) -> None:
+        """Note what the planes added last are planes of.
+
+        A visit may be interrupted between taking planes in and this, so whoever reads the outputs
+        makes sure of it first.
+        """
+        if self._latest is not None:
+            added, outputs = self._latest
+            for k in np.flatnonzero(added >= 0):
+                self.outputs[added[k]] = outputs[k]
+            self._latest = None
 
     def put(self, blocks: Order, planes: Planes, coef: Floats, weights: Floats) -> None:
         """Take over planes with their coefficients, and add what they make to `weights`.
@@ -227,6 +239,7 @@ class WorkingSet:
         Returns the loss of the sum, and which planes it is made of. These count as just used
         for `keep_latest`.
         """
+        self._note_outputs()
         best, loss = self._add_best(weights, vector)
         blocks = np.flatnonzero(best >= 0)
         return loss, DualPoint(
@@ -264,6 +277,7 @@ class WorkingSet:
 
     def point(self) -> "DualPoint":
         """The coefficients that are not zero, with the outputs they belong to."""
+        self._note_outputs()
         table = self._table
         blocks, numbers = [], []
         for b in np.flatnonzero(table.size):

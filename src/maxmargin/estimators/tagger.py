@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -190,7 +191,12 @@ class SequenceTagger(StructuredEstimator):
         labels = _flat_labels(y, sequences.lengths)
         if not len(labels):
             raise ValueError("X holds no positions: there is nothing to learn from.")
-        classes, numbers = np.unique(labels, return_inverse=True)
+        try:
+            classes, numbers = np.unique(labels, return_inverse=True)
+        except TypeError as error:
+            raise ValueError(
+                "Labels must all be strings or all be numbers, but y mixes types."
+            ) from error
         tied = self._tied_columns(sequences.X.shape[1], vocabulary)
         sequences = _with_tied(sequences, tied)
         layout = Layout.of(
@@ -365,7 +371,9 @@ class SequenceTagger(StructuredEstimator):
 
     def _named(self, numbers: NDArray[Any], sequences: Sequences, lengths: Any) -> Any:
         labels = self.classes_[numbers]
-        return labels if lengths is not None else np.split(labels, sequences.ends[1:-1])
+        if lengths is not None:
+            return labels
+        return [labels[start:end] for start, end in pairwise(sequences.ends.tolist())]
 
 
 def _sequences(
@@ -375,7 +383,7 @@ def _sequences(
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
     else:
-        if lengths is None and not len(X):
+        if lengths is None and (X is None or not len(X)):
             raise ValueError("X is empty: give at least one sequence.")
         rows, ends = stack(X, lengths, width)
         if rows.shape[0]:

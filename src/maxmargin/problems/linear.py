@@ -263,6 +263,7 @@ class OneVersusRest:
     """
 
     parts: tuple[ScalarProblem, ...]
+    relaxed: ClassVar[bool] = False
 
     def primal(self, weights: Floats) -> float:
         """Sum of the parts' objectives; weights of part ``m`` are column ``m``."""

@@ -144,7 +144,7 @@ class _SummedRun(Run):
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> None:
         super().__init__(training, stopping, threads, seed)
-        self.planes = SummedPlanes(training.n_features)
+        self.planes = SummedPlanes()
         self.block_planes = WorkingSet(training.cost, training.n_features)
         self.last_violation = 0.0
 
@@ -157,14 +157,11 @@ class _SummedRun(Run):
         return len(self.planes)
 
     def point(self) -> DualPoint:
-        used = [j for j in range(len(self.planes)) if self.planes.coef[j] > 0.0]
-        parts = [self.planes.recipes[j] for j in used]
+        used = self.planes.used
         return DualPoint(
-            blocks=np.concatenate([part.blocks for part in parts] or [NO_BLOCKS]),
-            coef=np.concatenate(
-                [self.planes.coef[j] * self.planes.recipes[j].coef for j in used] or [np.zeros(0)]
-            ),
-            outputs=[output for part in parts for output in part.outputs],
+            blocks=np.concatenate([NO_BLOCKS, *(recipe.blocks for _, recipe in used)]),
+            coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
+            outputs=[output for _, recipe in used for output in recipe.outputs],
         )
 
     def resume(self, start: DualPoint) -> None:

@@ -122,13 +122,15 @@ class Run(ABC):
     @property
     def is_done(self) -> bool:
         """Whether the gap is closed."""
-        return Certificate(self.primal, self.best_dual).relative_gap <= self.stopping.tol
+        return self._closes_gap(self.primal)
 
     @property
     def is_stuck(self) -> bool:
         """Whether all that is left of the gap is what relaxed searches cannot tell."""
-        known = Certificate(self.least_primal, self.best_dual)
-        return known.relative_gap <= self.stopping.tol and not self.is_done
+        return self._closes_gap(self.least_primal) and not self.is_done
+
+    def _closes_gap(self, primal: float) -> bool:
+        return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
 
     def offer(self, weights: Floats, hinges: Hinges, ends_round: bool = False) -> None:
         """Keep `weights` if their objective, with this sum of cost times hinge, is the best.
@@ -136,15 +138,17 @@ class Run(ABC):
         If this closes the gap and `ends_round`, nothing moves any more, and no copy is made.
         """
         half_square = 0.5 * float(weights @ weights)
-        if half_square + hinges.most < self.primal:
-            self.primal = half_square + hinges.most
-            self.least_primal = half_square + hinges.least
-            if ends_round and self.is_done:
+        primal = half_square + hinges.most
+        if primal < self.primal:
+            # The weights come first: were Ctrl-C to come in between, they must not be missing.
+            if ends_round and self._closes_gap(primal):
                 self.best = weights
             elif self.best is None:
                 self.best = weights.copy()
             else:
                 self.best[:] = weights
+            self.primal = primal
+            self.least_primal = half_square + hinges.least
 
     def answer(self) -> Floats:
         """The best weights so far; before any valuation, the present ones."""
@@ -155,7 +159,8 @@ class Run(ABC):
         for weights in self.candidates:
             primal = self.training.primal(weights, self.threads)
             if primal < self.primal:
-                self.primal, self.best = primal, weights
+                self.best = weights
+                self.primal = primal
 
     def as_round(self) -> Round:
         """The state as a line of history."""
