@@ -197,6 +197,28 @@ def test_top_and_marginals_by_hand(tagger):
             np.testing.assert_allclose(found, expected / expected.sum(axis=1, keepdims=True))
 
 
+@pytest.mark.parametrize("options", [{"order": 2}, {"pair_features": "all"}, {}])
+def test_all_labellings_listed_agree_with_the_best_and_the_marginals(options):
+    tagger = mm.SequenceTagger(tol=1e-2, **options).fit(X, Y)
+    some = [x for x in X if 0 < len(x) <= 4][:6]
+    scores = tagger.decision_function(some)
+    for i, (x, found) in enumerate(zip(some, tagger.predict_top(some, 1000), strict=True)):
+        assert len({tuple(labels) for labels, _ in found}) == len(found) == 3 ** len(x)
+        values = np.array([score for _, score in found])
+        assert (np.diff(values) <= 1e-12).all()
+        best, score = tagger.predict_top([x], 1)[0][0]
+        assert best.tolist() == tagger.predict([x])[0].tolist() == found[0][0].tolist()
+        assert score == pytest.approx(scores[i]) == values[0]
+        weights = np.exp(values - values[0])
+        expected = sum(
+            weight * (labels[:, None] == tagger.classes_)
+            for weight, (labels, _) in zip(weights, found, strict=True)
+        )
+        np.testing.assert_allclose(
+            tagger.predict_marginals([x])[0], expected / weights.sum(), atol=1e-12
+        )
+
+
 def test_second_order_marginals_sum_to_one():
     tagger = mm.SequenceTagger(order=2, tol=0.1).fit(X, Y)
     for found in tagger.predict_marginals(X):

@@ -105,7 +105,7 @@ def run_top(chain, k):
     back = np.full(shape, -7, dtype=np.int32)
     steps, used = garbage(chain.width), np.full(chain.width, -7, dtype=np.int32)
     scratch = garbage(*shape), back, steps, used
-    count = top(chain.nodes, chain.pairs, chain.n_labels, k, labels, scores, *scratch)
+    count = top(chain.nodes, chain.pairs[None], chain.n_labels, k, labels, scores, *scratch)
     return scores[:count], labels[:count]
 
 

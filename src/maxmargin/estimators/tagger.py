@@ -288,8 +288,6 @@ class SequenceTagger(StructuredEstimator):
         top : list of lists of (labels, score)
             Fewer than k where there are fewer labellings.
         """
-        if self.order != 1 or self.pair_features is not None:
-            raise ValueError("predict_top needs order=1 and no pair_features.")
         if k < 1:
             raise ValueError(f"k must be at least 1, but is {k}.")
         found = self._model.top(self._checked(X, lengths), int(k))

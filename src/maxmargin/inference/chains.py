@@ -117,8 +117,10 @@ def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  
 
 
 @compiled
-def top(nodes, pairs, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
+def top(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
     """The `k` best labellings, best first: `labels` ``(k, length)``, `scores` ``(k,)``.
+
+    Pair scores `edges` as in `viterbi_along`.
 
     Returns how many there are, ``min(k, n_labels ** length)``; the rest is left as it is. Equal
     ones come in the order by which `viterbi` chooses. Scratch: `best` float64 and `back` int32
@@ -127,6 +129,7 @@ def top(nodes, pairs, n_labels, k, labels, scores, best, back, steps, used):  # 
     # best[t, :, b] are the best scores of beginnings that end in b. After the last position comes
     # one that has a single label and costs nothing. Here pointers pay: finding k again would not.
     length = len(nodes)
+    varying = len(edges) > 1
     _set(best[0, 0], n_labels, nodes[0])
     existing = 1
     for t in range(1, length + 1):
@@ -134,7 +137,7 @@ def top(nodes, pairs, n_labels, k, labels, scores, best, back, steps, used):  # 
         before = existing
         for b in range(n_labels if inside else 1):
             for a in range(n_labels):
-                steps[a] = pairs[a, b] if inside else 0.0
+                steps[a] = edges[(t - 1) * varying, a, b] if inside else 0.0
             added = nodes[t, b] if inside else 0.0
             existing = _merge(
                 best[t - 1], before, steps, added, n_labels, k, used, best[t, :, b], back[t, :, b]

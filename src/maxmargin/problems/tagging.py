@@ -22,6 +22,10 @@ from maxmargin.problems.chains import (
 Floats = NDArray[np.float64]
 
 
+IMPOSSIBLE = -1e200
+"""Below every score of labels: pairs that do not fit together have twice that."""
+
+
 class ChainModel:
     """A weight table and the searches over it.
 
@@ -88,22 +92,35 @@ class ChainModel:
 
     def top(self, sequences: Sequences, k: int) -> list[tuple[NDArray[np.uint16], Floats]]:
         """The k best labellings of each sequence, best first, and their scores."""
-        n, width = self.layout.n_labels, self.layout.n_columns
-        pairs = self._part(self.layout.transitions, n)
+        layout = self.layout
+        n = layout.n_labels
+        pairs = self._part(layout.transitions, n)
+        joined = self._joined_pairs() if layout.triples >= 0 else None
         found = []
-        for scores in self.node_scores(sequences):
-            length = len(scores)
-            labels = np.empty((k, length), dtype=np.uint16)
-            totals = np.zeros(k)
-            count = 1
-            if length:
-                count = top(
-                    scores, pairs, n, k, labels, totals,
-                    np.empty((length + 1, k, width)), np.empty((length + 1, k, width), np.int32),
-                    np.empty(width), np.empty(width, np.int32),
-                )  # fmt: skip
-            found.append((labels[:count], totals[:count]))
+        for i, scores in enumerate(self.node_scores(sequences)):
+            if joined is not None and len(scores) > 1:
+                # A chain of pairs of labels, each beginning with what the one before ends with.
+                both = scores[1:, None, :n] + pairs[None, :, :n]
+                both[0] += scores[0, :n, None]
+                labels, totals = _top(both.reshape(-1, n * n), joined, n * n, k)
+                labels = np.concatenate([labels[:, :1] // n, labels % n], axis=1)
+                labels, totals = labels[totals > IMPOSSIBLE], totals[totals > IMPOSSIBLE]
+            else:
+                edges = pairs[None, :, :]
+                if layout.tied >= 0 and len(scores) > 1:
+                    edges = edges + self._tied_scores(sequences, i)
+                labels, totals = _top(scores, edges, n, k)
+            found.append((labels, totals))
         return found
+
+    def _joined_pairs(self) -> Floats:
+        """Scores of the second order as those of pairs of labels that follow each other."""
+        n = self.layout.n_labels
+        triples = self._part(self.layout.triples, n * n)[:, :n].reshape(n, n, n)
+        joined = np.full((n, n, n, n), 2.0 * IMPOSSIBLE)
+        middle = np.arange(n)
+        joined[:, middle, middle, :] = triples
+        return joined.reshape(1, n * n, n * n)
 
     def _tied_scores(self, sequences: Sequences, i: int) -> Any:
         """What features tied to pairs add to the transitions of one sequence, each position."""
@@ -113,6 +130,21 @@ class ChainModel:
 
     def _part(self, start: int, n_rows: int) -> Any:
         return self.table[start : start + n_rows]
+
+
+def _top(nodes: Floats, edges: Floats, n: int, k: int) -> tuple[NDArray[np.uint16], Floats]:
+    """Labels and scores of the k best labellings; of no positions there is one."""
+    length, width = nodes.shape
+    labels = np.empty((k, length), dtype=np.uint16)
+    totals = np.zeros(k)
+    count = 1
+    if length:
+        count = top(
+            nodes, edges, n, k, labels, totals,
+            np.empty((length + 1, k, width)), np.empty((length + 1, k, width), np.int32),
+            np.empty(width), np.empty(width, np.int32),
+        )  # fmt: skip
+    return labels[:count], totals[:count]
 
 
 @compiled
