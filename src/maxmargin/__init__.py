@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from maxmargin.dual.certificate import Certificate
     from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
+    from maxmargin.estimators.performance import PerformanceClassifier
+    from maxmargin.estimators.ranker import Ranker
     from maxmargin.estimators.regressor import LinearRegressor
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
@@ -37,10 +39,12 @@ _HOMES = {
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
     "PartialLinearization": "solvers.partial_linearization",
+    "PerformanceClassifier": "estimators.performance",
     "Planes": "dual.planes",
     "Problem": "problems.structured",
     "ProblemError": "problems.structured",
     "ProgressLine": "report.progress",
+    "Ranker": "estimators.ranker",
     "SequenceTagger": "estimators.tagger",
     "SequentialDual": "solvers.sequential_dual",
     "StructuredSVM": "estimators.structured",
@@ -58,10 +62,12 @@ __all__ = [
     "NSlack",
     "OneSlack",
     "PartialLinearization",
+    "PerformanceClassifier",
     "Planes",
     "Problem",
     "ProblemError",
     "ProgressLine",
+    "Ranker",
     "SequenceTagger",
     "SequentialDual",
     "StructuredSVM",

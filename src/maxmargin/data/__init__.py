@@ -1,4 +1,4 @@
-"""Loaders of the real data sets that the benchmarks use."""
+"""Readers of file formats, and loaders of the real data sets that the benchmarks use."""
 
 from maxmargin.data.datasets import (
     CORPORA,
@@ -12,6 +12,7 @@ from maxmargin.data.datasets import (
     load_corpus,
     load_letters,
 )
+from maxmargin.data.letor import read_letor, write_letor
 
 __all__ = [
     "CORPORA",
@@ -24,4 +25,6 @@ __all__ = [
     "load",
     "load_corpus",
     "load_letters",
+    "read_letor",
+    "write_letor",
 ]
