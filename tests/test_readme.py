@@ -9,7 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 EXAMPLES = [
     pytest.param(code, id=f"{page}-{number}")
-    for page in ("README.md", "docs/structured.md", "docs/ranking.md", "docs/performance.md")
+    for page in (
+        "README.md",
+        "docs/structured.md",
+        "docs/ranking.md",
+        "docs/performance.md",
+        "docs/dependencies.md",
+    )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
     )

@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from maxmargin.dual.certificate import Certificate
     from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
+    from maxmargin.estimators.dependency_parser import DependencyParser
     from maxmargin.estimators.performance import PerformanceClassifier
     from maxmargin.estimators.ranker import Ranker
     from maxmargin.estimators.regressor import LinearRegressor
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
+    from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
@@ -30,6 +32,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Auto": "solvers.auto",
     "Certificate": "dual.certificate",
+    "DependencyParser": "estimators.dependency_parser",
+    "DependencyTrees": "problems.dependency_arrays",
     "DualCoordinate": "solvers.dual_coordinate",
     "ExponentiatedGradient": "solvers.partial_linearization",
     "FrankWolfe": "solvers.frank_wolfe",
@@ -53,6 +57,8 @@ _HOMES = {
 __all__ = [
     "Auto",
     "Certificate",
+    "DependencyParser",
+    "DependencyTrees",
     "DualCoordinate",
     "ExponentiatedGradient",
     "FrankWolfe",

@@ -1,5 +1,12 @@
 """Readers of file formats, and loaders of the real data sets that the benchmarks use."""
 
+from maxmargin.data.conllu import (
+    DependencySentence,
+    read_conllu,
+    read_dependencies,
+    read_dp,
+    write_conllu,
+)
 from maxmargin.data.datasets import (
     CORPORA,
     NAMES,
@@ -19,12 +26,17 @@ __all__ = [
     "NAMES",
     "Corpus",
     "Dataset",
+    "DependencySentence",
     "Letters",
     "Sentence",
     "available",
     "load",
     "load_corpus",
     "load_letters",
+    "read_conllu",
+    "read_dependencies",
+    "read_dp",
     "read_letor",
+    "write_conllu",
     "write_letor",
 ]
