@@ -15,6 +15,9 @@ EXAMPLES = [
         "docs/ranking.md",
         "docs/performance.md",
         "docs/dependencies.md",
+        "docs/labels.md",
+        "docs/grammars.md",
+        "docs/graphs.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
@@ -44,7 +47,7 @@ def test_demo_runs(capsys):
     assert "relative gap" in output
 
 
-@pytest.mark.parametrize("name", ["own_problem.py", "fast_problem.py"])
+@pytest.mark.parametrize("name", ["own_problem.py", "fast_problem.py", "matching.py"])
 def test_structured_examples_run(name, capsys):
     run_script(name)
     assert "relative gap" in capsys.readouterr().out

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
     from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
     from maxmargin.estimators.dependency_parser import DependencyParser
+    from maxmargin.estimators.graph_labeler import GraphLabeler
+    from maxmargin.estimators.hierarchical import HierarchicalClassifier
+    from maxmargin.estimators.multilabel import MultilabelClassifier
+    from maxmargin.estimators.ordinal import OrdinalClassifier
+    from maxmargin.estimators.parser import GrammarParser
     from maxmargin.estimators.performance import PerformanceClassifier
     from maxmargin.estimators.ranker import Ranker
     from maxmargin.estimators.regressor import LinearRegressor
@@ -38,10 +43,15 @@ _HOMES = {
     "ExponentiatedGradient": "solvers.partial_linearization",
     "FrankWolfe": "solvers.frank_wolfe",
     "GaussianPrior": "problems.prior",
+    "GrammarParser": "estimators.parser",
+    "GraphLabeler": "estimators.graph_labeler",
+    "HierarchicalClassifier": "estimators.hierarchical",
     "LinearClassifier": "estimators.classifier",
     "LinearRegressor": "estimators.regressor",
+    "MultilabelClassifier": "estimators.multilabel",
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
+    "OrdinalClassifier": "estimators.ordinal",
     "PartialLinearization": "solvers.partial_linearization",
     "PerformanceClassifier": "estimators.performance",
     "Planes": "dual.planes",
@@ -63,10 +73,15 @@ __all__ = [
     "ExponentiatedGradient",
     "FrankWolfe",
     "GaussianPrior",
+    "GrammarParser",
+    "GraphLabeler",
+    "HierarchicalClassifier",
     "LinearClassifier",
     "LinearRegressor",
+    "MultilabelClassifier",
     "NSlack",
     "OneSlack",
+    "OrdinalClassifier",
     "PartialLinearization",
     "PerformanceClassifier",
     "Planes",

@@ -1,0 +1,236 @@
+"""Treebank: weighted grammars against the same grammar with maximum-likelihood probabilities.
+
+The Penn treebank sample, tags given, the first 80 % of the files to train on and the rest to test;
+sentences of at most 15 words, as in section 5 of Joachims, Finley and Yu (2009), and of at most 40.
+Labelled bracket F1; 1-slack against n-slack cutting planes with the paper's zero-one loss (its
+table 1, where C = 20,000 times the mean slack of a loss of 100 is 200 with a loss of one); and the
+time to parse a long sentence, exactly and with nothing pruned.
+"""
+
+import argparse
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import maxmargin as mm
+from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say, span, timed
+from maxmargin.data.trees import BracketScores, Tree, bracket_scores, read_trees
+from maxmargin.estimators.parser import GrammarParser, UnparsedWarning
+
+LENGTHS = ("15", "40")
+LOSSES = ("brackets", "zero-one")
+TRAIN_SHARE = 0.8
+TOLERANCE = 1e-2
+MEAN_COST = 200.0
+PARSE_SECONDS = 0.3
+"""Well under a second, on a core that others use, too."""
+
+
+def treebank(quick: bool) -> list[list[Tree]]:
+    """The trees of each file."""
+    if quick:
+        return [toy_trees(seed) for seed in range(10)]
+    path = Path(os.environ.get("MAXMARGIN_DATA", "")) / "treebank" / "treebank.zip"
+    if not path.is_file():
+        raise SystemExit("treebank/treebank.zip is not there: set MAXMARGIN_DATA to its folder.")
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name for name in archive.namelist() if name.endswith(".mrg"))
+        return [read_trees(archive.read(name).decode(), source=name) for name in names]
+
+
+def toy_trees(seed: int) -> list[Tree]:
+    """A file of random sentences with prepositional phrases."""
+    random = np.random.default_rng(seed)
+
+    def leaf(tag: str) -> Tree:
+        return Tree(tag, (tag.lower(),))
+
+    def noun_phrase(depth: int) -> Tree:
+        plain = Tree("NP", (leaf("DT"), leaf("NN")) if random.random() < 0.6 else (leaf("PRP"),))
+        if depth > 2 or random.random() < 0.6:
+            return plain
+        return Tree("NP", (plain, Tree("PP", (leaf("IN"), noun_phrase(depth + 1)))))
+
+    def sentence() -> Tree:
+        verbs = Tree("VP", (leaf("VB"), noun_phrase(0))[: random.integers(1, 3)])
+        return Tree("S", (noun_phrase(0), verbs, leaf(".")))
+
+    return [sentence() for _ in range(8)]
+
+
+def split(files: Sequence[Sequence[Tree]], longest: int) -> tuple[list[Tree], list[Tree]]:
+    """Training and test trees of at most so many words."""
+    n_train = int(TRAIN_SHARE * len(files))
+    short = [[tree for tree in trees if len(tree.words) <= longest] for trees in files]
+    train = [tree for trees in short[:n_train] for tree in trees]
+    return train, [tree for trees in short[n_train:] for tree in trees]
+
+
+def with_likelihood(model: GrammarParser) -> GrammarParser:
+    """The same grammar with the weights of maximum likelihood."""
+    likely = copy(model)
+    likely.coef_ = model.grammar_.log_probabilities()
+    return likely
+
+
+def agreement(model: GrammarParser, test: Sequence[Tree]) -> tuple[BracketScores, int]:
+    """Scores on test trees, and how many sentences had no tree."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnparsedWarning)
+        found = model.predict(test)
+        lost = np.isneginf(model.decision_function(test)).sum()
+    return bracket_scores(test, found), int(lost)
+
+
+def text(scores: BracketScores) -> str:
+    return (
+        f"{100 * scores.f1:.2f} (precision {100 * scores.precision:.1f}, recall "
+        f"{100 * scores.recall:.1f}, {100 * scores.exact:.1f} % all right)"
+    )
+
+
+def accuracy(
+    title: str, train: list[Tree], test: list[Tree], options: argparse.Namespace
+) -> tuple[list[Row], dict[str, Any], GrammarParser]:
+    """F1 of either loss against maximum likelihood."""
+    rows, details, models = [], {}, []
+    for loss in LOSSES:
+        model = GrammarParser(C=options.C, loss=loss, tol=TOLERANCE, time_limit=options.time_limit)
+        done = timed(partial(model.fit, train))
+        likely, n_lost = agreement(with_likelihood(model), test)
+        found, _ = agreement(model, test)
+        gap = model.certificate_.relative_gap
+        say(f"{title}, {loss}: {found}, maximum likelihood {likely}, {model.certificate_}")
+        rows += [
+            Row(
+                f"{title}, {loss}, F1",
+                "above maximum likelihood",
+                text(found),
+                text(likely),
+                met=found.f1 > likely.f1,
+            ),
+            Row(
+                f"{title}, {loss}, gap",
+                f"<= {TOLERANCE:g}",
+                f"{gap:.1e} after {done.seconds:.3g} s",
+                met=gap <= TOLERANCE,
+            ),
+        ]
+        details[loss] = {
+            "f1": found.f1,
+            "maximum likelihood": likely.f1,
+            "rules": model.grammar_.rules.n_rules,
+            "features": model.grammar_.n_features,
+            "train": len(train),
+            "test": len(test),
+            "unparsed": n_lost,
+            "oracle_calls": model.history_[-1].oracle_calls,
+            **clocks([done]),
+        }
+        models.append(model)
+    return rows, details, models[0]
+
+
+def cutting_planes(
+    title: str, train: list[Tree], options: argparse.Namespace
+) -> tuple[list[Row], dict[str, Any]]:
+    """Table 1 of the paper: 1-slack with its cache of ten planes against n-slack."""
+    found = {}
+    for name, solver in {"1-slack": mm.OneSlack(cache=10), "n-slack": mm.NSlack()}.items():
+        model = GrammarParser(
+            C=MEAN_COST / len(train),
+            loss="zero-one",
+            solver=solver,
+            tol=TOLERANCE,
+            max_iter=10**6,
+            time_limit=options.time_limit,
+        )
+        done = timed(partial(model.fit, train))
+        last = model.history_[-1]
+        found[name] = {
+            "seconds": done.seconds,
+            "searches": last.oracle_calls,
+            "planes": last.planes,
+            "rounds": model.n_iter_,
+            "gap": model.certificate_.relative_gap,
+            "arrived": model.status_ == "converged",
+        }
+        say(f"{title}, {name}: {found[name]}")
+    one, many = found["1-slack"], found["n-slack"]
+    note = "" if many["arrived"] else ">= "
+    rows = [
+        Row(
+            f"{title}, table 1, searches of 1-slack",
+            "fewer than n-slack's",
+            f"{one['searches']:,} ({one['seconds']:.3g} s, gap {one['gap']:.1e})",
+            f"{note}{many['searches']:,} ({many['seconds']:.3g} s, gap {many['gap']:.1e})",
+            met=one["arrived"] and one["searches"] < many["searches"],
+        ),
+        Row(
+            f"{title}, table 1, planes of 1-slack",
+            "fewer than n-slack's",
+            f"{one['planes']:,}",
+            f"{many['planes']:,}",
+            met=one["planes"] < many["planes"],
+        ),
+    ]
+    return rows, found
+
+
+def speed(
+    title: str, model: GrammarParser, test: list[Tree], repeats: int
+) -> tuple[list[Row], dict[str, Any]]:
+    """Seconds for the longest sentences: the best tree, the ten best, marginals."""
+    longest = sorted(test, key=lambda tree: -len(tree.words))[:5]
+    words = f"{len(longest[-1].words)} to {len(longest[0].words)} words"
+    rows, details = [], {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnparsedWarning)
+        model.predict_top(longest[:1], 2), model.predict_marginals(longest[:1])  # compiles
+        works: dict[str, Callable[..., Any]] = {
+            "a parse": model.predict,
+            "the ten best": partial(model.predict_top, k=10),
+            "marginals": model.predict_marginals,
+        }
+        for name, work in works.items():
+            each = [interleaved({name: partial(work, [tree])}, repeats)[name] for tree in longest]
+            seconds = [best(runs) for runs in each]
+            bar = f"< {PARSE_SECONDS:g} s" if name == "a parse" else ""
+            met = max(seconds) < PARSE_SECONDS if bar else None
+            rows.append(Row(f"{title}, {name}, {words}", bar, span(seconds), met=met))
+            details[name] = seconds
+    return rows, details
+
+
+def measure(options: argparse.Namespace) -> Report:
+    report = Report()
+    files = treebank(options.quick)
+    GrammarParser(max_iter=2, tol=0.9).fit(files[0])  # compiles, or loads what is compiled
+    GrammarParser(max_iter=2, tol=0.9, loss="zero-one").fit(files[0])
+    for length in options.data:
+        train, test = split(files, int(length))
+        title = f"at most {length} words"
+        rows, details, model = accuracy(title, train, test, options)
+        report.rows += rows
+        fast, seconds = speed(title, model, test, options.repeats)
+        report.rows += fast
+        details["seconds"] = seconds
+        if length == LENGTHS[0]:
+            rows, details["table 1"] = cutting_planes(title, train, options)
+            report.rows += rows
+        report.details[title] = details
+    return report
+
+
+if __name__ == "__main__":
+    arguments = parser(__doc__, LENGTHS, repeats=3)
+    arguments.add_argument("--time-limit", type=float, default=600.0, help="seconds for each fit")
+    arguments.add_argument("--C", type=float, default=1.0)
+    run(arguments, measure)

@@ -1,0 +1,394 @@
+"""MultilabelClassifier: any number of labels for each example."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import validate_data
+
+from maxmargin.engines.threads import Threads
+from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.feature_rows import RowEstimator
+from maxmargin.inference.label_set_kernels import LOSSES
+from maxmargin.problems.chains import shares
+from maxmargin.problems.feature_rows import Codes
+from maxmargin.problems.multilabel import LabelSets, chow_liu_tree
+
+Floats = NDArray[np.float64]
+Edges = NDArray[np.int64]
+
+
+class MultilabelClassifier(ClassifierMixin, RowEstimator):
+    """Sets of labels, on their own or scored in pairs, with a certificate of optimality.
+
+    A set scores the sum of ``<coef_[l], x> + intercept_[l]`` over its labels, and for each edge of
+    `graph` the weight of what its two labels are together. Minimises ``1/2 |w|^2 + C * sum_i
+    weight_i * hinge_i(w)``. All searches are exact.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    graph : {"independent", "tree", "full"} or list of pairs, default="tree"
+        Pairs of labels that are scored together: none; those of the tree with the most mutual
+        information between labels in training (Chow and Liu); all; or those given, by label. All
+        pairs, and others that make circles, are for at most 18 labels.
+    loss : {"hamming", "f1", "zero-one"}, default="hamming"
+        Number of wrong labels; ``1 - F1`` of the true and the predicted set, 0 if both are empty;
+        one for any mistake.
+    fit_intercept : bool, default=True
+        An intercept for each label. The tables of edges act as such, too.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        The labels: column numbers, names of columns, or members of sets, as `Y` came.
+    coef_ : ndarray of shape (n_labels, n_features)
+    intercept_ : ndarray of shape (n_labels,)
+        Zeros where not fitted.
+    edges_ : ndarray of shape (n_edges, 2)
+        Pairs that are scored together, as places in `classes_`.
+    pair_coef_ : ndarray of shape (n_edges, 2, 2)
+        ``pair_coef_[e, s, t]`` is added when the first label of edge ``e`` is on (s = 1) or off
+        (s = 0), and the second so as t says.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    LinearClassifier : One label for each example.
+
+    Notes
+    -----
+    A search takes time in proportion to the number of labels ``L`` with the Hamming loss, for
+    independent labels as for trees. With the F1 loss and ``T`` true labels it takes ``T (L - T)``
+    steps for independent labels and at most the square of that for trees. All sets are tried where
+    pairs make circles, but most of them many at a time.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]
+    >>> Y = [{"beach"}, {"town"}, {"beach", "town"}, set()]
+    >>> model = mm.MultilabelClassifier(C=10.0).fit(X, Y)
+    >>> [sorted(labels) for labels in model.predict(X)]
+    [['beach'], ['town'], ['beach', 'town'], []]
+    """
+
+    _parameter_constraints = RowEstimator._parameter_constraints | {
+        "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
+        "loss": [StrOptions(set(LOSSES))],
+        "fit_intercept": ["boolean"],
+    }
+
+    _problem: LabelSets
+    _weights: Floats
+    _sets: bool
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        graph: Any = "tree",
+        loss: str = "hamming",
+        fit_intercept: bool = True,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.graph = graph
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, Y: Any, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples and their sets of labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+            Zeros and ones, one column a label; or the labels of each example, as a set, or as a
+            list of strings.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : MultilabelClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        given, X = X, check_features(X, type(self).__name__)
+        sets = _holds_sets(Y)
+        classes = _members(Y) if sets else None
+        codes = _from_sets(Y, classes)[0] if classes is not None else _from_matrix(Y)
+        if classes is None:
+            classes = np.asarray(getattr(Y, "columns", np.arange(codes.shape[1])))
+        _check_shapes(X, codes)
+        edges = self._edges(codes, classes)
+        problem = LabelSets(X.shape[1], len(classes), edges, self.loss, self.fit_intercept)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            table, tables = problem.split(weights)
+            table = table[:, : len(classes)]
+            return {
+                "classes_": classes,
+                "coef_": table[: X.shape[1]].T.copy(),
+                "intercept_": table[-1].copy() if self.fit_intercept else np.zeros(len(classes)),
+                "edges_": edges,
+                "pair_coef_": tables.reshape(-1, 2, 2).copy(),
+                "_problem": problem,
+                "_weights": weights,
+                "_sets": sets,
+            }
+
+        training = self._training(problem, X, codes, sample_weight, classes)
+        self._fit_training(training, X, codes, attributes)
+        validate_data(self, given, skip_check_array=True)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The best set of labels of each example.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        Y : ndarray of shape (n_samples, n_labels) or list of sets
+            Zeros and ones, or sets if trained on sets.
+        """
+        gains, bonus = self._reduced(X)
+        return self._named(self._best(gains, bonus))
+
+    def decision_function(self, X: Any) -> Floats:
+        """How much better the best set with a label is than the best without it.
+
+        Positive where `predict` has the label. For independent labels that is the label's score.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples, n_labels)
+        """
+        gains, bonus = self._reduced(X)
+        if not len(bonus):
+            return gains
+        graph = self._problem.graph
+        couplings = graph.couplings(bonus)
+        best = self._best(gains, bonus)
+        highest = graph.scores(best, gains, bonus)
+        margins = np.empty(gains.shape)
+        for label, column in enumerate(best.T):
+            # Given that a label is on, its partners gain what they have in common with it. Then,
+            # as when it is off, it can be left out.
+            on = 1 - column[:, None]
+            others = gains + on * couplings[label]
+            others[:, label] = -np.inf
+            found = self._best(others, bonus)
+            others[:, label] = 0.0
+            other = graph.scores(found, others, bonus) + on[:, 0] * gains[:, label]
+            margins[:, label] = np.where(column == 1, highest - other, other - highest)
+        return margins
+
+    def predict_top(self, X: Any, k: int) -> list[list[tuple[Any, float]]]:
+        """The k best sets of labels of each example with their scores, best first.
+
+        For at most 18 labels: all sets are scored.
+
+        Returns
+        -------
+        top : list of lists of (labels, score)
+            Labels as in `predict`. Fewer than k where there are fewer sets.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        X = self._checked(X)
+        scores = self._problem.scores(X, self._weights)
+        found = self._problem.top_of(scores, self._problem.split(self._weights)[1], int(k))
+        return [
+            list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
+        ]
+
+    def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+        """Share of examples whose set is right as a whole, as in scikit-learn."""
+        gains, bonus = self._reduced(X)
+        if _holds_sets(Y):
+            truths, known = _from_sets(Y, self.classes_)
+        else:
+            truths = _from_matrix(Y)
+            known = np.ones(len(truths), dtype=bool)
+        if truths.shape != gains.shape:
+            raise ValueError(
+                f"Y has the shape {truths.shape}, but for this X and the labels of the training "
+                f"data it must have {gains.shape}."
+            )
+        right = known & (self._best(gains, bonus) == truths).all(axis=1)
+        return float(np.average(right, weights=sample_weight))
+
+    def _reduced(self, X: Any) -> tuple[Floats, Floats]:
+        """What labels add, and pairs."""
+        X = self._checked(X)
+        problem = self._problem
+        return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])
+
+    def _best(self, gains: Floats, bonus: Floats) -> Codes:
+        with Threads(n_threads(self.n_jobs)) as threads:
+            parts = shares(len(gains), threads.n_threads)
+            graph = self._problem.graph
+            return np.concatenate(threads.map(lambda part: graph.best(gains[part], bonus), parts))
+
+    def _named(self, codes: Codes) -> Any:
+        if not self._sets:
+            return codes
+        return [set(self.classes_[row == 1].tolist()) for row in codes]
+
+    def _edges(self, codes: Codes, classes: NDArray[Any]) -> Edges:
+        """Edges of the graph asked for."""
+        n_labels = len(classes)
+        if isinstance(self.graph, str):
+            if self.graph == "tree":
+                return chow_liu_tree(codes)
+            pairs = np.triu_indices(n_labels if self.graph == "full" else 0, 1)
+            return np.column_stack(pairs).astype(np.int64)
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        edges: list[tuple[int, int]] = []
+        for pair in np.asarray(self.graph).tolist():
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise ValueError(f"graph must be a list of pairs of labels, but holds {pair!r}.")
+            missing = [label for label in pair if label not in places]
+            if missing:
+                raise ValueError(f"graph names {missing[0]!r}, which is no label of Y.")
+            a, b = sorted(places[label] for label in pair)
+            if a == b or (a, b) in edges:
+                what = "a label with itself" if a == b else "a pair for the second time"
+                raise ValueError(f"graph holds {what}, {tuple(pair)!r}: leave it out.")
+            edges.append((a, b))
+        return np.array(edges, dtype=np.int64).reshape(-1, 2)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        return tags
+
+
+def _holds_sets(Y: Any) -> bool:
+    """Whether `Y` is a list of label sets rather than a matrix."""
+    if sp.issparse(Y) or hasattr(Y, "columns") or not hasattr(Y, "__iter__"):
+        return False
+    if np.dtype(getattr(Y, "dtype", object)).kind != "O":
+        return False
+    members = [labels for labels in Y if isinstance(labels, Collection)]
+    return any(isinstance(labels, set | frozenset) for labels in members) or any(
+        isinstance(label, str) for labels in members for label in labels
+    )
+
+
+def _members(Y: Sequence[Any]) -> NDArray[Any]:
+    """All labels in the sets, sorted."""
+    for i, labels in enumerate(Y):
+        if isinstance(labels, str) or not isinstance(labels, Collection):
+            raise ValueError(
+                f"Y[{i}] is {labels!r:.80}, but must be a set of labels, as the others are."
+            )
+    members = {label for labels in Y for label in labels}
+    if not members:
+        raise ValueError("All sets in Y are empty: there is nothing to learn from.")
+    try:
+        return np.array(sorted(members))
+    except TypeError as error:
+        raise ValueError("Y mixes labels of different types, such as numbers and text.") from error
+
+
+def _from_sets(Y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Sets as rows of zeros and ones, and whether all labels of each are known."""
+    places = {label: place for place, label in enumerate(classes.tolist())}
+    codes = np.zeros((len(Y), len(classes)), dtype=np.int32)
+    known = np.ones(len(Y), dtype=bool)
+    for i, labels in enumerate(Y):
+        for label in labels:
+            if label in places:
+                codes[i, places[label]] = 1
+            else:
+                known[i] = False
+    return codes, known
+
+
+def _from_matrix(Y: Any) -> Codes:
+    """A matrix of zeros and ones, checked."""
+    try:
+        matrix = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
+        codes = matrix.astype(np.int32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "Y must be a matrix of zeros and ones with a column for each label, or a list of sets "
+            "of labels."
+        ) from error
+    if codes.ndim != 2 or not codes.size:
+        raise ValueError(
+            f"Y must be a matrix of zeros and ones with a column for each label, but has the "
+            f"shape {codes.shape}."
+        )
+    odd = np.argwhere((codes != matrix) | (codes < 0) | (codes > 1))
+    if len(odd):
+        i, label = odd[0]
+        raise ValueError(
+            f"Y[{i}, {label}] is {matrix[i, label]}, but must be 0 or 1; to give labels by name "
+            f"or number, use sets."
+        )
+    return codes
+
+
+def _check_shapes(X: Any, codes: Codes) -> None:
+    if X.shape[0] != len(codes):
+        raise ValueError(f"X has {X.shape[0]} rows but Y has {len(codes)}: give one set for each.")

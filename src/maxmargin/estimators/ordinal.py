@@ -1,0 +1,208 @@
+"""OrdinalClassifier: classes in an order."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import validate_data
+
+from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.estimators.feature_rows import RowClassifier
+from maxmargin.problems.ordinal import Ordinal, distances
+
+Floats = NDArray[np.float64]
+
+_POWERS = {"absolute": 1, "squared": 2}
+
+
+class OrdinalClassifier(RowClassifier):
+    """Ordered classes by one direction and thresholds, with a certificate of optimality.
+
+    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``: each threshold that is passed
+    adds how far it is passed. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over the
+    direction and the thresholds. With thresholds in rising order and the absolute loss, the hinge
+    of an example adds up by how much it is short of a margin of one to the thresholds below its
+    class, or to those above it, whichever is more.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"absolute", "squared"} or array-like, default="absolute"
+        How many classes the answer is from the truth; the square of it; or the cost of each wrong
+        answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
+        ``{(true, predicted): cost}``).
+    classes : array-like, default=None
+        The classes in their order, also those that may be missing from `y`; None sorts those in
+        `y`.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        In their order.
+    coef_ : ndarray of shape (n_features,)
+        The direction; ``X @ coef_`` is where on it examples lie.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Between neighbouring classes.
+    loss_matrix_ : ndarray of shape (n_classes, n_classes)
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+
+    See Also
+    --------
+    LinearRegressor : Numbers as targets.
+    LinearClassifier : Classes without an order.
+
+    Notes
+    -----
+    For losses that are convex in the answer on either side of the truth, as the two by name are,
+    the thresholds are in rising order at the optimum; after a fit they are up to its tolerance.
+    Predictions take the class with the highest score, in whatever order they are.
+    Thresholds are regularised as weights are: centre and scale features first.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[0.1], [0.2], [0.4], [0.6], [0.8], [0.9]]
+    >>> y = ["cold", "cold", "warm", "warm", "hot", "hot"]
+    >>> model = mm.OrdinalClassifier(C=100.0, classes=["cold", "warm", "hot"]).fit(X, y)
+    >>> model.predict([[0.0], [0.5], [1.0]]).tolist()
+    ['cold', 'warm', 'hot']
+    """
+
+    _parameter_constraints = RowClassifier._parameter_constraints | {
+        "loss": [StrOptions(set(_POWERS)), "array-like", dict],
+        "classes": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: Any = "absolute",
+        classes: ArrayLike | None = None,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.classes = classes
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples and their classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Numbers or strings.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : OrdinalClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        given, (X, labels) = X, self._check_samples(X, y)
+        classes, ranks = self._ranked(labels)
+        loss_matrix = self._losses(classes)
+        problem = Ordinal(X.shape[1], len(classes), loss_matrix)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            table, thresholds = problem.split(weights)
+            return {
+                "classes_": classes,
+                "coef_": table[:, 0].copy(),
+                "thresholds_": thresholds.copy(),
+                "loss_matrix_": loss_matrix,
+                "_problem": problem,
+                "_weights": weights,
+            }
+
+        training = self._training(problem, X, ranks[:, None], sample_weight, classes)
+        self._fit_training(training, X, labels, attributes)
+        validate_data(self, given, skip_check_array=True)
+        return self
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
+        """Minus how many classes predictions are from the truth, on average: zero is perfect."""
+        predicted = self._class_scores(X).argmax(axis=1)
+        _, truth = _ranks(np.asarray(y), self.classes_)
+        return -float(np.average(np.abs(predicted - truth), weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # where classes have no order
+        return tags
+
+    def _ranked(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """The classes in their order, and the place of each label."""
+        if self.classes is None:
+            return _ranks(y, np.unique(y))
+        classes = np.asarray(self.classes)
+        if classes.ndim != 1:
+            raise ValueError(f"classes must be a list, but has {classes.ndim} dimensions.")
+        values, counts = np.unique(classes, return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(f"classes lists {values[counts > 1][0]!r} more than once.")
+        return _ranks(y, classes)
+
+    def _losses(self, classes: NDArray[Any]) -> Floats:
+        if isinstance(self.loss, str):
+            return np.asarray(distances(len(classes)) ** _POWERS[self.loss])
+        return check_loss_matrix(self.loss, classes)
+
+
+def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """The classes, and the place of each label among them."""
+    order = np.argsort(classes, kind="stable")
+    at = np.searchsorted(classes[order], y)
+    ranks = order[np.minimum(at, len(classes) - 1)]
+    unknown = np.flatnonzero(classes[ranks] != y)
+    if len(unknown):
+        raise ValueError(
+            f"y[{unknown[0]}] is {y[unknown[0]]!r}, which is not among the classes: list all of "
+            f"them, in their order, in the parameter classes."
+        )
+    return classes, ranks.astype(np.int32)

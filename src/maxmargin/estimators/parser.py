@@ -1,0 +1,356 @@
+"""GrammarParser: a parse tree for each sentence."""
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.data.trees import Tree, TreeError, as_tree, bracket_scores
+from maxmargin.engines.threads import Threads
+from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.problems.grammar_lexicon import Sentence
+from maxmargin.problems.grammar_model import GrammarModel
+from maxmargin.problems.grammar_rules import Grammar
+from maxmargin.problems.grammar_training import GrammarTrainingSet
+
+Floats = NDArray[np.float64]
+
+
+class UnparsedWarning(UserWarning):
+    """Some sentences have no tree by the grammar, and got a flat one."""
+
+
+class GrammarParser(StructuredEstimator):
+    """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
+
+    The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
+    is the sum of the weights of the rules it uses, and the answer is the best of all trees that
+    the grammar has for a sentence, found exactly. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
+    hinge_i(w)`` over sentences.
+
+    Trees come as brackets in a string, as `maxmargin.data.trees.Tree`, or as trees of NLTK.
+    Function tags and traces are removed unless they come as `Tree`. See Notes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"brackets", "zero-one"}, default="brackets"
+        Number of labelled brackets that are wrong or missed; or one for any other tree.
+    horizontal : int or None, default=2
+        Children that the first part of a long rule remembers. None is all: then exactly the rules
+        of the treebank are there. The fewer, the more others can be put together from their parts,
+        and the smaller and quicker the grammar.
+    vertical : int, default=1
+        Nodes whose labels a phrase knows: 1 is its own, 2 also its parent's, ...
+    tags : {"given", "predicted"}, default="given"
+        Whether sentences come with the tags of their words, or tags belong to what is predicted.
+    min_count : int, default=3
+        If tags are predicted: words seen less often share a class with those that look alike.
+    grammar : Grammar, default=None
+        A grammar read before, which then says what the last four parameters would.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the sentences.
+
+    Attributes
+    ----------
+    grammar_ : Grammar
+        Its ``rule_names`` say what each weight is for, its ``labels`` are those of phrases.
+    coef_ : ndarray of shape (n_rules,)
+        Weights, in the order of ``grammar_.rule_names``.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+
+    See Also
+    --------
+    StructuredSVM : Any other structure.
+    SequenceTagger : Tags only.
+
+    Notes
+    -----
+    A sentence is a list of (word, tag) pairs; a list of tags, if they are given; or a list of
+    words, if they are predicted. A tree stands for its own sentence.
+
+    A sentence that the grammar has no tree for (a tag that no rule goes with, or no way to put
+    the rules together) gets a flat tree, with the commonest label of whole trees above all tags,
+    the score ``-inf``, and an `UnparsedWarning`.
+
+    Examples
+    --------
+    >>> from maxmargin.estimators.parser import GrammarParser
+    >>> trees = [
+    ...     "(S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT a) (NN man)) (PP (IN in) (NP (NN town))))))",
+    ...     "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",
+    ... ]
+    >>> parser = GrammarParser(C=10.0).fit(trees)
+    >>> sentence = [("the", "DT"), ("man", "NN"), ("saw", "VBD"), ("a", "DT"), ("dog", "NN")]
+    >>> print(parser.predict([sentence])[0])
+    (S (NP (DT the) (NN man)) (VP (VBD saw) (NP (DT a) (NN dog))))
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions({"brackets", "zero-one"})],
+        "horizontal": [Interval(Integral, 0, None, closed="left"), None],
+        "vertical": [Interval(Integral, 1, None, closed="left")],
+        "tags": [StrOptions({"given", "predicted"})],
+        "min_count": [Interval(Integral, 1, None, closed="left")],
+        "grammar": [Grammar, None],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "brackets",
+        horizontal: int | None = 2,
+        vertical: int = 1,
+        tags: str = "given",
+        min_count: int = 3,
+        grammar: Grammar | None = None,
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.horizontal = horizontal
+        self.vertical = vertical
+        self.tags = tags
+        self.min_count = min_count
+        self.grammar = grammar
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on sentences and their trees.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees
+        y : sequence of trees, default=None
+            None if `X` are the trees.
+        sample_weight : array-like of shape (n_sentences,), default=None
+            Multiplies the C of each sentence.
+
+        Returns
+        -------
+        self : GrammarParser
+
+        Raises
+        ------
+        TreeError
+            If something is no tree; says which.
+        GrammarError
+            If the given `grammar` does not have one of the trees; says which, and what it lacks.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        trees = _trees(X if y is None else y)
+        if not trees:
+            raise ValueError("X is empty: there is nothing to learn from.")
+        grammar = self.grammar or Grammar.read(
+            trees,
+            horizontal=self.horizontal,
+            vertical=self.vertical,
+            tags=self.tags,
+            min_count=self.min_count,
+        )
+        own = [Sentence(tree.words, tree.tags) for tree in trees]
+        sentences = own if y is None else _sentences(X, grammar.lexicon.given)
+        if len(sentences) != len(trees):
+            raise ValueError(
+                f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
+            )
+        cost = self._costs(len(trees), sample_weight)
+        zero_one = self.loss == "zero-one"
+        training = GrammarTrainingSet(grammar, sentences, trees, cost, zero_one=zero_one)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            return {"grammar_": grammar, "coef_": weights}
+
+        self._fit_training(training, X, y, attributes)
+        return self
+
+    def predict(self, X: Any) -> list[Tree]:
+        """The best tree of each sentence.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees, whose words are parsed anew
+
+        Returns
+        -------
+        y : list of Tree
+
+        Warns
+        -----
+        UnparsedWarning
+            If the grammar has no tree for a sentence: it gets a flat one.
+        """
+        return [tree for tree, _ in self._decoded(X)]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the best tree of each sentence, ``-inf`` where there is none.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_sentences,)
+        """
+        return np.array([score for _, score in self._decoded(X)])
+
+    def predict_top(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
+        """The k best trees of each sentence with their scores, best first.
+
+        Returns
+        -------
+        top : list of lists of (tree, score)
+            Fewer than k where there are fewer trees; where there is none, the flat one.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        sentences = self._checked(X)
+        found = self._model.top(sentences, int(k))
+        self._warn_of_unparsed(sentences, [answers[0][1] for answers in found])
+        return found
+
+    def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
+        """Share of each label at each span, if trees are weighted by their scores.
+
+        Trees get the weight ``exp(score / temperature)``; the lower the temperature, the more the
+        best tree counts. These are no calibrated probabilities.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (length, length + 1, n_labels)
+            ``marginals[i][start, stop, m]`` is the expected number of phrases with the label
+            ``grammar_.labels[m]`` over the words ``start .. stop - 1`` of sentence i. It may
+            exceed one where a phrase stands alone under another of the same label. Zeros where
+            the grammar has no tree.
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        return self._model.marginals(self._checked(X), float(temperature))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """F1 of labelled brackets, see `maxmargin.data.trees.bracket_scores`.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees
+        y : sequence of trees, default=None
+            None if `X` are the trees.
+        """
+        truths = _trees(X if y is None else y)
+        predictions = self.predict(X)
+        if len(predictions) != len(truths):
+            raise ValueError(
+                f"X has {len(predictions)} sentences but y has {len(truths)} trees: give one for "
+                f"each."
+            )
+        return bracket_scores(truths, predictions).f1
+
+    @property
+    def _model(self) -> GrammarModel:
+        check_is_fitted(self)
+        return GrammarModel(self.grammar_, self.coef_)
+
+    def _checked(self, X: Any) -> list[Sentence]:
+        check_is_fitted(self)
+        return _sentences(X, self.grammar_.lexicon.given)
+
+    def _decoded(self, X: Any) -> list[tuple[Tree, float]]:
+        sentences = self._checked(X)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            found = self._model.decode(sentences, threads)
+        self._warn_of_unparsed(sentences, [score for _, score in found])
+        return found
+
+    def _warn_of_unparsed(self, sentences: Sequence[Sentence], scores: Sequence[float]) -> None:
+        lost = np.flatnonzero(np.isneginf(scores))
+        if not len(lost):
+            return
+        first = sentences[lost[0]]
+        known = set(self.grammar_.tags)
+        strange = [tag for tag in first.tags or () if tag not in known]
+        why = f"no rule goes with its tag {strange[0]!r}" if strange else "its rules do not fit"
+        warnings.warn(
+            f"{len(lost)} of {len(sentences)} sentences have no tree by the grammar and get a flat "
+            f"one; the first is sentence {lost[0]}: {why}.",
+            UnparsedWarning,
+            stacklevel=4,
+        )
+
+
+def _trees(given: Any) -> list[Tree]:
+    """Trees in any form; errors say which is none."""
+    if isinstance(given, str | Tree):
+        raise TreeError("Trees must come in a list, also if there is only one.")
+    trees = []
+    for i, one in enumerate(given):
+        try:
+            trees.append(as_tree(one))
+        except TreeError as error:
+            raise TreeError(f"Tree {i}: {error}") from None
+    return trees
+
+
+def _sentences(given: Any, with_tags: bool) -> list[Sentence]:
+    """Sentences in any form; errors say which is none."""
+    if isinstance(given, str | Tree):
+        raise ValueError("Sentences must come in a list, also if there is only one.")
+    return [_sentence(i, one, with_tags) for i, one in enumerate(given)]
+
+
+def _sentence(i: int, given: Any, with_tags: bool) -> Sentence:
+    if isinstance(given, str | Tree) or callable(getattr(given, "label", None)):
+        tree = _trees([given])[0]
+        return Sentence(tree.words, tree.tags)
+    tokens: list[Any] = [tuple(token) if isinstance(token, list) else token for token in given]
+    if not tokens:
+        raise ValueError(f"Sentence {i} is empty: leave it out.")
+    if all(isinstance(token, str) for token in tokens):
+        return Sentence(tuple(tokens), tuple(tokens) if with_tags else None)
+    pairs = [token for token in tokens if isinstance(token, tuple) and len(token) == 2]
+    if len(pairs) < len(tokens) or not all(
+        isinstance(part, str) for pair in pairs for part in pair
+    ):
+        kind = "tags" if with_tags else "words"
+        raise ValueError(
+            f"Sentence {i} must be a list of (word, tag) pairs of strings, a list of {kind}, or a "
+            f"tree."
+        )
+    words, tags = zip(*pairs, strict=True)
+    return Sentence(words, tags)
