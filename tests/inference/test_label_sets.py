@@ -80,7 +80,7 @@ cases = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(case=cases)
 def test_the_best_of_all_sets(case):
     found = case.graph.best(case.gains, case.bonus)
@@ -92,7 +92,7 @@ def test_the_best_of_all_sets(case):
     assert_allclose(case.graph.scores(found, case.gains, case.bonus), expected, atol=1e-12)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(case=cases, loss=st.sampled_from(LOSSES), slack=st.booleans())
 def test_the_most_violating_of_all_sets(case, loss, slack):
     found = case.graph.most_violating(case.gains, case.bonus, case.truths, loss, slack)

@@ -397,9 +397,8 @@ def test_labelling_as_a_problem():
         problem.outputs((np.zeros((20, 2)), []))
 
 
-def test_a_model_answers_with_bounds_kept():
-    """The score of the labels found is their score, whatever the search."""
-    case = case_of(2, n=5, n_labels=2, smallest=6, largest=6)
+def test_a_model_answers_with_labels_and_their_score():
+    case = with_positive_edges(case_of(2, n=5, n_labels=2, smallest=6, largest=6))
     training = compiled_graphs(case)
     weights = agreeing_weights(0, training, 1.0)
     best = [
@@ -413,6 +412,6 @@ def test_a_model_answers_with_bounds_kept():
         for i, x in enumerate(case.X):
             y = tuple(labels[ends[i] : ends[i + 1]].tolist())
             assert scores[i] == pytest.approx(case.problem.joint_feature(x, y) @ weights)
-        assert_allclose(scores, best, rtol=0.05)
-        if inference in ("auto", "exact"):
-            assert_allclose(scores, best)
+        assert (scores <= np.array(best) + 1e-9).all()
+        if inference != "relaxed":
+            assert_allclose(scores, best, rtol=1e-6)
