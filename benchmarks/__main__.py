@@ -23,6 +23,15 @@ CLAIMS = (
     "brown_tagging",
     "cutting_planes",
     "temperature",
+    "treebank",
+    "dependencies",
+    "snakes",
+    "grids",
+    "multilabel",
+    "hierarchy",
+    "ordinal",
+    "ranking",
+    "performance",
 )
 
 

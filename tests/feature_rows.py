@@ -144,7 +144,7 @@ def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
-    monkeypatch.setattr("maxmargin.problems.feature_rows.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.engines.threads.WORK_FOR_THREADS", 0.0)
     training = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=training.n_features)
     blocks = np.arange(training.n_blocks)

@@ -2,6 +2,8 @@ import threading
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from maxmargin.engines.threads import Threads
 
@@ -26,3 +28,20 @@ def test_an_error_waits_for_the_others_and_tells_them():
     with Threads(2) as threads, pytest.raises(KeyboardInterrupt):
         threads.map(work, [0, 1], cancelled.set)
     assert finished == [1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(0, 50), parts=st.integers(1, 8))
+def test_shares_cover_everything_once_and_evenly(n, parts):
+    with Threads(parts) as threads:
+        cuts = threads.shares(n)
+    assert [i for part in cuts for i in range(n)[part]] == list(range(n))
+    sizes = [part.stop - part.start for part in cuts]
+    assert len(sizes) == min(n, parts)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def test_little_work_is_not_shared():
+    with Threads(3) as threads:
+        assert threads.shares(8, work=1.0) == [slice(0, 8)]
+        assert len(threads.shares(8, work=1e9)) == 3

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, narrow, random_chains, widen
 
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import shares
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack
 from maxmargin.solvers.result import Status
@@ -129,16 +128,6 @@ def test_planes_do_not_depend_on_threads_or_on_company(loss):
     backwards = training.planes(weights, everyone[::-1].copy(), ONE)
     assert backwards.outputs == expected.outputs[::-1]
     assert_array_equal(dense(backwards, training)[::-1], dense(expected, training))
-
-
-@settings(max_examples=50, deadline=None)
-@given(n=st.integers(0, 50), parts=st.integers(1, 60))
-def test_shares_cover_everything_once_and_evenly(n, parts):
-    cuts = shares(n, parts)
-    assert [i for part in cuts for i in range(n)[part]] == list(range(n))
-    sizes = [part.stop - part.start for part in cuts]
-    assert len(sizes) == min(n, parts)
-    assert max(sizes, default=0) - min(sizes, default=0) <= 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -1,12 +1,18 @@
 """Run compiled kernels, which release the GIL, side by side in threads."""
 
+import math
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from types import TracebackType
 from typing import Self, TypeVar
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
+
+
+WORK_FOR_THREADS = 3e6
+"""Multiplications from which on work is shared out: about half a millisecond."""
 
 
 class Threads:
@@ -18,6 +24,15 @@ class Threads:
     def __init__(self, n_threads: int) -> None:
         self.n_threads = n_threads
         self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+
+    def shares(self, n: int, work: float = math.inf) -> list[slice]:
+        """``range(n)`` in equal parts, one for each thread.
+
+        In a single one if all of it, at so many multiplications each, is too little to share.
+        """
+        parts = self.n_threads if n * work > WORK_FOR_THREADS else 1
+        cuts = [n * part // parts for part in range(parts + 1)]
+        return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
     def map(
         self,

@@ -15,7 +15,6 @@ from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features
 from maxmargin.estimators.feature_rows import RowEstimator
 from maxmargin.inference.label_set_kernels import LOSSES
-from maxmargin.problems.chains import shares
 from maxmargin.problems.feature_rows import Codes
 from maxmargin.problems.multilabel import LabelSets, chow_liu_tree
 
@@ -280,7 +279,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     def _best(self, gains: Floats, bonus: Floats) -> Codes:
         with Threads(n_threads(self.n_jobs)) as threads:
-            parts = shares(len(gains), threads.n_threads)
+            parts = threads.shares(len(gains))
             graph = self._problem.graph
             return np.concatenate(threads.map(lambda part: graph.best(gains[part], bonus), parts))
 

@@ -33,10 +33,6 @@ Labels = NDArray[np.uint16]
 Order = NDArray[np.int64]
 
 
-WORK_FOR_THREADS = 3e6
-"""Multiplications from which on searches are shared out among threads: about half a millisecond."""
-
-
 class Layout(NamedTuple):
     """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
 
@@ -202,7 +198,7 @@ class ChainTrainingSet(TrainingSet):
                 edges = edge_scratch(length, self.layout)
                 search_margin(*shared, tied, *truth, *where, nodes, edges, best)
 
-        parts = shares(len(blocks), self._n_parts(len(blocks), threads))
+        parts = threads.shares(len(blocks), self.search_work)
         threads.map(search, parts)
         return self._make_planes(blocks, starts, found, parts, threads)
 
@@ -212,12 +208,8 @@ class ChainTrainingSet(TrainingSet):
         starts = self.sequences.starts(blocks)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sequences.")
-        parts = shares(len(blocks), 1)
+        parts = Threads(1).shares(len(blocks))
         return self._make_planes(blocks, starts, found, parts, Threads(1))
-
-    def _n_parts(self, n_blocks: int, threads: Threads) -> int:
-        """Parts to make of so many searches; waking a thread has its price."""
-        return threads.n_threads if n_blocks * self.search_work > WORK_FOR_THREADS else 1
 
     def _make_planes(
         self, blocks: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
@@ -248,12 +240,6 @@ class ChainTrainingSet(TrainingSet):
         raw = found.tobytes()
         outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
         return Planes(entries, columns, values, losses, outputs)
-
-
-def shares(n: int, parts: int) -> list[slice]:
-    """``range(n)`` in equal parts."""
-    cuts = [n * part // parts for part in range(parts + 1)]
-    return [slice(a, b) for a, b in pairwise(cuts) if b > a]
 
 
 @inlined

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.planes import Planes
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import WORK_FOR_THREADS, shares
 from maxmargin.problems.dependency_trees import Structure, check_trees
 from maxmargin.problems.structured import TrainingSet
 
@@ -71,7 +70,7 @@ def parse(
         where = blocks[part], arcs.ends[part.start :], found, totals[part]
         arcs.search(weights, None, structure, *where)
 
-    threads.map(search, shares(len(blocks), threads.n_threads))
+    threads.map(search, threads.shares(len(blocks)))
     return found, totals
 
 
@@ -106,8 +105,7 @@ class DependencyTrainingSet(TrainingSet):
             where = blocks[part], starts[part.start :], found, totals[part]
             self.arcs.search(weights, self.truth, self.structure, *where)
 
-        n_parts = threads.n_threads if len(blocks) * self.search_work > WORK_FOR_THREADS else 1
-        parts = shares(len(blocks), n_parts)
+        parts = threads.shares(len(blocks), self.search_work)
         threads.map(search, parts)
         return self._make_planes(blocks, starts, found, parts, threads)
 
@@ -119,7 +117,7 @@ class DependencyTrainingSet(TrainingSet):
             raise ValueError("The outputs are of other lengths than the sentences.")
         # A plane of what is no tree would be no bound.
         check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
-        return self._make_planes(blocks, starts, found, shares(len(blocks), 1), Threads(1))
+        return self._make_planes(blocks, starts, found, Threads(1).shares(len(blocks)), Threads(1))
 
     def _starts(self, blocks: Numbers) -> Numbers:
         """Where the words of each of some sentences start when they stand one after the other."""

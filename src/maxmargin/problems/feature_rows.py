@@ -25,7 +25,6 @@ from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import add_row_scores, make_rows
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import WORK_FOR_THREADS, shares
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import Distributions
 from maxmargin.problems.distributions.explicit import ExplicitDistributions
@@ -225,8 +224,7 @@ class RowTrainingSet(TrainingSet):
             score_rows(self.rows, some, table, scores)
             codes[part] = self.problem.search(scores, extras, self.truths[some], self.slack)
 
-        enough = len(blocks) * self.search_work > WORK_FOR_THREADS
-        parts = shares(len(blocks), threads.n_threads if enough else 1)
+        parts = threads.shares(len(blocks), self.search_work)
         threads.map(search, parts)
         return self._make_planes(blocks, codes, parts, threads)
 
@@ -235,7 +233,7 @@ class RowTrainingSet(TrainingSet):
         if any(len(output) != 4 * width for output in outputs):
             raise ValueError("The outputs are of another length than those of this problem.")
         codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
-        return self._make_planes(blocks, codes, shares(len(blocks), 1), Threads(1))
+        return self._make_planes(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
 
     def _make_planes(
         self, blocks: Order, codes: Codes, parts: list[slice], threads: Threads
@@ -316,7 +314,7 @@ def _(training: RowTrainingSet, temperature: float) -> Distributions:
     problem = training.problem
     outputs = [problem.code(y).tobytes() for y in problem.outputs(None)]
     listed = [outputs] * training.n_blocks
-    return ExplicitDistributions(training, listed, temperature)  # type: ignore[arg-type]
+    return ExplicitDistributions(training, listed, temperature)
 
 
 def as_row(x: Any) -> Floats:

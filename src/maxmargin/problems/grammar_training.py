@@ -16,7 +16,6 @@ from maxmargin.dual.planes import Planes
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.cky import best_nodes, fill_chart, next_nodes
 from maxmargin.inference.cky_chart import Nodes, Scores, cell, make_chart, n_cells
-from maxmargin.problems.chains import WORK_FOR_THREADS, shares
 from maxmargin.problems.grammar_lexicon import Sentence
 from maxmargin.problems.grammar_model import set_leaves
 from maxmargin.problems.grammar_rules import Grammar, GrammarError
@@ -92,7 +91,7 @@ class GrammarTrainingSet(TrainingSet):
                 scratch = chart, leaf_scores, unit_scores, true_units
                 search_brackets(rules, self.grammar.units, *text, *where, *scratch)
 
-        parts = shares(len(blocks), self._n_parts(len(blocks), threads))
+        parts = threads.shares(len(blocks), self.search_work)
         threads.map(search, parts)
         return self._make_planes(blocks, starts, found)
 
@@ -109,9 +108,6 @@ class GrammarTrainingSet(TrainingSet):
         starts = np.zeros(len(blocks) + 1, dtype=np.int64)
         np.cumsum(2 * self.lengths[blocks] - 1, out=starts[1:])
         return starts
-
-    def _n_parts(self, n_blocks: int, threads: Threads) -> int:
-        return threads.n_threads if n_blocks * self.search_work > WORK_FOR_THREADS else 1
 
     def _make_planes(self, blocks: Order, starts: Order, found: Nodes) -> Planes:
         # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.

@@ -10,7 +10,6 @@ from maxmargin.dual.rows import make_rows
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.flow import all_agree, best_cut
 from maxmargin.inference.relaxation import Effort
-from maxmargin.problems.chains import WORK_FOR_THREADS, shares
 from maxmargin.problems.graph_kernels import (
     GraphData,
     SearchScratch,
@@ -107,10 +106,6 @@ class GraphSearch:
         tables = self.elimination.sizes[self.is_exact].sum() * 2.0 * layout.n_columns
         return float(scoring + messages + tables) / max(graphs.n_graphs, 1)
 
-    def n_parts(self, n_blocks: int, threads: Threads) -> int:
-        """Parts to make of so many searches; waking a thread has its price."""
-        return threads.n_threads if n_blocks * self.work > WORK_FOR_THREADS else 1
-
     def find(
         self, weights: Floats, blocks: Ints, threads: Threads, effort: Effort, quick: bool = False
     ) -> Found:
@@ -139,7 +134,7 @@ class GraphSearch:
                 messages, message_at, scratch,
             )  # fmt: skip
 
-        parts = shares(len(blocks), self.n_parts(len(blocks), threads))
+        parts = threads.shares(len(blocks), self.work)
         while len(self._scratch) < len(parts):
             self._scratch.append(search_scratch(self.graphs, self.elimination, self.layout))
         threads.map(search, enumerate(parts))

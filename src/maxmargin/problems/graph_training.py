@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from maxmargin.dual.planes import Planes
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.relaxation import Effort
-from maxmargin.problems.chains import shares
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import Distributions
 from maxmargin.problems.distributions.explicit import ExplicitDistributions
@@ -149,7 +148,7 @@ class GraphTrainingSet(TrainingSet):
             )
             return columns[:used], values[:used]
 
-        parts = shares(len(blocks), self.searches.n_parts(len(blocks), threads))
+        parts = threads.shares(len(blocks), self.searches.work)
         made = threads.map(make, parts) or [(np.zeros(0, dtype=np.uint32), np.zeros(0))]
         columns, values = (np.concatenate(pieces) for pieces in zip(*made, strict=True))
         raw = found.tobytes()
@@ -161,4 +160,4 @@ class GraphTrainingSet(TrainingSet):
 def _(training: GraphTrainingSet, temperature: float) -> Distributions:
     """A number for every labelling, so for graphs of a few nodes."""
     outputs = [training.outputs(i) for i in range(training.n_blocks)]
-    return ExplicitDistributions(training, outputs, temperature)  # type: ignore[arg-type]
+    return ExplicitDistributions(training, outputs, temperature)

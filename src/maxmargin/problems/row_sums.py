@@ -16,7 +16,6 @@ from maxmargin.dual.compiled import compiled
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import make_rows, row_score
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import WORK_FOR_THREADS, shares
 from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
@@ -88,9 +87,7 @@ class RowSumTrainingSet(TrainingSet):
 
     def _parts(self, blocks: Order, threads: Threads) -> list[Order]:
         """The blocks in as many parts as there is work for threads."""
-        enough = len(blocks) * self.search_work > WORK_FOR_THREADS
-        n_parts = threads.n_threads if enough else 1
-        return [blocks[part] for part in shares(len(blocks), n_parts)]
+        return [blocks[part] for part in threads.shares(len(blocks), self.search_work)]
 
     def _make_planes(
         self, parts: list[Order], outputs: list[list[bytes]], threads: Threads

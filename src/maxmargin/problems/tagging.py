@@ -16,7 +16,6 @@ from maxmargin.problems.chains import (
     edge_scratch,
     pair_scores,
     set_node_scores,
-    shares,
 )
 
 Floats = NDArray[np.float64]
@@ -56,7 +55,7 @@ class ChainModel:
                 best = np.empty((length, width))
                 decode_chains(*shared, sequences.tied_rows, *where, edges, best)
 
-        threads.map(search, shares(len(scores), threads.n_threads))
+        threads.map(search, threads.shares(len(scores)))
         return labels, scores
 
     def node_scores(self, sequences: Sequences) -> list[Floats]:

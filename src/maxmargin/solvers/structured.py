@@ -64,7 +64,9 @@ class Run(ABC):
         self.random = np.random.default_rng(seed)
         self.weights = np.zeros(training.n_features)
         self.best: Floats | None = None
-        self.primal = self.least_primal = math.inf
+        self.primal = math.inf
+        self.least_primal = math.inf
+        """Of the last weights that were offered, as far as searches that are not exact can tell."""
         self.best_dual = -math.inf
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
@@ -139,6 +141,7 @@ class Run(ABC):
         """
         half_square = 0.5 * float(weights @ weights)
         primal = half_square + hinges.most
+        self.least_primal = half_square + hinges.least
         if primal < self.primal:
             # The weights come first: were Ctrl-C to come in between, they must not be missing.
             if ends_round and self._closes_gap(primal):
@@ -148,7 +151,6 @@ class Run(ABC):
             else:
                 self.best[:] = weights
             self.primal = primal
-            self.least_primal = half_square + hinges.least
 
     def answer(self) -> Floats:
         """The best weights so far; before any valuation, the present ones."""

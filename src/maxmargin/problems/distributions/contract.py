@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import shares
 from maxmargin.problems.distributions.steps import LINE_SEARCH, LONGEST, Move, best_step, step_size
 
 Floats = NDArray[np.float64]
@@ -109,7 +108,7 @@ class Distributions(ABC):
         found = self._proposals = self._room(blocks, for_all=True)
         self._temperature = temperature
         move = Move(True, False, temperature, LINE_SEARCH)
-        parts = shares(len(blocks), threads.n_threads)
+        parts = threads.shares(len(blocks))
         threads.map(lambda part: self._move(move, part, weights), parts)
         return float(self.training.cost[blocks] @ found.hinges)
 

@@ -12,7 +12,7 @@ from maxmargin.dual.working_set import DualPoint
 from maxmargin.inference.reweighting import reweight
 from maxmargin.problems.distributions.contract import DistributionPoint, Distributions
 from maxmargin.problems.distributions.steps import Move, places_for, starts_of, step_size
-from maxmargin.problems.structured import PythonTrainingSet
+from maxmargin.problems.structured import PythonTrainingSet, TrainingSet
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -41,7 +41,7 @@ class ExplicitPoint(DistributionPoint):
     def copy(self) -> Self:
         return replace(self, mass=self.mass.copy())
 
-    def dual(self, training: PythonTrainingSet) -> float:
+    def dual(self, training: TrainingSet) -> float:
         used = np.flatnonzero(self.mass)
         blocks = self.blocks[used]
         coef = training.cost[blocks] * self.mass[used]
@@ -74,19 +74,17 @@ class ExplicitDistributions(Distributions):
 
     Parameters
     ----------
-    training : PythonTrainingSet
+    training : TrainingSet
     outputs : list of lists
         All outputs of each example; the truth is added where it is missing.
     temperature : float
         Whether it is zero decides on the start.
     """
 
-    training: PythonTrainingSet
+    training: TrainingSet
     point: ExplicitPoint
 
-    def __init__(
-        self, training: PythonTrainingSet, outputs: list[list[Any]], temperature: float
-    ) -> None:
+    def __init__(self, training: TrainingSet, outputs: list[list[Any]], temperature: float) -> None:
         super().__init__(training)
         found = [_planes_of_all(training, b, listed) for b, listed in enumerate(outputs)]
         parts = [planes for planes, _ in found]
@@ -142,14 +140,15 @@ class ExplicitDistributions(Distributions):
         mix_all_explicit(self._data, self.point.mass, self._proposals, step)
 
 
-def _planes_of_all(training: PythonTrainingSet, b: int, outputs: list[Any]) -> tuple[Planes, int]:
+def _planes_of_all(training: TrainingSet, b: int, outputs: list[Any]) -> tuple[Planes, int]:
     """Planes of all outputs of example `b`, and which of them is the truth's.
 
-    That is one without entries or loss, because outputs need not be comparable.
+    That is one without entries or loss, because outputs need not be comparable. A problem in plain
+    Python may leave it out.
     """
     planes = training.planes_of(np.full(len(outputs), b), outputs)
     zero = np.flatnonzero((np.diff(planes.starts) == 0) & (planes.losses == 0.0))
-    if len(zero):
+    if len(zero) or not isinstance(training, PythonTrainingSet):
         return planes, int(zero[0])
     outputs = [*outputs, training.Y[b]]
     return training.planes_of(np.full(len(outputs), b), outputs), len(outputs) - 1
