@@ -20,8 +20,27 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say, span, timed
-from maxmargin.data.trees import BracketScores, Tree, bracket_scores, read_trees
+from benchmarks.common import (
+    Floats,
+    Report,
+    Row,
+    best,
+    clocks,
+    interleaved,
+    parser,
+    run,
+    say,
+    span,
+    timed,
+)
+from maxmargin.data.trees import (
+    PUNCTUATION,
+    BracketScores,
+    Tree,
+    bracket_scores,
+    brackets,
+    read_trees,
+)
 from maxmargin.estimators.parser import GrammarParser, UnparsedWarning
 
 LENGTHS = ("15", "40")
@@ -80,13 +99,35 @@ def with_likelihood(model: GrammarParser) -> GrammarParser:
     return likely
 
 
-def agreement(model: GrammarParser, test: Sequence[Tree]) -> tuple[BracketScores, int]:
-    """Scores on test trees, and how many sentences had no tree."""
+def parsed(model: GrammarParser, test: Sequence[Tree]) -> list[Tree]:
+    """Predictions, flat trees among them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnparsedWarning)
-        found = model.predict(test)
-        lost = np.isneginf(model.decision_function(test)).sum()
-    return bracket_scores(test, found), int(lost)
+        return model.predict(test)
+
+
+def n_unparsed(model: GrammarParser, test: Sequence[Tree]) -> int:
+    """Sentences that the grammar has no tree for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnparsedWarning)
+        return int(np.isneginf(model.decision_function(test)).sum())
+
+
+def gain_interval(truths: list[Tree], ours: list[Tree], theirs: list[Tree]) -> tuple[float, float]:
+    """Where 95 % of the differences of F1 lie when test sentences are drawn with replacement."""
+
+    def counts(found: list[Tree]) -> Floats:
+        pairs = [
+            (brackets(truth, PUNCTUATION), brackets(tree, PUNCTUATION))
+            for truth, tree in zip(truths, found, strict=True)
+        ]
+        return np.array([(2.0 * (a & b).total(), a.total() + b.total()) for a, b in pairs])
+
+    drawn = np.random.default_rng(0).integers(0, len(truths), (2000, len(truths)))
+    sums = [counts(found)[drawn].sum(axis=1) for found in (ours, theirs)]
+    gains = sums[0][:, 0] / sums[0][:, 1] - sums[1][:, 0] / sums[1][:, 1]
+    low, high = np.quantile(gains, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def text(scores: BracketScores) -> str:
@@ -104,15 +145,16 @@ def accuracy(
     for loss in LOSSES:
         model = GrammarParser(C=options.C, loss=loss, tol=TOLERANCE, time_limit=options.time_limit)
         done = timed(partial(model.fit, train))
-        likely, n_lost = agreement(with_likelihood(model), test)
-        found, _ = agreement(model, test)
+        trees, likely_trees = parsed(model, test), parsed(with_likelihood(model), test)
+        found, likely = bracket_scores(test, trees), bracket_scores(test, likely_trees)
+        low, high = gain_interval(test, trees, likely_trees)
         gap = model.certificate_.relative_gap
         say(f"{title}, {loss}: {found}, maximum likelihood {likely}, {model.certificate_}")
         rows += [
             Row(
                 f"{title}, {loss}, F1",
                 "above maximum likelihood",
-                text(found),
+                f"{text(found)}, gain {100 * low:.1f} to {100 * high:.1f}",
                 text(likely),
                 met=found.f1 > likely.f1,
             ),
@@ -130,7 +172,8 @@ def accuracy(
             "features": model.grammar_.n_features,
             "train": len(train),
             "test": len(test),
-            "unparsed": n_lost,
+            "unparsed": n_unparsed(model, test),
+            "95 % of the gain": (low, high),
             "oracle_calls": model.history_[-1].oracle_calls,
             **clocks([done]),
         }
@@ -233,4 +276,6 @@ if __name__ == "__main__":
     arguments = parser(__doc__, LENGTHS, repeats=3)
     arguments.add_argument("--time-limit", type=float, default=600.0, help="seconds for each fit")
     arguments.add_argument("--C", type=float, default=1.0)
+    arguments.add_argument("--horizontal", type=int, default=2)
+    arguments.add_argument("--vertical", type=int, default=1)
     run(arguments, measure)
