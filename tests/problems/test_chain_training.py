@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, narrow, random_chains, widen
@@ -54,6 +54,7 @@ def piece_of(case, i, output):
 
 @pytest.mark.parametrize("loss", LOSSES)
 @settings(max_examples=20, deadline=None)
+@example(seed=22711837, bias=False, ends=False, sparse=True, k=5, n_threads=1)  # an empty row alone
 @given(
     seed=seeds,
     bias=st.booleans(),

@@ -37,7 +37,7 @@ def _origin(before, edges, n_labels, b):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _argmax(scores, n_labels):  # type: ignore[no-untyped-def]
+def highest_label(scores, n_labels):  # type: ignore[no-untyped-def]
     """The smallest label with the highest score."""
     chosen = 0
     for b in range(1, n_labels):
@@ -71,7 +71,7 @@ def viterbi_along(nodes, edges, n_labels, labels, best):  # type: ignore[no-unty
     _set(best[0], n_labels, nodes[0])
     for t in range(1, last + 1):
         max_plus(best[t - 1], edges[(t - 1) * varying], nodes[t], n_labels, best[t])
-    label = _argmax(best[last], n_labels)
+    label = highest_label(best[last], n_labels)
     score = best[last, label]
     labels[last] = label
     for t in range(last, 0, -1):
@@ -172,7 +172,7 @@ def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ig
                 leaving = agreed[t - 1] + pairs[truth[t - 1], b] + nodes[t, b]
                 best[t, b] = max(best[t, b], leaving)
         agreed[t] = agreed[t - 1] + pairs[truth[t - 1], truth[t]] + nodes[t, truth[t]]
-    label = _argmax(best[last], n_labels)
+    label = highest_label(best[last], n_labels)
     score = best[last, label]
     differs = True
     labels[last] = label
@@ -220,11 +220,11 @@ def most_slack(nodes, pairs, n_labels, truth, labels, best):  # type: ignore[no-
     slack = 0.0
     errors = 0
     for e in range(1, last + 2):
-        value = e * (1.0 + best[last, e, _argmax(best[last, e], n_labels)] - truth_score)
+        value = e * (1.0 + best[last, e, highest_label(best[last, e], n_labels)] - truth_score)
         if value > slack:
             slack = value
             errors = e
-    label = _argmax(best[last, errors], n_labels)
+    label = highest_label(best[last, errors], n_labels)
     labels[last] = label
     for t in range(last, 0, -1):
         errors -= label != truth[t]
@@ -242,7 +242,7 @@ def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-
     # best[t, a, b]: the best score of a beginning that ends in a, b at the positions t - 1, t.
     last = len(nodes) - 1
     if last == 0:
-        label = _argmax(nodes[0], n_labels)
+        label = highest_label(nodes[0], n_labels)
         labels[0] = label
         return nodes[0, label]
     by_first = triples.reshape(n_labels, n_labels, nodes.shape[1])
@@ -258,7 +258,7 @@ def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-
     label, after = 0, 0
     score = best[last, 0, 0]
     for b in range(n_labels):
-        a = _argmax(best[last, :, b], n_labels)
+        a = highest_label(best[last, :, b], n_labels)
         if best[last, a, b] > score:
             score = best[last, a, b]
             label, after = a, b

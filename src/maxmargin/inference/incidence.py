@@ -88,13 +88,3 @@ def labelling_score(incidence, first, n_nodes, nodes, pairs, labels):  # type: i
         for q in range(incidence.starts[first + v], incidence.middles[first + v]):
             total += pairs[incidence.tables[q], labels[v], labels[incidence.neighbours[q]]]
     return total
-
-
-@inlined
-def highest_label(row, n_labels):  # type: ignore[no-untyped-def]
-    """The smallest label with the highest score."""
-    chosen = 0
-    for b in range(1, n_labels):
-        if row[b] > row[chosen]:
-            chosen = b
-    return chosen

@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
-from maxmargin.inference.incidence import Incidence, highest_label
+from maxmargin.inference.chains import highest_label
+from maxmargin.inference.incidence import Incidence
 
 Ints = NDArray[np.int64]
 

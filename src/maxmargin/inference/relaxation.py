@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.simd import max_plus
-from maxmargin.inference.incidence import highest_label, set_local_scores
+from maxmargin.inference.chains import highest_label
+from maxmargin.inference.incidence import set_local_scores
 
 ROUNDING = 1e-12
 """A bound this close above a score, relative to its size, is the score."""

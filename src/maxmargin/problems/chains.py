@@ -377,9 +377,11 @@ def measure_planes(  # type: ignore[no-untyped-def]
         b = blocks[k]
         start, at = ends[b], starts[k]
         count = 0
+        errors = 0
         total = 0.0
         for t in range(ends[b + 1] - start):
             if differ(labels, found, start, at, t, 0):
+                errors += 1
                 count += rows.starts[start + t + 1] - rows.starts[start + t]
                 count += (layout.bias >= 0) + (layout.first >= 0) * (
                     (t == 0) + (start + t + 1 == ends[b + 1])
@@ -392,7 +394,7 @@ def measure_planes(  # type: ignore[no-untyped-def]
         counts[k] = 2 * count
         losses[k] = loss_scale[b] * total
         if zero_one:
-            losses[k] = 1.0 if count > 0 else 0.0
+            losses[k] = 1.0 if errors > 0 else 0.0
 
 
 @inlined
