@@ -301,8 +301,6 @@ def test_bad_input(arguments, more, message):
     ("parameters", "message"),
     [
         ({"loss": "zero-one", "order": 2}, "zero-one"),
-        ({"rescaling": "slack", "order": 2}, "slack"),
-        ({"rescaling": "slack", "loss": [[0, 1, 1], [1, 0, 1], [1, 1, 0]]}, "slack"),
         ({"loss": [[1, 1, 1], [1, 0, 1], [1, 1, 0]]}, "diagonal"),
         ({"pair_features": "all", "order": 2}, "pair_features"),
         ({"pair_features": [6]}, "pair_features names 6"),

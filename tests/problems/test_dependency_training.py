@@ -363,11 +363,9 @@ def test_bad_arrays(X, Y, message):
         mm.StructuredSVM(DependencyTrees()).fit(X, Y)
 
 
-def test_bad_structure_and_no_slack_rescaling():
+def test_bad_structure():
     with pytest.raises(ValueError, match="structure must be"):
         DependencyTrees("planar")
-    with pytest.raises(ValueError, match="separate_slack"):
-        mm.StructuredSVM(DependencyTrees(), rescaling="slack").fit([np.zeros((1, 1, 1))], [()])
 
 
 def test_work_is_counted_for_no_sentences_and_for_empty_ones():

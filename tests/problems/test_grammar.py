@@ -279,8 +279,12 @@ def test_slack_rescaling():
     by_slack = StructuredSVM(GrammarProblem(grammar, "zero-one"), rescaling="slack").fit(X, trees)
     by_margin = StructuredSVM(GrammarProblem(grammar, "zero-one")).fit(X, trees)
     assert_array_equal(by_slack.weights_, by_margin.weights_)
-    with pytest.raises(ValueError, match="needs loss='zero-one'"):
-        StructuredSVM(GrammarProblem(grammar), rescaling="slack").fit(X, trees)
+    problem, weights = GrammarProblem(grammar), 0.1 * np.ones(grammar.n_features)
+    found = problem.separate_slack(X[0], trees[0], weights)
+    violation = 1.0 + weights @ (
+        problem.joint_feature(X[0], found) - problem.joint_feature(X[0], trees[0])
+    ).sum(axis=0)
+    assert problem.loss(trees[0], found) * violation >= 0.0
     with pytest.raises(ValueError, match="'brackets' or 'zero-one', but is 'hamming'"):
         GrammarProblem(grammar, "hamming")
 

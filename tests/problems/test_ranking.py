@@ -255,8 +255,6 @@ def test_structured_svm_takes_it():
     order = model.predict(X)[0].orders[0]
     assert_allclose(order, np.argsort(-X[0] @ model.weights_, kind="stable"))
     assert -1.0 <= model.score(X, Y) <= 0.0
-    with pytest.raises(ValueError, match="separate_slack"):
-        mm.StructuredSVM(problem, rescaling="slack").fit(X, Y)
 
 
 @pytest.mark.parametrize(

@@ -163,16 +163,6 @@ def test_sample_weights(weight, sentence):
         StructuredSVM(GOOD).fit(CASE.X, CASE.Y, sample_weight=weight)
 
 
-def test_slack_rescaling_needs_its_search():
-    problem = Mine()
-    del problem.separate_slack
-    with pytest.raises(
-        ValueError, match=r"rescaling='slack' needs Mine .* separate_slack"
-    ) as error:
-        fit(problem, rescaling="slack")
-    one_sentence(error)
-
-
 def test_slack_rescaling():
     case = random_classes(0, rescaling="slack")
     found = fit(case.problem, case, rescaling="slack", tol=1e-5)

@@ -85,6 +85,8 @@ class DependencyParser(StructuredEstimator):
         Columns that the features are hashed into.
     tag : {"upos", "xpos"}, default="upos"
         Which tags are taken from CoNLL-U.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-2
@@ -147,6 +149,7 @@ class DependencyParser(StructuredEstimator):
         "features": [callable, None],
         "n_features": [Interval(Integral, 1, 2**31, closed="both")],
         "tag": [StrOptions({"upos", "xpos"})],
+        "rescaling": [StrOptions({"margin", "slack"})],
     }
 
     def __init__(
@@ -160,6 +163,7 @@ class DependencyParser(StructuredEstimator):
         features: Callable[..., Any] | None = None,
         n_features: int = 2**20,
         tag: str = "upos",
+        rescaling: str = "margin",
         solver: Any = "auto",
         tol: float = 1e-2,
         warm_start: bool = False,
@@ -176,6 +180,7 @@ class DependencyParser(StructuredEstimator):
         self.features = features
         self.n_features = n_features
         self.tag = tag
+        self.rescaling = rescaling
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -247,7 +252,7 @@ class DependencyParser(StructuredEstimator):
         def attributes(weights: Floats) -> dict[str, Any]:
             return learned | {"_weights": weights, **_parts(weights, arcs)}
 
-        self._fit_training(training, X, y, attributes)
+        self._fit_training(self._rescaled(training), X, y, attributes)
         for name in _OPTIONAL - {*learned, *_parts(self._weights, arcs)}:
             self.__dict__.pop(name, None)
         return self

@@ -52,6 +52,8 @@ class GraphLabeler(StructuredEstimator):
     void : label, default=None
         Stands in `y` for nodes whose label is not known. These are left out of the graph, with
         their edges, by `fit`; `score` does not count them. `predict` labels all nodes.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-3
@@ -120,6 +122,7 @@ class GraphLabeler(StructuredEstimator):
         "fit_intercept": ["boolean"],
         "inference": [StrOptions(set(METHODS))],
         "void": "no_validation",
+        "rescaling": [StrOptions({"margin", "slack"})],
     }
 
     def __init__(
@@ -131,6 +134,7 @@ class GraphLabeler(StructuredEstimator):
         fit_intercept: bool = True,
         inference: str = "auto",
         void: Any = None,
+        rescaling: str = "margin",
         solver: Any = "auto",
         tol: float = 1e-3,
         warm_start: bool = False,
@@ -145,6 +149,7 @@ class GraphLabeler(StructuredEstimator):
         self.fit_intercept = fit_intercept
         self.inference = inference
         self.void = void
+        self.rescaling = rescaling
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -216,6 +221,7 @@ class GraphLabeler(StructuredEstimator):
             factors,
             inference=self.inference,
             enough=SHARE_OF_TOL * self.tol,
+            quick=self.rescaling == "margin",
         )
 
         def attributes(weights: Floats) -> dict[str, Any]:
@@ -228,7 +234,7 @@ class GraphLabeler(StructuredEstimator):
                 **_parts(weights, layout),
             }
 
-        self._fit_training(training, X, y, attributes)
+        self._fit_training(self._rescaled(training), X, y, attributes)
         return self
 
     def predict(self, X: Any) -> list[NDArray[Any]]:

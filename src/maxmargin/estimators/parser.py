@@ -56,6 +56,8 @@ class GrammarParser(StructuredEstimator):
         If tags are predicted: words seen less often share a class with those that look alike.
     grammar : Grammar, default=None
         A grammar read before, which then says what the last four parameters would.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-3
@@ -114,6 +116,7 @@ class GrammarParser(StructuredEstimator):
         "tags": [StrOptions({"given", "predicted"})],
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "grammar": [Grammar, None],
+        "rescaling": [StrOptions({"margin", "slack"})],
     }
 
     def __init__(
@@ -126,6 +129,7 @@ class GrammarParser(StructuredEstimator):
         tags: str = "given",
         min_count: int = 3,
         grammar: Grammar | None = None,
+        rescaling: str = "margin",
         solver: Any = "auto",
         tol: float = 1e-3,
         warm_start: bool = False,
@@ -141,6 +145,7 @@ class GrammarParser(StructuredEstimator):
         self.tags = tags
         self.min_count = min_count
         self.grammar = grammar
+        self.rescaling = rescaling
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -201,7 +206,9 @@ class GrammarParser(StructuredEstimator):
         def attributes(weights: Floats) -> dict[str, Any]:
             return {"grammar_": grammar, "coef_": weights}
 
-        self._fit_training(training, X, y, attributes)
+        # With one cost for all mistakes, the two ways of rescaling are the same.
+        rescaled = training if zero_one else self._rescaled(training)
+        self._fit_training(rescaled, X, y, attributes)
         return self
 
     def predict(self, X: Any) -> list[Tree]:

@@ -41,6 +41,8 @@ class Ranker(StructuredEstimator):
         Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
     threshold : float, default=1.0
         Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-3
@@ -94,6 +96,7 @@ class Ranker(StructuredEstimator):
         "loss": [StrOptions(PAIR_LOSSES | LIST_LOSSES)],
         "k": [Interval(Integral, 1, None, closed="left"), None],
         "threshold": [Interval(Real, 0, None, closed="neither")],
+        "rescaling": [StrOptions({"margin", "slack"})],
     }
 
     def __init__(
@@ -103,6 +106,7 @@ class Ranker(StructuredEstimator):
         loss: str = "pairwise",
         k: int | None = None,
         threshold: float = 1.0,
+        rescaling: str = "margin",
         solver: Any = "auto",
         tol: float = 1e-3,
         warm_start: bool = False,
@@ -115,6 +119,7 @@ class Ranker(StructuredEstimator):
         self.loss = loss
         self.k = k
         self.threshold = threshold
+        self.rescaling = rescaling
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -187,7 +192,9 @@ class Ranker(StructuredEstimator):
                 f"or too alike in relevance for loss={self.loss!r} to tell one order from another.",
                 stacklevel=3,
             )
-        self._fit_training(training, X, y, attributes)
+        # Where pairs have hinges of their own, the loss of each is one either way.
+        rescaled = training if self.loss in PAIR_LOSSES else self._rescaled(training)
+        self._fit_training(rescaled, X, y, attributes)
         validate_data(self, given, skip_check_array=True)
         return self
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import check_per_sample
+from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
@@ -27,6 +28,7 @@ class StructuredEstimator(CertifiedEstimator):
     }
 
     solver: Any
+    rescaling: str
 
     def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
         """C of each example."""
@@ -36,6 +38,10 @@ class StructuredEstimator(CertifiedEstimator):
             if not cost.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
         return cost
+
+    def _rescaled(self, training: TrainingSet) -> TrainingSet:
+        """A training set with margin rescaling, or with the rescaling asked for."""
+        return SlackTrainingSet(training) if self.rescaling == "slack" else training
 
     def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
         """Train; if the problem fails on the way, what was learned before is kept."""
@@ -73,7 +79,9 @@ class StructuredSVM(StructuredEstimator):
         such as ``OneSlack(cache=0)``.
     rescaling : {"margin", "slack"}, default="margin"
         How the loss enters: it moves the margin, or it multiplies the violation of a margin of
-        one. The latter needs the problem's ``separate_slack``.
+        one. If the problem has no ``separate_slack``, the latter is searched by some calls of
+        ``separate``, which may miss the largest slack: the certificate then counts a bound of it,
+        and a fit may end with the status "relaxed".
     tol : float, default=1e-3
         Relative duality gap that is good enough.
     warm_start : bool, default=False
@@ -174,11 +182,6 @@ class StructuredSVM(StructuredEstimator):
             )
         if not len(X):
             raise ValueError("X is empty: there is nothing to learn from.")
-        if self.rescaling == "slack" and not hasattr(self.problem, "separate_slack"):
-            raise ValueError(
-                f"rescaling='slack' needs {type(self.problem).__name__} to have the method "
-                f"separate_slack(x, truth, w)."
-            )
         cost = self._costs(len(X), sample_weight)
         training = bind(self.problem, X, Y, cost, self.rescaling)
         self._fit_training(training, X, Y, lambda weights: {"weights_": weights})

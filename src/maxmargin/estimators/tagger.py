@@ -54,7 +54,9 @@ class SequenceTagger(StructuredEstimator):
     fit_ends : bool, default=True
         Biases for the labels of the first and of the last position.
     rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters; "slack" is there for the Hamming and zero-one losses at order 1.
+        How the loss enters, see `StructuredSVM`. The search for "slack" is exact for the Hamming
+        and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
+        what it misses.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-3
@@ -215,6 +217,7 @@ class SequenceTagger(StructuredEstimator):
             check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
             **self._loss_options(),
         )
+        exact = training.slack or training.zero_one
 
         def attributes(weights: Floats) -> dict[str, Any]:
             known = {} if vocabulary is None else {"vocabulary_": vocabulary}
@@ -228,7 +231,7 @@ class SequenceTagger(StructuredEstimator):
                 **known,
             }
 
-        self._fit_training(training, X, y, attributes)
+        self._fit_training(training if exact else self._rescaled(training), X, y, attributes)
         if vocabulary is None:
             self.__dict__.pop("vocabulary_", None)
         return self
@@ -314,20 +317,19 @@ class SequenceTagger(StructuredEstimator):
         slack = self.rescaling == "slack"
         named = isinstance(self.loss, str)
         zero_one = named and self.loss == "zero-one"
-        if slack and not (named and self.order == 1):
-            raise ValueError("rescaling='slack' needs order=1 and a loss by name.")
         if zero_one and self.order != 1:
             raise ValueError("loss='zero-one' needs order=1.")
-        if self.pair_features is not None and (zero_one or slack or self.order != 1):
+        if self.pair_features is not None and (zero_one or self.order != 1):
             raise ValueError(
-                "pair_features need order=1, rescaling='margin' and a loss that adds up over the "
-                "positions, not 'zero-one'."
+                "pair_features need order=1 and a loss that adds up over the positions, not "
+                "'zero-one'."
             )
+        counts = named and self.order == 1 and self.pair_features is None
         # With one cost for all mistakes, the two ways of rescaling are the same.
         return {
             "normalized": named and self.loss == "hamming-normalized",
             "zero_one": zero_one,
-            "slack": slack and not zero_one,
+            "slack": slack and counts and not zero_one,
         }
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:

@@ -219,7 +219,7 @@ class DependencyTrees(Problem):
         return [self._output(heads * arcs.n_labels + best[heads, words]) for heads, _ in trees]
 
     def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str) -> TrainingSet:
-        """A training set that looks at trees as arrays."""
+        """A training set that looks at trees as arrays, for margin rescaling."""
         arcs = GivenArcs(X, self.n_labels)
         truth = [self._arcs(y) for y in Y]
         for i, (tree, n) in enumerate(zip(truth, arcs.lengths.tolist(), strict=True)):

@@ -16,7 +16,8 @@ from maxmargin.problems.grammar_lexicon import Sentence
 from maxmargin.problems.grammar_model import GrammarModel
 from maxmargin.problems.grammar_rules import Grammar
 from maxmargin.problems.grammar_training import GrammarTrainingSet
-from maxmargin.problems.structured import Problem
+from maxmargin.problems.slack_rescaling import SlackTrainingSet
+from maxmargin.problems.structured import Problem, TrainingSet
 
 Floats = NDArray[np.float64]
 
@@ -69,18 +70,21 @@ class GrammarProblem(Problem):
         return GrammarModel(self.grammar, w).decode([x], Threads(1))[0][0]
 
     def separate(self, x: Sentence, truth: Tree, w: Floats) -> Tree:
-        training = self.bind([x], [truth], np.ones(1))
-        planes = training.planes(np.array(w), np.zeros(1, dtype=np.int64), Threads(1))
-        # With the zero-one loss the search leaves the truth out; it may be better all the same.
-        if planes.slopes(np.array(w))[0] < 0.0:
-            return truth
-        nodes = np.frombuffer(planes.outputs[0], dtype=np.int32).reshape(-1, 4)
-        return self.grammar.tree(nodes, x.words)
+        return self._searched(x, truth, w, "margin")
 
     def separate_slack(self, x: Sentence, truth: Tree, w: Floats) -> Tree:
-        """Only for the zero-one loss, which has one value: the same as `separate`."""
-        self._check_rescaling("slack")
-        return self.separate(x, truth, w)
+        """Exact for the zero-one loss; of numbers of brackets the best that a search finds."""
+        return self._searched(x, truth, w, "slack")
+
+    def _searched(self, x: Sentence, truth: Tree, w: Floats, rescaling: str) -> Tree:
+        training = self.bind([x], [truth], np.ones(1), rescaling)
+        planes = training.planes(np.array(w), np.zeros(1, dtype=np.int64), Threads(1))
+        found = planes.outputs[0]
+        # With the zero-one loss the search leaves the truth out; it may be better all the same.
+        if found is None or planes.slopes(np.array(w))[0] < 0.0:
+            return truth
+        nodes = np.frombuffer(found, dtype=np.int32).reshape(-1, 4)
+        return self.grammar.tree(nodes, x.words)
 
     def top(self, x: Sentence, w: Floats, k: int) -> list[Tree]:
         """The k best trees, best first."""
@@ -88,15 +92,10 @@ class GrammarProblem(Problem):
 
     def bind(
         self, X: Sequence[Sentence], Y: Sequence[Tree], cost: Floats, rescaling: str = "margin"
-    ) -> GrammarTrainingSet:
+    ) -> TrainingSet:
         """Sentences and trees with compiled searches."""
-        self._check_rescaling(rescaling)
         zero_one = self.loss_name == "zero-one"
-        return GrammarTrainingSet(self.grammar, X, Y, cost, zero_one=zero_one)
-
-    def _check_rescaling(self, rescaling: str) -> None:
-        if rescaling == "slack" and self.loss_name != "zero-one":
-            raise ValueError(
-                "rescaling='slack' needs loss='zero-one': there is no exact search for the number "
-                "of wrong brackets times the violation."
-            )
+        training = GrammarTrainingSet(self.grammar, X, Y, cost, zero_one=zero_one)
+        # With one cost for all mistakes, the two ways of rescaling are the same.
+        by_slack = rescaling == "slack" and not zero_one
+        return SlackTrainingSet(training) if by_slack else training

@@ -93,7 +93,7 @@ class GraphLabelling(Problem):
 
     Notes
     -----
-    There is no search for slack rescaling. With all its labellings listed (`outputs`), a graph of
+    With all its labellings listed (`outputs`), a graph of
     few nodes can also be trained by `PartialLinearization`.
 
     Examples
@@ -160,9 +160,7 @@ class GraphLabelling(Problem):
     def bind(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
     ) -> GraphTrainingSet:
-        """The training set with compiled searches."""
-        if rescaling != "margin":
-            raise ValueError("GraphLabelling has no search for rescaling='slack': use 'margin'.")
+        """The training set with compiled searches, for margin rescaling."""
         graphs, layout = self._read(X)
         for i, (y, n_nodes) in enumerate(zip(Y, graphs.n_nodes.tolist(), strict=True)):
             if np.shape(y) != (n_nodes,):

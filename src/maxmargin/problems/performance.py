@@ -169,9 +169,7 @@ class PerformanceProblem(Problem):
     def bind(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
     ) -> "TableTrainingSet":
-        """Training set of one data set or several."""
-        if rescaling != "margin":
-            raise ValueError("PerformanceProblem has searches for rescaling='margin' only.")
+        """Training set of one data set or several, for margin rescaling."""
         truths = [_flags(truth) for truth in Y]
         for i, (x, truth) in enumerate(zip(X, truths, strict=True)):
             if x.shape[0] != len(truth) or not truth.any():

@@ -140,9 +140,10 @@ class RankingProblem(Problem):
     def bind(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
     ) -> RowSumTrainingSet:
-        """Training set of queries; `Y` holds the relevance of their documents, or rankings."""
-        if rescaling != "margin":
-            raise ValueError("RankingProblem has searches for rescaling='margin' only.")
+        """Training set of queries; `Y` holds the relevance of their documents, or rankings.
+
+        For margin rescaling.
+        """
         relevance = [_relevance(truth) for truth in Y]
         for i, (x, truth) in enumerate(zip(X, relevance, strict=True)):
             if x.shape[0] != len(truth):

@@ -42,7 +42,8 @@ class Problem(ABC):
     array of shape (n_features,). Further methods that a problem may have:
 
     - ``separate_slack(x, truth, w)``, the output with the largest
-      ``loss * (1 + <w, feature(y) - feature(truth)>)``, for ``rescaling="slack"``;
+      ``loss * (1 + <w, feature(y) - feature(truth)>)``, for ``rescaling="slack"``; without it, that
+      is searched by several calls of `separate`, and is not exact;
     - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
       expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
     - ``top(x, w, k)``, the k best outputs, best first;
@@ -112,6 +113,11 @@ class Hinges(NamedTuple):
     least: float
     most: float
 
+    @property
+    def middle(self) -> float:
+        """The best guess."""
+        return 0.5 * (self.least + self.most)
+
     def __add__(self, other: "Hinges") -> "Hinges":  # type: ignore[override]
         return Hinges(self.least + other.least, self.most + other.most)
 
@@ -156,15 +162,16 @@ class TrainingSet(ABC):
 
     def primal(self, weights: Floats, threads: Threads | None = None) -> float:
         """Objective at `weights`, by a search for each block."""
+        return 0.5 * float(weights @ weights) + self.all_hinges(weights, threads).most
+
+    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> "Hinges":
+        """Bounds of the sum of cost times hinge over all blocks, by a search for each."""
         threads = threads or Threads(1)
-        hinges = sum(
-            (
-                self.hinges(self.planes(weights, some, threads), weights, some)
-                for some in self.chunks()
-            ),
-            Hinges(0.0, 0.0),
+        parts = (
+            self.hinges(self.planes(weights, some, threads), weights, some)
+            for some in self.chunks()
         )
-        return 0.5 * float(weights @ weights) + hinges.most
+        return sum(parts, Hinges(0.0, 0.0))
 
     def hinges(self, planes: Planes, weights: Floats, blocks: Order) -> "Hinges":
         """Bounds of the sum of cost times hinge, by planes found at these weights."""
@@ -434,6 +441,10 @@ def bind(
     problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
 ) -> TrainingSet:
     """The training set of a problem: its own, or the plain-Python one."""
+    from maxmargin.problems.slack_rescaling import SlackTrainingSet  # which builds on this module
+
+    if rescaling == "slack" and not hasattr(problem, "separate_slack"):
+        return SlackTrainingSet(bind(problem, X, Y, cost, "margin"))
     if hasattr(problem, "bind"):
         bound: TrainingSet = problem.bind(X, Y, cost, rescaling)
         return bound

@@ -232,10 +232,9 @@ class DistributionRun(Run):
     def value(self) -> None:
         """Value the candidates, until one is good enough."""
         for weights in self.candidates:
-            primal = self.training.primal(weights, self.threads)
+            hinges = self.training.all_hinges(weights, self.threads)
             self.calls += self.training.n_blocks
-            loss = primal - 0.5 * float(weights @ weights)
-            self.offer(weights, Hinges(loss, loss), ends_round=True)
+            self.offer(weights, hinges, ends_round=True)
             if self.is_done:
                 break
 
@@ -258,10 +257,10 @@ class DistributionRun(Run):
 
     def _mean_largest_loss(self) -> float:
         """What the hinges are worth at weights of zero, on average."""
-        loss = self.training.primal(self.weights, self.threads)
+        hinges = self.training.all_hinges(self.weights, self.threads)
         self.calls += self.training.n_blocks
-        self.offer(self.weights, Hinges(loss, loss))
-        return loss / max(float(self.training.cost.sum()), 1e-300) or 1.0
+        self.offer(self.weights, hinges)
+        return hinges.most / max(float(self.training.cost.sum()), 1e-300) or 1.0
 
 
 def _rounds(run: DistributionRun, block: bool, value_every: int) -> Iterator[None]:

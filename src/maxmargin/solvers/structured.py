@@ -65,6 +65,9 @@ class Run(ABC):
         self.weights = np.zeros(training.n_features)
         self.best: Floats | None = None
         self.primal = math.inf
+        self.guess = math.inf
+        """The objective at the best weights, if searches that are not exact miss half of what they
+        may; else the same as `primal`."""
         self.least_primal = math.inf
         """Of the last weights that were offered, as far as searches that are not exact can tell."""
         self.best_dual = -math.inf
@@ -139,18 +142,27 @@ class Run(ABC):
 
         If this closes the gap and `ends_round`, nothing moves any more, and no copy is made.
         """
-        half_square = 0.5 * float(weights @ weights)
-        primal = half_square + hinges.most
-        self.least_primal = half_square + hinges.least
-        if primal < self.primal:
-            # The weights come first: were Ctrl-C to come in between, they must not be missing.
-            if ends_round and self._closes_gap(primal):
-                self.best = weights
-            elif self.best is None:
-                self.best = weights.copy()
-            else:
-                self.best[:] = weights
-            self.primal = primal
+        objective = _objective(weights, hinges)
+        self.least_primal = objective.least
+        self._consider(weights, objective, ends_round and self._closes_gap(objective.most))
+
+    def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
+        """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
+
+        Where searches are not exact, a guess must do: the upper bound would favour weights at which
+        they happen to be exact, such as zero. But what closes the gap is the answer.
+        """
+        closes = self._closes_gap(objective.most) and objective.most < self.primal
+        if not (closes or objective.middle < self.guess):
+            return
+        # The weights come first: were Ctrl-C to come in between, they must not be missing.
+        if at_rest:
+            self.best = weights
+        elif self.best is None:
+            self.best = weights.copy()
+        else:
+            self.best[:] = weights
+        self.primal, self.guess = objective.most, objective.middle
 
     def answer(self) -> Floats:
         """The best weights so far; before any valuation, the present ones."""
@@ -159,10 +171,8 @@ class Run(ABC):
     def value_candidates(self) -> None:
         """Value the last weights, and keep them (not a copy) if they are the best."""
         for weights in self.candidates:
-            primal = self.training.primal(weights, self.threads)
-            if primal < self.primal:
-                self.best = weights
-                self.primal = primal
+            hinges = self.training.all_hinges(weights, self.threads)
+            self._consider(weights, _objective(weights, hinges), at_rest=True)
 
     def as_round(self) -> Round:
         """The state as a line of history."""
@@ -174,6 +184,12 @@ class Run(ABC):
             dual=self.best_dual,
             planes=self.n_planes,
         )
+
+
+def _objective(weights: Floats, hinges: Hinges) -> Hinges:
+    """Bounds of the objective."""
+    half_square = 0.5 * float(weights @ weights)
+    return hinges + Hinges(half_square, half_square)
 
 
 class BlockRun(Run):
