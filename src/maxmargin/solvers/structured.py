@@ -40,8 +40,11 @@ FIRST_WORK, MOST_WORK = 2e5, 1e7
 """Multiplications of the searches made at the same weights. At first weights change quickly, and a
 plane found at old ones is soon worth nothing; later there is time to keep threads busy."""
 
+LEAST_BATCH = 8
+"""But so many searches at least, however costly, for threads to share: it makes a pass no worse."""
+
 BATCHES_PER_PASS = 10
-"""Or fewer searches, so that weights change at least this often in a pass over all blocks."""
+"""Nor more than let the weights change at least this often in a pass over all blocks."""
 
 
 class Run(ABC):
@@ -251,7 +254,8 @@ class BlockRun(Run):
         if each is None:
             return 1
         work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
-        return max(1, min(int(work / max(each, 1.0)), self.training.n_blocks // BATCHES_PER_PASS))
+        size = max(int(work / max(each, 1.0)), LEAST_BATCH)
+        return max(1, min(size, self.training.n_blocks // BATCHES_PER_PASS))
 
     def search(self, order: Order, rule: StepRule) -> Visit:
         """Search for planes of the blocks `order`, and visit each block with its own."""
