@@ -408,7 +408,7 @@ def test_exponentiated_gradient_finds_the_optimum_when_it_is_hot_enough(block: b
     ids=["block", "batch", "gradient", "too cold"],
 )
 def test_certificates_bracket_and_history_tells_them(training: Any, solver: Any) -> None:
-    result = solver.solve(training, Stopping(tol=0.0, max_iter=15))
+    result = solver.solve(training, Stopping(tol=-1.0, max_iter=15))  # some reach a gap of zero
     optimum = mm.Auto().solve(training, Stopping(tol=1e-6)).certificate
     certificate = result.certificate
     assert certificate.dual <= optimum.primal * (1 + 1e-9)

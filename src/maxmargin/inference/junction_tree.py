@@ -212,7 +212,7 @@ def _starts(counts: Ints) -> Ints:
 
 
 @inlined
-def _table_place(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
+def table_place(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
     """Where in the table of place `p` its scope has these labels, but the first label 0."""
     at = elimination.table_at[p]
     power = n_labels
@@ -223,11 +223,8 @@ def _table_place(elimination, p, n_labels, labels):  # type: ignore[no-untyped-d
 
 
 @inlined
-def _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row):  # type: ignore[no-untyped-def]
-    """Scores of the labels of the node in place `p`, given those of its scope.
-
-    All that has been eliminated into it counts.
-    """
+def set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row):  # type: ignore[no-untyped-def]
+    """Scores of the labels of the node in place `p` and of its links, given those of its scope."""
     v = elimination.order[p]
     for b in range(n_labels):
         row[b] = nodes[v, b]
@@ -236,21 +233,27 @@ def _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, 
         beside = pairs[incidence.tables[q] ^ 1, labels[incidence.neighbours[q]]]
         for b in range(n_labels):
             row[b] += beside[b]
+
+
+@inlined
+def set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row):  # type: ignore[no-untyped-def]
+    """The same with all that has been eliminated into it."""
+    set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row)
     for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
-        at = _table_place(elimination, elimination.children[i], n_labels, labels)
+        at = table_place(elimination, elimination.children[i], n_labels, labels)
         for b in range(n_labels):
             row[b] += tables[at + b]
 
 
 @inlined
-def _first_labels(elimination, p, labels):  # type: ignore[no-untyped-def]
+def first_labels(elimination, p, labels):  # type: ignore[no-untyped-def]
     """All labels of the scope 0."""
     for i in range(elimination.scope_starts[p], elimination.scope_starts[p + 1]):
         labels[elimination.scope[i]] = 0
 
 
 @inlined
-def _next_labels(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
+def next_labels(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
     """Count the labels of the scope one up; returns whether there are more."""
     more = False
     for i in range(elimination.scope_starts[p], elimination.scope_starts[p + 1]):
@@ -271,25 +274,56 @@ def best_exact(elimination, incidence, g, n_labels, nodes, pairs, labels, tables
     """
     start, stop = incidence.node_ends[g], incidence.node_ends[g + 1]
     for p in range(start, stop):
-        _first_labels(elimination, p, labels)
+        first_labels(elimination, p, labels)
         at = elimination.table_at[p]
         more = True
         while more:
-            _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+            set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
             highest = row[0]
             for b in range(1, n_labels):
                 highest = max(highest, row[b])
             tables[at] = highest
             at += 1
-            more = _next_labels(elimination, p, n_labels, labels)
+            more = next_labels(elimination, p, n_labels, labels)
     score = 0.0
     for p in range(stop - 1, start - 1, -1):
-        _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+        set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
         label = highest_label(row, n_labels)
         labels[elimination.order[p]] = label
         if elimination.scope_starts[p] == elimination.scope_starts[p + 1]:
             score += row[label]
     return score
+
+
+@inlined
+def add_row(elimination, incidence, p, n_labels, labels, row, places, of_nodes, of_pairs):  # type: ignore[no-untyped-def]
+    """Add what the node in place `p` has for each of its labels, given those of its scope.
+
+    To its row of `of_nodes`, and to the tables of its links in `of_pairs`: ``places[q]`` says which
+    one belongs to place ``q`` in `Incidence`.
+    """
+    v = elimination.order[p]
+    for b in range(n_labels):
+        of_nodes[v, b] += row[b]
+    for i in range(elimination.link_starts[p], elimination.link_starts[p + 1]):
+        q = elimination.links[i]
+        beside = labels[incidence.neighbours[q]]
+        joint = of_pairs[places[q]]
+        if incidence.tables[q] % 2 == 0:
+            for b in range(n_labels):
+                joint[b, beside] += row[b]
+        else:
+            for b in range(n_labels):
+                joint[beside, b] += row[b]
+
+
+@inlined
+def share_out(elimination, p, n_labels, labels, row, shares):  # type: ignore[no-untyped-def]
+    """Add what the labels of a clique have to those of its children's scopes."""
+    for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
+        to = table_place(elimination, elimination.children[i], n_labels, labels)
+        for b in range(n_labels):
+            shares[to + b] += row[b]
 
 
 @compiled
@@ -316,11 +350,11 @@ def marginals_exact(  # type: ignore[no-untyped-def]
 
     log_partition = 0.0
     for p in range(start, stop):
-        _first_labels(elimination, p, labels)
+        first_labels(elimination, p, labels)
         at = elimination.table_at[p]
         more = True
         while more:
-            _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+            set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
             highest = row[0]
             for b in range(1, n_labels):
                 highest = max(highest, row[b])
@@ -330,7 +364,7 @@ def marginals_exact(  # type: ignore[no-untyped-def]
             tables[at] = highest + np.log(total)
             shares[at] = 0.0
             at += 1
-            more = _next_labels(elimination, p, n_labels, labels)
+            more = next_labels(elimination, p, n_labels, labels)
         if elimination.scope_starts[p] == elimination.scope_starts[p + 1]:
             log_partition += tables[at - 1]
             shares[at - 1] = 1.0
@@ -338,28 +372,18 @@ def marginals_exact(  # type: ignore[no-untyped-def]
     # Back: the probability of a scope's labels, shared out to the labels of its node. What a clique
     # knows of its children's scopes is theirs.
     for p in range(stop - 1, start - 1, -1):
-        v = elimination.order[p]
-        _first_labels(elimination, p, labels)
+        first_labels(elimination, p, labels)
         at = elimination.table_at[p]
         more = True
         while more:
-            _set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
+            set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
             for b in range(n_labels):
                 row[b] = shares[at] * np.exp(row[b] - tables[at])
-                node_marginals[v, b] += row[b]
-            for i in range(elimination.link_starts[p], elimination.link_starts[p + 1]):
-                q = elimination.links[i]
-                beside = labels[incidence.neighbours[q]]
-                joint = pair_marginals[incidence.edges[q]]
-                for b in range(n_labels):
-                    if incidence.tables[q] % 2 == 0:
-                        joint[b, beside] += row[b]
-                    else:
-                        joint[beside, b] += row[b]
-            for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
-                to = _table_place(elimination, elimination.children[i], n_labels, labels)
-                for b in range(n_labels):
-                    shares[to + b] += row[b]
+            add_row(
+                elimination, incidence, p, n_labels, labels, row,
+                incidence.edges, node_marginals, pair_marginals,
+            )  # fmt: skip
+            share_out(elimination, p, n_labels, labels, row, shares)
             at += 1
-            more = _next_labels(elimination, p, n_labels, labels)
+            more = next_labels(elimination, p, n_labels, labels)
     return log_partition

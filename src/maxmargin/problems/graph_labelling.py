@@ -93,8 +93,8 @@ class GraphLabelling(Problem):
 
     Notes
     -----
-    With all its labellings listed (`outputs`), a graph of
-    few nodes can also be trained by `PartialLinearization`.
+    `PartialLinearization` trains graphs that are searched exactly; with slack rescaling, those of
+    few nodes, whose labellings can be listed (`outputs`).
 
     Examples
     --------

@@ -91,10 +91,12 @@ class GraphSearch:
         relaxed_edges = np.where(self.is_exact, 0, graphs.n_edges)
         self._cold = np.full(graphs.n_graphs, -1, dtype=np.int64)
         self._message_at = self._cold
+        self.messages: Floats | None = None
+        """Those of the last searches, where there is room to keep them."""
         n_messages = int(relaxed_edges.sum())
         if truth is not None and 8 * n_messages * layout.n_columns <= MOST_MESSAGE_BYTES:
             self._message_at = np.cumsum(relaxed_edges) - relaxed_edges
-            self._messages = np.zeros((n_messages, layout.n_columns))
+            self.messages = np.zeros((n_messages, layout.n_columns))
 
     @cached_property
     def work(self) -> float:
@@ -128,7 +130,7 @@ class GraphSearch:
             if by_flow and self.layout.n_labels == 2:
                 cut = [self._cut(tables, blocks[k], k, found, scratch) for k in places]
                 places = places[~np.array(cut)]
-            messages = self._messages if message_at is not self._cold else self._room()
+            messages = self.messages if message_at is not self._cold else self._room()
             search_graphs(
                 self.data, *tables, blocks, places, *found, effort,
                 messages, message_at, scratch,

@@ -12,7 +12,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.inference.relaxation import Effort
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import Distributions
-from maxmargin.problems.distributions.explicit import ExplicitDistributions
+from maxmargin.problems.distributions.graphs import GraphDistributions
 from maxmargin.problems.graph_kernels import fill_planes, measure_planes
 from maxmargin.problems.graph_search import GraphSearch, Truth
 from maxmargin.problems.graphs import GraphLayout, Graphs
@@ -53,6 +53,8 @@ class GraphTrainingSet(TrainingSet):
         See `GraphSearch`.
     enough : float
         Excess of the bound of a relaxed search that is good enough, in parts of the hinge.
+    quick : bool
+        Whether relaxed searches may be quick until the weights have settled.
 
     Attributes
     ----------
@@ -71,19 +73,28 @@ class GraphTrainingSet(TrainingSet):
         *,
         inference: str = "auto",
         enough: float = 1e-4,
+        quick: bool = True,
     ) -> None:
         self.graphs, self.layout, self.cost = graphs, layout, cost
         self.n_features = layout.n_rows * layout.n_columns
         padded_loss = np.zeros((layout.n_labels, layout.n_columns))
         padded_loss[:, : layout.n_labels] = loss
         truth = Truth(labels.astype(np.uint16), padded_loss, scales)
-        self.enough, self._quick = float(enough), True
+        self.enough, self._quick = float(enough), quick
         self.searches = GraphSearch(graphs, layout, inference, truth)
         self.relaxed = not self.searches.is_exact.all()
 
     @property
     def search_work(self) -> float:
         return self.searches.work
+
+    @property
+    def search_state(self) -> Any:
+        return self._quick, self.searches.messages
+
+    @search_state.setter
+    def search_state(self, state: Any) -> None:
+        self._quick, self.searches.messages = state
 
     def planes(self, weights: Floats, blocks: Ints, threads: Threads) -> Planes:
         effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
@@ -102,9 +113,9 @@ class GraphTrainingSet(TrainingSet):
             found = super().hinges(planes, weights, blocks)
         return found
 
-    def primal(self, weights: Floats, threads: Threads | None = None) -> float:
+    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self._quick = False
-        return super().primal(weights, threads)
+        return super().all_hinges(weights, threads)
 
     def planes_of(self, blocks: Ints, outputs: Sequence[bytes]) -> Planes:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
@@ -158,6 +169,5 @@ class GraphTrainingSet(TrainingSet):
 
 @distributions_of.register
 def _(training: GraphTrainingSet, temperature: float) -> Distributions:
-    """A number for every labelling, so for graphs of a few nodes."""
-    outputs = [training.outputs(i) for i in range(training.n_blocks)]
-    return ExplicitDistributions(training, outputs, temperature)
+    """Marginals of the cliques, so for graphs that are searched exactly."""
+    return GraphDistributions(training, temperature)

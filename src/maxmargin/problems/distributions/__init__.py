@@ -6,10 +6,11 @@ its example. The weights that belong to them and the dual value are
     w = sum_b C_b E_p[psi],        D = sum_b C_b E_p[loss] - 1/2 |w|^2
 
 Mohapatra et al. (2016) move ``p`` towards ``s ~ p * exp((loss - <w, psi>) / temperature)``. There
-are two ways to keep a distribution: a number for every output, where these are few, and for chains
-the probabilities of labels and of pairs of neighbouring labels. Weights and losses depend on
-nothing else, and the logarithm of ``p`` is taken to be the sum of those of the pairs less those of
-the inner labels: of all distributions with these probabilities, the one with the most entropy.
+are two ways to keep a distribution: a number for every output, where these are few, and the
+probabilities of the labels of cliques. These are pairs of neighbours for chains, and for labelled
+graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
+logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
+cliques share: of all distributions with these probabilities, the one with the most entropy.
 """
 
 from functools import singledispatch

@@ -1,14 +1,11 @@
-"""Directions in the weight table of a chain: what one sequence adds to it, and the rows it touches.
-
-A sequence has few of all features, so a direction is measured and followed in the rows that it
-touches only.
-"""
+"""Directions in the weight table of a chain: what one sequence adds, and which rows it touches."""
 
 import numpy as np
 
-from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.compiled import compiled
 from maxmargin.dual.rows import add_row_multiple
 from maxmargin.problems.chains import pair_scores
+from maxmargin.problems.distributions.directions import touch, touch_features
 
 
 @compiled
@@ -45,25 +42,12 @@ def add_difference(old, new, scale, out):  # type: ignore[no-untyped-def]
             out[a, m] += scale * (old[a, m] - new[a, m])
 
 
-@inlined
-def touch(row, touched, count):  # type: ignore[no-untyped-def]
-    """Enter a row in the list ``touched[0]``, once; returns how many there are."""
-    if touched[1, row] == 0:
-        touched[1, row] = 1
-        touched[0, count] = row
-        count += 1
-    return count
-
-
 @compiled
 def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-untyped-def]
     """List the rows of the weight table that belong to a sequence; returns how many there are."""
     count = 0
     for i in range(first, first + length):
-        start = rows.starts[i]
-        for q in range(start, rows.starts[i + 1]):
-            column = rows.columns[q if rows.indexed else q - start]
-            count = touch(np.int64(column), touched, count)
+        count = touch_features(rows, i, touched, count)
         for q in range(tied.starts[i], tied.starts[i + 1] if i > first else 0):
             row = layout.tied + np.int64(tied.columns[q]) * layout.n_labels
             for a in range(layout.n_labels):
@@ -74,36 +58,3 @@ def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-u
         if row >= 0:
             count = touch(row, touched, count)
     return count
-
-
-@inlined
-def measure_products(direction, weights):  # type: ignore[no-untyped-def]
-    """Inner products of a direction with weights and with itself."""
-    product = square = 0.0
-    for m in range(len(direction)):
-        product += direction[m] * weights[m]
-        square += direction[m] * direction[m]
-    return product, square
-
-
-@compiled
-def measure_rows(direction, table, touched, count):  # type: ignore[no-untyped-def]
-    """The same over the rows touched."""
-    product = square = 0.0
-    for c in range(count):
-        row = touched[0, c]
-        row_product, row_square = measure_products(direction[row], table[row])
-        product += row_product
-        square += row_square
-    return product, square
-
-
-@compiled
-def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-untyped-def]
-    """Make a step; what was scratch is zero again."""
-    for c in range(count):
-        row = touched[0, c]
-        touched[1, row] = 0
-        for m in range(table.shape[1]):
-            table[row, m] += step * direction[row, m]
-            direction[row, m] = 0.0

@@ -27,12 +27,14 @@ from maxmargin.problems.chains import (
 from maxmargin.problems.distributions.chain_directions import (
     add_node_changes,
     add_pair_changes,
+    touch_rows,
+)
+from maxmargin.problems.distributions.directions import (
     measure_products,
     measure_rows,
     move_and_clear,
-    touch_rows,
 )
-from maxmargin.problems.distributions.steps import step_size
+from maxmargin.problems.distributions.steps import mixed, step_size
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -181,7 +183,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
     """``old = (1 - step) * old + step * new``."""
     for a in range(old.shape[0]):
         for m in range(old.shape[1]):
-            old[a, m] = (1.0 - step) * old[a, m] + step * new[a, m]
+            old[a, m] = mixed(old[a, m], new[a, m], step)
 
 
 @inlined

@@ -1,6 +1,5 @@
 """Probabilities of labels and pairs as a dual point, valued in plain numpy."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -10,15 +9,10 @@ from numpy.typing import NDArray
 
 from maxmargin.problems.chains import ChainTrainingSet
 from maxmargin.problems.distributions.contract import DistributionPoint
+from maxmargin.problems.distributions.valuation import TOLERANCE, changes_of, chunks_of
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
-
-_TOLERANCE = 1e-9
-"""By which probabilities may miss their sums."""
-
-_CHUNK = 2**20
-"""Numbers that are copied at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,12 +85,12 @@ class ChainPoint(DistributionPoint):
             self.pairs.sum(axis=1) - self.nodes[self.before + 1],
         ]
         positive = all((part >= 0.0).all() for part in (self.nodes, self.pairs))
-        return positive and all(np.abs(part).max(initial=0.0) <= _TOLERANCE for part in off)
+        return positive and all(np.abs(part).max(initial=0.0) <= TOLERANCE for part in off)
 
     def _linear(self, training: ChainTrainingSet) -> float:
         cost = np.repeat(training.cost * training.loss_scale, training.sequences.lengths)
         total = 0.0
-        for some in _chunks(self.nodes):
+        for some in chunks_of(self.nodes):
             losses = training.loss[training.labels[some]]
             total += float(cost[some] @ (losses * self.nodes[some]).sum(axis=1))
         return total
@@ -105,8 +99,8 @@ class ChainPoint(DistributionPoint):
         """Add the weights of features, biases and ends."""
         layout, sequences, labels = training.layout, training.sequences, training.labels
         cost = np.repeat(training.cost, sequences.lengths)
-        for some in _chunks(self.nodes):
-            changes = _changes(self.nodes[some], labels[some], cost[some])
+        for some in chunks_of(self.nodes):
+            changes = changes_of(self.nodes[some], labels[some], cost[some])
             table[: layout.n_features] += sequences.X[some].T @ changes
             if layout.bias >= 0:
                 table[layout.bias] += changes.sum(axis=0)
@@ -114,7 +108,7 @@ class ChainPoint(DistributionPoint):
             filled = sequences.lengths > 0
             firsts, lasts = sequences.ends[:-1][filled], sequences.ends[1:][filled] - 1
             for row, ends in ((layout.first, firsts), (layout.last, lasts)):
-                table[row] += _changes(self.nodes[ends], labels[ends], cost[ends]).sum(axis=0)
+                table[row] += changes_of(self.nodes[ends], labels[ends], cost[ends]).sum(axis=0)
 
     def _add_pairs(self, training: ChainTrainingSet, table: Floats) -> None:
         """Add the weights of transitions and of features tied to pairs."""
@@ -124,27 +118,9 @@ class ChainPoint(DistributionPoint):
         cost = np.repeat(training.cost, training.sequences.lengths)[before]
         pairs = self.pairs.reshape(len(self.pairs), layout.n_labels * layout.n_columns)
         transitions = table[layout.transitions : layout.transitions + layout.n_labels].reshape(-1)
-        for some in _chunks(pairs):
-            changes = _changes(pairs[some], truths[some], cost[some])
+        for some in chunks_of(pairs):
+            changes = changes_of(pairs[some], truths[some], cost[some])
             transitions += changes.sum(axis=0)
             if tied is not None:
                 rows = table[layout.tied :].reshape(tied.shape[1], -1)
                 rows += tied[before[some] + 1].T @ changes
-
-
-def _changes(probabilities: Floats, truths: NDArray[np.integer], cost: Floats) -> Floats:
-    """Cost times the truth less the probabilities, one row for each position.
-
-    The difference comes before any sum: where all probability is on the truth, weights are zero,
-    and not what rounding leaves, which would decide between outputs that are equally good.
-    """
-    changes = -probabilities
-    changes[np.arange(len(changes)), truths] += 1.0
-    changes *= cost[:, None]
-    return changes
-
-
-def _chunks(rows: Floats) -> Iterator[slice]:
-    """Some rows of a table at a time."""
-    size = max(1, _CHUNK // rows.shape[1])
-    return (slice(start, start + size) for start in range(0, len(rows), size))

@@ -62,8 +62,11 @@ class ChainDistributions(Distributions):
             changes=np.zeros((sequences.longest + 1, layout.n_columns)),
         )
         self.point = ChainPoint.even(training)
-        self._marginals = Marginals(self.point.nodes, self.point.pairs)
         self._start(temperature)
+
+    @property
+    def _marginals(self) -> Marginals:
+        return Marginals(self.point.nodes, self.point.pairs)
 
     def expectations(self) -> tuple[Floats, float]:
         return self.point.expectations(self.training)

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.distributions.steps import LINE_SEARCH, LONGEST, Move, best_step, step_size
@@ -40,7 +41,7 @@ class DistributionPoint(ABC):
         """
 
 
-class Distributions(ABC):
+class Distributions(Stateful, ABC):
     """A distribution over the outputs of every block, and moves that improve it.
 
     A start at temperature zero has all probability on the truth, and so weights of zero. At any
@@ -60,6 +61,8 @@ class Distributions(ABC):
     linear : float
         ``sum_b C_b E[loss]``, the dual's linear term, as kept up by the steps.
     """
+
+    state_names = ("point", "linear")
 
     point: DistributionPoint
 

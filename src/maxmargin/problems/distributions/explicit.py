@@ -1,7 +1,7 @@
 """A probability for every output, where a problem can list them."""
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +10,8 @@ from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.planes import Planes, add_plane, add_planes, plane_product
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.inference.reweighting import reweight
-from maxmargin.problems.distributions.contract import DistributionPoint, Distributions
-from maxmargin.problems.distributions.steps import Move, places_for, starts_of, step_size
+from maxmargin.problems.distributions.flat import FlatDistributions, FlatPoint, mix, old_and_new
+from maxmargin.problems.distributions.steps import Move, starts_of, step_size
 from maxmargin.problems.structured import PythonTrainingSet, TrainingSet
 
 Floats = NDArray[np.float64]
@@ -19,27 +19,22 @@ Order = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class ExplicitPoint(DistributionPoint):
+class ExplicitPoint(FlatPoint):
     """A probability for every output of every example.
 
     Parameters
     ----------
+    mass : ndarray of shape (n_outputs_of_all,)
     blocks : ndarray of int64, shape (n_outputs_of_all,)
         The example that each output is of, in rising order.
     outputs : list
-    mass : ndarray of shape (n_outputs_of_all,)
     """
 
     blocks: Order
     outputs: list[Any]
-    mass: Floats
 
-    @property
-    def n_variables(self) -> int:
-        return len(self.mass)
-
-    def copy(self) -> Self:
-        return replace(self, mass=self.mass.copy())
+    def is_like(self, other: FlatPoint) -> bool:
+        return isinstance(other, ExplicitPoint) and np.array_equal(other.blocks, self.blocks)
 
     def dual(self, training: TrainingSet) -> float:
         used = np.flatnonzero(self.mass)
@@ -59,17 +54,7 @@ class _Data(NamedTuple):
     totals: Floats
 
 
-class _Proposals(NamedTuple):
-    """The distribution proposed for block ``blocks[k]`` stands in `mass` from ``at[k]`` on."""
-
-    blocks: Order
-    at: Order
-    mass: Floats
-    hinges: Floats
-    values: Floats
-
-
-class ExplicitDistributions(Distributions):
+class ExplicitDistributions(FlatDistributions):
     """A probability for every output of every example, and the planes of all outputs.
 
     Parameters
@@ -85,12 +70,17 @@ class ExplicitDistributions(Distributions):
     point: ExplicitPoint
 
     def __init__(self, training: TrainingSet, outputs: list[list[Any]], temperature: float) -> None:
-        super().__init__(training)
         found = [_planes_of_all(training, b, listed) for b, listed in enumerate(outputs)]
         parts = [planes for planes, _ in found]
         sizes = np.array([len(planes.losses) for planes in parts])
+        point = ExplicitPoint(
+            mass=np.repeat(1.0 / sizes, sizes),
+            blocks=np.repeat(np.arange(training.n_blocks), sizes),
+            outputs=[output for planes in parts for output in planes.outputs],
+        )
+        super().__init__(training, point, sizes)
         self._data = _Data(
-            first=starts_of(sizes),
+            first=self._first,
             starts=starts_of(np.concatenate([np.diff(planes.starts) for planes in parts])),
             columns=np.concatenate([planes.columns for planes in parts]),
             values=np.concatenate([planes.values for planes in parts]),
@@ -99,11 +89,6 @@ class ExplicitDistributions(Distributions):
         )
         self._truths = self._data.first[:-1] + [truth for _, truth in found]
         self._scratch = np.zeros(training.n_features)
-        self.point = ExplicitPoint(
-            blocks=np.repeat(np.arange(training.n_blocks), sizes),
-            outputs=[output for planes in parts for output in planes.outputs],
-            mass=np.repeat(1.0 / sizes, sizes),
-        )
         self._start(temperature)
 
     def expectations(self) -> tuple[Floats, float]:
@@ -116,16 +101,6 @@ class ExplicitDistributions(Distributions):
         self.point.mass[:] *= kept
         self.point.mass[self._truths] += 1.0 - kept
 
-    def _fits(self, start: Any) -> bool:
-        return isinstance(start, ExplicitPoint) and np.array_equal(start.blocks, self.point.blocks)
-
-    def _set(self, start: ExplicitPoint) -> None:
-        self.point.mass[:] = start.mass
-
-    def _room(self, blocks: Order, for_all: bool) -> _Proposals:
-        at, size = places_for(np.diff(self._data.first)[blocks], for_all)
-        return _Proposals(blocks, at, np.empty(size), *np.empty((2, len(blocks))))
-
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
         moved: tuple[float, float, float] = move_explicit(
             self._data, self.point.mass, self._proposals, part.start, part.stop, move, weights,
@@ -135,9 +110,6 @@ class ExplicitDistributions(Distributions):
 
     def _add_direction(self, direction: Floats) -> float:
         return float(add_all_explicit(self._data, self.point.mass, self._proposals, direction))
-
-    def _mix(self, step: float) -> None:
-        mix_all_explicit(self._data, self.point.mass, self._proposals, step)
 
 
 def _planes_of_all(training: TrainingSet, b: int, outputs: list[Any]) -> tuple[Planes, int]:
@@ -152,14 +124,6 @@ def _planes_of_all(training: TrainingSet, b: int, outputs: list[Any]) -> tuple[P
         return planes, int(zero[0])
     outputs = [*outputs, training.Y[b]]
     return training.planes_of(np.full(len(outputs), b), outputs), len(outputs) - 1
-
-
-@inlined
-def old_and_new(data, mass, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of block ``blocks[k]``, and the one proposed."""
-    b = found.blocks[k]
-    old = mass[data.first[b] : data.first[b + 1]]
-    return old, found.mass[found.at[k] : found.at[k] + len(old)]
 
 
 @inlined
@@ -196,13 +160,6 @@ def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
     return linear
 
 
-@compiled
-def mix(old, new, step):  # type: ignore[no-untyped-def]
-    """``old = (1 - step) * old + step * new``."""
-    for j in range(len(old)):
-        old[j] = (1.0 - step) * old[j] + step * new[j]
-
-
 @inlined
 def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no-untyped-def]
     """Product of a direction with the weights and with itself; it is zero afterwards."""
@@ -223,7 +180,7 @@ def move_explicit(data, mass, found, first, last, move, weights, scratch):  # ty
     work = 0
     for k in range(first, last):
         b = found.blocks[k]
-        old, new = old_and_new(data, mass, found, k)
+        old, new = old_and_new(data.first, mass, found, k)
         if move.proposes:
             found.hinges[k], found.values[k] = propose_block(
                 data, b, old, move.temperature, weights, new
@@ -248,14 +205,6 @@ def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-d
     """See `Distributions._add_direction`."""
     linear = 0.0
     for k in range(len(found.blocks)):
-        old, new = old_and_new(data, mass, found, k)
+        old, new = old_and_new(data.first, mass, found, k)
         linear += add_change(data, found.blocks[k], old, new, 1.0, direction)
     return linear
-
-
-@compiled
-def mix_all_explicit(data, mass, found, step):  # type: ignore[no-untyped-def]
-    """See `Distributions._mix`."""
-    for k in range(len(found.blocks)):
-        old, new = old_and_new(data, mass, found, k)
-        mix(old, new, step)

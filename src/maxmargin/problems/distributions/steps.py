@@ -51,6 +51,16 @@ def step_size(move, slope, square):  # type: ignore[no-untyped-def]
     return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
 
 
+@inlined
+def mixed(old, new, step):  # type: ignore[no-untyped-def]
+    """``(1 - step) * old + step * new``, exact but for the last digit however small they are.
+
+    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That rounds in units of
+    the larger one, which may be all there is of the sum where the step is close to one.
+    """
+    return max(1.0 - step, 0.0) * old + step * new
+
+
 def starts_of(sizes: NDArray[Any]) -> Order:
     """Where each of some parts of these sizes starts, and the last one ends."""
     starts = np.zeros(len(sizes) + 1, dtype=np.int64)
