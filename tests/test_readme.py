@@ -18,6 +18,7 @@ EXAMPLES = [
         "docs/labels.md",
         "docs/grammars.md",
         "docs/graphs.md",
+        "docs/checkpoints.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
     from maxmargin.solvers.auto import Auto
+    from maxmargin.solvers.checkpoint import Checkpoint, CheckpointWarning
     from maxmargin.solvers.cutting_plane import NSlack, OneSlack
     from maxmargin.solvers.dual_coordinate import DualCoordinate
     from maxmargin.solvers.frank_wolfe import FrankWolfe
@@ -37,6 +38,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Auto": "solvers.auto",
     "Certificate": "dual.certificate",
+    "Checkpoint": "solvers.checkpoint",
+    "CheckpointWarning": "solvers.checkpoint",
     "DependencyParser": "estimators.dependency_parser",
     "DependencyTrees": "problems.dependency_arrays",
     "DualCoordinate": "solvers.dual_coordinate",
@@ -67,6 +70,8 @@ _HOMES = {
 __all__ = [
     "Auto",
     "Certificate",
+    "Checkpoint",
+    "CheckpointWarning",
     "DependencyParser",
     "DependencyTrees",
     "DualCoordinate",

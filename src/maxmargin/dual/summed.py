@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
 from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps
+from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
@@ -44,8 +45,10 @@ class _Kept(NamedTuple):
     gram: Floats = np.zeros((0, 0))
 
 
-class SummedPlanes:
+class SummedPlanes(Stateful):
     """A few planes, their Gram matrix, and coefficients that add up to at most one."""
+
+    state_names = ("kept",)
 
     def __init__(self) -> None:
         self.kept = _Kept()

@@ -11,7 +11,7 @@ dual no lower than it was. Arrays are laid out so that one compiled call can vis
 Room is made before a call, so kernels never allocate.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
 from maxmargin.dual.planes import Planes, add_plane, plane_product
 from maxmargin.dual.simplex import ROUNDING, frank_wolfe_step, pairwise_steps
+from maxmargin.dual.state import Stateful
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -33,6 +34,9 @@ _FIRST_CAPACITY = 4
 
 _SLACK = 8
 """The arena is allowed so small a part of dropped planes, and again of room to grow."""
+
+PER_PLANE = ("start", "length", "loss", "coef", "previous", "idle", "free")
+"""Arrays with a place for each plane number."""
 
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_PLANES = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
@@ -84,8 +88,14 @@ class Visit(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """All arrays of a working set, as the kernels take them."""
+    """All arrays of a working set, as the kernels take them.
 
+    They change their lengths together, in one assignment, so that Ctrl-C never comes in between.
+    """
+
+    owner: NDArray[np.int64]
+    totals: Floats
+    gaps: Floats
     size: NDArray[np.int32]
     capacity: NDArray[np.int32]
     slot_at: NDArray[np.int64]
@@ -104,7 +114,7 @@ class _Table(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class WorkingSet:
+class WorkingSet(Stateful):
     """Planes of all blocks and the dual point over them.
 
     Parameters
@@ -114,14 +124,16 @@ class WorkingSet:
     n_features : int
     """
 
+    state_names: ClassVar[tuple[str, ...]] = ("outputs", "linear", "dual", "_table")
+
+    _growth = 2
+    """Arrays that must grow do so by at least this part."""
+
     def __init__(self, totals: Floats, n_features: int) -> None:
         n = len(totals)
         self.n_features = n_features
-        self.totals = totals
         self.outputs: list[Any] = []
         self._latest: tuple[NDArray[np.int32], list[Any]] | None = None
-        self.gaps = np.full(n, np.inf)
-        """Gap of each block at its last visit."""
         self.linear = 0.0
         """``sum(coef * loss)``, the dual's linear term."""
         self.dual = 0.0
@@ -130,6 +142,9 @@ class WorkingSet:
         self._hash = make_table(16, n_features)
         room = max(n, 16)
         self._table = _Table(
+            owner=np.arange(n, dtype=np.int64),
+            totals=totals,
+            gaps=np.full(n, np.inf),
             size=np.zeros(n, dtype=np.int32),
             capacity=np.full(n, _FIRST_CAPACITY, dtype=np.int32),
             slot_at=np.arange(n, dtype=np.int64) * _FIRST_CAPACITY,
@@ -149,6 +164,16 @@ class WorkingSet:
         )
         self._table.counts[_N_SLOTS] = n * _FIRST_CAPACITY
         self._table.counts[_N_GRAM] = n * _FIRST_CAPACITY**2
+
+    @property
+    def totals(self) -> Floats:
+        """What the coefficients of each block may add up to."""
+        return self._table.totals
+
+    @property
+    def gaps(self) -> Floats:
+        """Gap of each block at its last visit."""
+        return self._table.gaps
 
     @property
     def n_planes(self) -> int:
@@ -188,8 +213,7 @@ class WorkingSet:
             starts, columns, values, losses = planes[:4]
             self._latest = added, planes.outputs
         _visit_blocks(
-            blocks, self.totals, weights, self._table, self.gaps,
-            rule.kind, rule.max_steps, rule.tolerance,
+            blocks, weights, self._table, rule.kind, rule.max_steps, rule.tolerance,
             starts, columns, values, losses, added, self._hash, self._scratch, sums,
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
@@ -248,7 +272,7 @@ class WorkingSet:
 
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
         best = np.empty(len(self.totals), dtype=np.int64)
-        return best, float(_add_best(self.totals, self._table, weights, vector, best))
+        return best, float(_add_best(self._table, weights, vector, best))
 
     def step_towards_best(self, weights: Floats) -> None:
         """One exact step of all blocks together, towards the best plane of each."""
@@ -259,7 +283,7 @@ class WorkingSet:
         slope = max(linear - float(weights @ corner), 0.0)
         square = float(corner @ corner)
         step = 1.0 if square <= slope else slope / square
-        _mix(self.totals, self._table, best, step)
+        _mix(self._table, best, step)
         weights += step * corner
         self._moved(step * linear, weights)
 
@@ -269,7 +293,7 @@ class WorkingSet:
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
         """Go on by `momentum` times the move since the last call, as far as is feasible."""
-        self._moved(float(_extrapolate(self.totals, momentum, self._table, weights)), weights)
+        self._moved(float(_extrapolate(momentum, self._table, weights)), weights)
 
     def revert(self, weights: Floats) -> None:
         """Back to where the last call of `extrapolate` started."""
@@ -320,8 +344,8 @@ class WorkingSet:
         """Twice the room for planes in some blocks, at the end of the lists."""
         table = self._table
         old = table.capacity[full].astype(np.int64)
-        slots = _longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
-        gram = _longer(table.gram, table.counts[_N_GRAM] + int((4 * old**2).sum()))
+        slots = self._longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
+        gram = self._longer(table.gram, table.counts[_N_GRAM] + int((4 * old**2).sum()))
         self._table = table._replace(slots=slots, gram=gram)
         _widen_blocks(full, self._table)
 
@@ -329,11 +353,8 @@ class WorkingSet:
         """More plane numbers."""
         table = self._table
         old = int(table.counts[_N_PLANES])
-        new = max(2 * old, old + wanted)
-        per_plane = {
-            name: _longer(getattr(table, name), new)
-            for name in ("start", "length", "loss", "coef", "previous", "idle", "free")
-        }
+        new = self._grown(old, old + wanted)
+        per_plane = {name: _longer(getattr(table, name), new) for name in PER_PLANE}
         per_plane["length"][old:] = UNUSED
         self._table = table._replace(**per_plane)
         n_free = int(table.counts[_N_FREE])
@@ -345,16 +366,41 @@ class WorkingSet:
     def _extend_arena(self, n_entries: int) -> None:
         """Room for more entries: by closing the gaps that dropped planes left, or a larger one."""
         table = self._table
-        used, live = int(table.counts[_N_ENTRIES]), int(table.counts[_N_LIVE])
-        if used - live > live // _SLACK:
-            in_use = np.flatnonzero(table.length >= 0)
-            _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
-            used = live
-        if used + n_entries > len(table.values):
-            size = used + n_entries + used // _SLACK
+        size = self._arena_with(n_entries)
+        if self._has_gaps:
+            self._close_gaps()
+        if size > len(table.values):
             # In place: a copy beside the old arena would be the peak of all memory.
             table.columns.resize(size, refcheck=False)
             table.values.resize(size, refcheck=False)
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether dropped planes take enough of the arena to move the others together."""
+        used, live = self._table.counts[_N_ENTRIES], self._table.counts[_N_LIVE]
+        return bool(used - live > live // _SLACK)
+
+    def _arena_with(self, n_entries: int) -> int:
+        """Size of the arena when it has room for so many more entries."""
+        counts, size = self._table.counts, len(self._table.values)
+        if counts[_N_ENTRIES] + n_entries <= size:
+            return size
+        used = int(counts[_N_LIVE if self._has_gaps else _N_ENTRIES])
+        return size if used + n_entries <= size else used + n_entries + used // _SLACK
+
+    def _close_gaps(self) -> None:
+        """Move the planes in the arena together."""
+        table = self._table
+        in_use = np.flatnonzero(table.length >= 0)
+        _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
+
+    def _grown(self, length: int, wanted: int) -> int:
+        """Length to give an array that must grow."""
+        return max(wanted, length + length // self._growth)
+
+    def _longer(self, array: NDArray[Any], wanted: int) -> NDArray[Any]:
+        """`array` or, if it is too short, a copy with room to spare."""
+        return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
 
 
 class DualPoint(NamedTuple):
@@ -388,11 +434,9 @@ def _without_repeats(blocks: Order) -> list[Order]:
     return [np.sort(order[rank == r]) for r in range(rank.max(initial=-1) + 1)]
 
 
-def _longer(array: NDArray[Any], wanted: int) -> NDArray[Any]:
-    """`array` or, if it is too short, a copy with room to spare."""
-    if wanted <= len(array):
-        return array
-    longer = np.zeros(max(wanted, len(array) + len(array) // 2), dtype=array.dtype)
+def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
+    """`array` with zeros behind it."""
+    longer = np.zeros(max(length, len(array)), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
 
@@ -458,14 +502,14 @@ def _drop(b, j, table):  # type: ignore[no-untyped-def]
 
 @compiled
 def _visit_blocks(  # type: ignore[no-untyped-def]
-    blocks, totals, weights, table, gaps, kind, max_steps, tolerance,
+    blocks, weights, table, kind, max_steps, tolerance,
     new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
 ):  # fmt: skip
     """Visit `blocks` in order; see `WorkingSet.visit`."""
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(blocks)):
         b = blocks[o]
-        total = totals[b]
+        total = table.totals[b]
         at = table.slot_at[b]
         m = table.size[b]
         work = 0
@@ -495,7 +539,7 @@ def _visit_blocks(  # type: ignore[no-untyped-def]
                 work += 3 * work
                 m += 1
         gap = total * highest - value
-        gaps[b] = gap
+        table.gaps[b] = gap
         sums[_GAP] += gap
         sums[_BOUND] += total * highest
         gram_at, stride = table.gram_at[b], table.capacity[b]
@@ -539,10 +583,10 @@ def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _add_best(totals, table, weights, vector, best):  # type: ignore[no-untyped-def]
+def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
     """See `WorkingSet.add_best`."""
     loss = 0.0
-    for b in range(len(totals)):
+    for b in range(len(table.totals)):
         best[b] = -1
         highest = 0.0
         for j in range(table.size[b]):
@@ -557,21 +601,21 @@ def _add_best(totals, table, weights, vector, best):  # type: ignore[no-untyped-
         p = best[b]
         if p >= 0:
             table.idle[p] = 0
-            loss += totals[b] * table.loss[p]
+            loss += table.totals[b] * table.loss[p]
             start = table.start[p]
             stop = start + table.length[p]
-            add_plane(start, stop, table.columns, table.values, totals[b], vector)
+            add_plane(start, stop, table.columns, table.values, table.totals[b], vector)
     return loss
 
 
 @compiled
-def _mix(totals, table, best, step):  # type: ignore[no-untyped-def]
+def _mix(table, best, step):  # type: ignore[no-untyped-def]
     """``coef = (1 - step) * coef + step * totals`` at the best plane of each block."""
-    for b in range(len(totals)):
+    for b in range(len(table.totals)):
         for j in range(table.size[b]):
             table.coef[table.slots[table.slot_at[b] + j]] *= 1.0 - step
         if best[b] >= 0:
-            table.coef[best[b]] += step * totals[b]
+            table.coef[best[b]] += step * table.totals[b]
 
 
 @compiled
@@ -590,13 +634,13 @@ def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _extrapolate(totals, momentum, table, weights):  # type: ignore[no-untyped-def]
+def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
     """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
 
     `previous` becomes the old `coef`. Returns the change of the linear term.
     """
     linear = 0.0
-    for b in range(len(totals)):
+    for b in range(len(table.totals)):
         at = table.slot_at[b]
         m = table.size[b]
         step = momentum
@@ -613,8 +657,9 @@ def _extrapolate(totals, momentum, table, weights):  # type: ignore[no-untyped-d
         if not moving:
             continue
         # Moves within a full block grow by rounding errors only, which must not stop them.
-        if step * growth > totals[b] - used + ROUNDING * totals[b]:
-            step = max(totals[b] - used, 0.0) / growth
+        total = table.totals[b]
+        if step * growth > total - used + ROUNDING * total:
+            step = max(total - used, 0.0) / growth
         for j in range(m):
             p = table.slots[at + j]
             old = table.coef[p]

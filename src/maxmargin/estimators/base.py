@@ -15,13 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
+from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
 Solve = Callable[..., Result]
-"""Takes `stopping`, `n_jobs`, `seed` and `on_round`."""
+"""Takes `stopping`, `n_jobs`, `seed`, `on_round` and perhaps `checkpoint`."""
 
 
 class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
@@ -33,6 +34,9 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
         "warm_start": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+        "checkpoint": [str, os.PathLike, None],
+        "checkpoint_every": [Interval(Real, 0, None, closed="left")],
+        "resume": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
     }
@@ -42,6 +46,9 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
     warm_start: bool
     max_iter: int
     time_limit: float | None
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: float = 60.0
+    resume: bool = False
     n_jobs: int | None
     random_state: Any
 
@@ -60,6 +67,8 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
         """
         if self.n_jobs == 0:
             raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
+        if self.resume and self.checkpoint is None:
+            raise ValueError("resume=True needs the path of a checkpoint to go on from.")
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         result = solve(
@@ -69,6 +78,7 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             n_jobs=n_threads(self.n_jobs),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             on_round=self._on_round(X, y, attributes),
+            **self._kept_state(),
         )
         fitted = self._learned(result, attributes)
         self.__dict__.update(fitted)
@@ -76,6 +86,12 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
         )
         return result
+
+    def _kept_state(self) -> dict[str, Checkpoint]:
+        """Where the solver is to keep its state, if at all."""
+        if self.checkpoint is None:
+            return {}
+        return {"checkpoint": Checkpoint(self.checkpoint, self.checkpoint_every, self.resume)}
 
     def _learned(
         self, result: Result, attributes: Callable[[Floats], dict[str, Any]]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -90,6 +91,12 @@ class StructuredSVM(StructuredEstimator):
         Most rounds.
     time_limit : float, default=None
         Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads for compiled searches; None means 1 and -1 one for each core. The answer does not
         depend on it.
@@ -133,6 +140,9 @@ class StructuredSVM(StructuredEstimator):
         warm_start: bool = False,
         max_iter: int = 10_000,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
@@ -144,6 +154,9 @@ class StructuredSVM(StructuredEstimator):
         self.warm_start = warm_start
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
 

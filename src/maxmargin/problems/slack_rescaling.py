@@ -81,6 +81,14 @@ class SlackTrainingSet(TrainingSet):
         return self.margin.search_name
 
     @property
+    def search_state(self) -> Any:
+        return self._costliest, self.margin.search_state
+
+    @search_state.setter
+    def search_state(self, state: Any) -> None:
+        self._costliest, self.margin.search_state = state
+
+    @property
     def search_work(self) -> float | None:
         each = self.margin.search_work
         return None if each is None else USUAL_SEARCHES * (each + self.n_features)

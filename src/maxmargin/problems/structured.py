@@ -156,6 +156,20 @@ class TrainingSet(ABC):
         return f"the search of {type(self).__name__}"
 
     @property
+    def content(self) -> Any:
+        """All that tells these examples, and how they are searched, from others."""
+        return vars(self)
+
+    @property
+    def search_state(self) -> Any:
+        """What searches remember from one to the next, where that can change what they find."""
+        return None
+
+    @search_state.setter
+    def search_state(self, state: Any) -> None:
+        pass
+
+    @property
     @abstractmethod
     def search_work(self) -> float | None:
         """Multiplications of one search, on average; None where nobody can count."""
@@ -252,6 +266,16 @@ class PythonTrainingSet(TrainingSet):
     @property
     def search_name(self) -> str:
         return f"{self.method} of {self._name}"
+
+    @property
+    def content(self) -> Any:
+        # Of the problem, its settings: what else it keeps may change while it is in use.
+        settings = {
+            name: value
+            for name, value in getattr(self.problem, "__dict__", {}).items()
+            if np.isscalar(value) or isinstance(value, np.ndarray)
+        }
+        return self._name, settings, self.X, self.Y, self.cost, self.by_slack, self.n_features
 
     @property
     def search_work(self) -> None:

@@ -64,11 +64,11 @@ class Auto(StructuredSolver):
     ) -> tuple[BlockRun, Iterator[None]]:
         averaging = training.n_features <= AVERAGE_BELOW
         run = BlockRun(training, stopping, threads, seed, self.batch_size, averaging)
-        return run, self._rounds(run)
-
-    def _rounds(self, run: BlockRun) -> Iterator[None]:
-        rule = StepRule(max_steps=self.max_steps)
         momentum = run.momentum = Momentum(run, self.acceleration)
+        return run, self._rounds(run, momentum)
+
+    def _rounds(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
+        rule = StepRule(max_steps=self.max_steps)
         while True:
             momentum.apply()
             found = run.search(run.shuffled, rule)

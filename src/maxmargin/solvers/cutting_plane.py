@@ -50,7 +50,6 @@ class NSlack(StructuredSolver):
 
     def _rounds(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(max_steps=100)
-        gap = np.inf
         while True:
             solved = run.n_planes
             found = 0.0
@@ -58,21 +57,21 @@ class NSlack(StructuredSolver):
                 blocks = run.everything[start : start + self.update_every]
                 found += run.search(blocks, ADD_ONLY).gap
                 if run.n_planes - solved >= self.update_every:
-                    self._solve(run, rule, gap)
+                    self._solve(run, rule)
                     solved = run.n_planes
-            gap = found
-            self._solve(run, rule, gap)
-            run.estimate = run.dual + gap - run.half_square
+            run.gap = found
+            self._solve(run, rule)
+            run.estimate = run.dual + run.gap - run.half_square
             if run.looks_done():
                 run.value()
             run.working_set.drop_idle(self.max_idle)
             yield
 
-    def _solve(self, run: BlockRun, rule: StepRule, gap: float) -> None:
+    def _solve(self, run: BlockRun, rule: StepRule) -> None:
         """Sweep until the gap over the planes in hand is small beside that of the searches."""
         for sweep in range(MOST_SWEEPS):
             left = run.sweep(run.shuffled, rule).gap
-            enough = self.precision * (gap if np.isfinite(gap) else abs(run.dual))
+            enough = self.precision * (run.gap if np.isfinite(run.gap) else abs(run.dual))
             if (sweep and left <= enough) or run.stopping.out_of_time:
                 return
 
@@ -115,15 +114,15 @@ class OneSlack(StructuredSolver):
         return run, self._rounds(run)
 
     def _rounds(self, run: "_SummedRun") -> Iterator[None]:
-        in_a_row = MOST_HITS
         while True:
-            in_a_row += 1
-            plane = run.cached_plane() if self.cache and in_a_row <= MOST_HITS else None
+            run.hits_in_a_row += 1
+            from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
+            plane = run.cached_plane() if from_cache else None
             # A plane from the cache must close a good part of the gap that is known to be left.
             if plane is not None and run.violation(plane) > self.accept * run.last_violation:
                 run.hits += run.training.n_blocks
             else:
-                in_a_row = 0
+                run.hits_in_a_row = 0
                 plane, hinges = run.searched_plane(self.cache)
                 run.last_violation = run.violation(plane)
                 run.offer(run.weights, hinges)
@@ -140,6 +139,10 @@ class OneSlack(StructuredSolver):
 class _SummedRun(Run):
     """A run whose planes are sums over all blocks, with a cache of each block's own."""
 
+    state_names = (
+        *Run.state_names, "planes", "block_planes", "last_violation", "hits_in_a_row"
+    )  # fmt: skip
+
     def __init__(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> None:
@@ -147,6 +150,7 @@ class _SummedRun(Run):
         self.planes = SummedPlanes()
         self.block_planes = WorkingSet(training.cost, training.n_features)
         self.last_violation = 0.0
+        self.hits_in_a_row = MOST_HITS  # none yet, so that the first plane is a searched one
 
     @property
     def dual(self) -> float:

@@ -66,13 +66,11 @@ class FrankWolfe(StructuredSolver):
 
     def _block_rounds(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(kind=STEPS[self.step], max_steps=1)
-        rounds = 0
         while True:
             run.search(self._order(run), rule)
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)
-            rounds += 1
-            if rounds % self.value_every == 0 or run.looks_done():
+            if run.rounds_due(self.value_every) or run.looks_done():
                 run.value()
             run.working_set.drop_idle(MAX_IDLE)
             yield

@@ -3,6 +3,8 @@
 import math
 from typing import Protocol
 
+from maxmargin.dual.state import Stateful
+
 SWEEPS_PER_EXTRAPOLATION = 3
 """Sweeps between extrapolations; three see a steadier direction, at a third of the price."""
 
@@ -24,8 +26,10 @@ class Extrapolable(Protocol):
         """Forget the moves so far."""
 
 
-class Momentum:
+class Momentum(Stateful):
     """Extrapolates now and then, and undoes and restarts whenever the dual would fall."""
+
+    state_names = ("sweeps", "t", "dual", "dual_before", "extrapolated")
 
     def __init__(self, state: Extrapolable, enabled: bool = True) -> None:
         self.state = state

@@ -8,6 +8,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from maxmargin.dual.state import Stateful
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
@@ -39,7 +40,7 @@ RATIO = math.sqrt(2.0)
 """Between a hot temperature and those above and below it that are tried."""
 
 
-class Temperatures:
+class Temperatures(Stateful):
     """The temperature of every batch of proposals: always the same.
 
     Parameters
@@ -76,6 +77,11 @@ class Schedule(Temperatures):
     unit : float
         A loss that is neither large nor small.
     """
+
+    state_names = (
+        "_temperature", "_hot", "_passes", "_hot_in_a_row", "_gain", "_cold_gain", "_tried",
+        "_gains",
+    )  # fmt: skip
 
     def __init__(self, unit: float) -> None:
         super().__init__(COOL * unit)
@@ -134,6 +140,11 @@ class DistributionRun(Run):
     averaging : bool
         Keep an average of the weights, too.
     """
+
+    state_names = (
+        *Run.state_names, "distributions", "temperatures", "average", "snapshots", "estimate",
+        "_best",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -265,14 +276,12 @@ class DistributionRun(Run):
 
 def _rounds(run: DistributionRun, block: bool, value_every: int) -> Iterator[None]:
     """One pass a round, and now and then the true value of the weights."""
-    rounds = 0
     while True:
-        rounds += 1
         if not block:
             run.visit_together()
         else:
             run.visit(run.shuffled)
-            if rounds % value_every == 0 or run.looks_done():
+            if run.rounds_due(value_every) or run.looks_done():
                 run.value()
         yield
 
@@ -289,7 +298,8 @@ class PartialLinearization(StructuredSolver):
     with outputs weighted by ``exp((loss - <w, psi>) / temperature)``, as far as the dual grows.
     At temperature zero this is `FrankWolfe`, and with steps of length one
     `ExponentiatedGradient`. The problem must list its outputs (``outputs(x)``); chains of order
-    one do so by themselves, in memory for ``n_labels ** 2`` numbers a position.
+    one and graphs that are searched exactly do without, in memory for the labels of their cliques:
+    ``n_labels ** 2`` numbers a position, or an edge of a tree.
 
     Parameters
     ----------

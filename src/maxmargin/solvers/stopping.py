@@ -28,17 +28,20 @@ class Stopping:
     max_iter: int = 10_000
     time_limit: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    earlier: float = 0.0
+    """Seconds of a solve that this one goes on with; the time limit does not count them."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @property
     def seconds(self) -> float:
         """Time since the start."""
-        return time.perf_counter() - self._started
+        return self.earlier + time.perf_counter() - self._started
 
     @property
     def out_of_time(self) -> bool:
         """Whether the time limit has passed."""
-        return self.seconds > (math.inf if self.time_limit is None else self.time_limit)
+        limit = math.inf if self.time_limit is None else self.time_limit
+        return self.seconds - self.earlier > limit
 
     def reason(self, rounds: int) -> Status | None:
         """Why to stop after so many rounds, whatever the gap; None to go on."""
@@ -52,5 +55,7 @@ class Stopping:
 
     def share(self, parts: float) -> "Stopping":
         """The same bounds for one of several parts that have to share the time."""
-        left = None if self.time_limit is None else max(self.time_limit - self.seconds, 0.0) / parts
+        left = self.time_limit
+        if left is not None:
+            left = max(left - (self.seconds - self.earlier), 0.0) / parts
         return Stopping(self.tol, self.max_iter, left, self.cancelled)

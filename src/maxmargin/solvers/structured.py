@@ -9,17 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
 from maxmargin.dual.planes import Planes
+from maxmargin.dual.state import Stateful
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -47,7 +50,7 @@ BATCHES_PER_PASS = 10
 """Nor more than let the weights change at least this often in a pass over all blocks."""
 
 
-class Run(ABC):
+class Run(Stateful, ABC):
     """One solve: the data, the weights, the best of them so far, and what it has cost.
 
     Parameters
@@ -57,6 +60,11 @@ class Run(ABC):
     threads : Threads
     seed : int
     """
+
+    state_names: ClassVar[tuple[str, ...]] = (
+        "weights", "best", "primal", "guess", "least_primal", "best_dual", "random", "momentum",
+        "calls", "hits", "history",
+    )  # fmt: skip
 
     def __init__(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
@@ -79,6 +87,7 @@ class Run(ABC):
         """Set by a solver that extrapolates."""
         self.calls = 0
         self.hits = 0
+        self.history: list[Round] = []
 
     @property
     @abstractmethod
@@ -137,6 +146,35 @@ class Run(ABC):
         """Whether all that is left of the gap is what relaxed searches cannot tell."""
         return self._closes_gap(self.least_primal) and not self.is_done
 
+    def rounds_due(self, every: int) -> bool:
+        """Whether the round under way is one of those `every` so many."""
+        return (len(self.history) + 1) % every == 0
+
+    def reason_to_stop(self) -> Status | None:
+        """Why to stop after the rounds so far; None to go on."""
+        if self.history and self.is_done:
+            return Status.CONVERGED
+        if self.history and self.is_stuck:
+            return Status.RELAXED
+        return self.stopping.reason(len(self.history))
+
+    def state(self) -> "_RunState":
+        """All that the next rounds depend on, with the data."""
+        return _RunState(self)
+
+    def go_on_from(self, checkpoint: Checkpoint, solver: "StructuredSolver", seed: int) -> bool:
+        """Take over the state of a checkpoint, if it asks for that and there is one."""
+        about = {
+            "data": fingerprint(self.training.content),
+            "solver": repr(solver),
+            "tol": self.stopping.tol,
+            "seed": seed,
+        }
+        resumed = checkpoint.begin(about, self.state())
+        if resumed and self.history:
+            self.stopping.earlier = self.history[-1].seconds
+        return resumed
+
     def _closes_gap(self, primal: float) -> bool:
         return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
 
@@ -189,6 +227,23 @@ class Run(ABC):
         )
 
 
+class _RunState(Stateful):
+    """A run, and what its searches remember."""
+
+    state_names = ("run", "searches")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @property
+    def searches(self) -> Any:
+        return self.run.training.search_state
+
+    @searches.setter
+    def searches(self, state: Any) -> None:
+        self.run.training.search_state = state
+
+
 def _objective(weights: Floats, hinges: Hinges) -> Hinges:
     """Bounds of the objective."""
     half_square = 0.5 * float(weights @ weights)
@@ -205,6 +260,11 @@ class BlockRun(Run):
     averaging : bool
         Keep an average of the weights, too.
     """
+
+    state_names = (
+        *Run.state_names, "passes", "passes_valued", "dual_asked", "working_set", "average",
+        "snapshots", "estimate", "gap",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -224,6 +284,8 @@ class BlockRun(Run):
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
         """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
+        self.gap = math.inf
+        """The gap that the searches of the last round found, where a solver asks for it."""
 
     @property
     def dual(self) -> float:
@@ -363,6 +425,7 @@ class StructuredSolver(ABC):
         seed: int = 0,
         start: Any = None,
         on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Train; never raises for stopping early, the result's status tells.
 
@@ -377,57 +440,58 @@ class StructuredSolver(ABC):
         start : dual point of an earlier result, or None
         on_round : callable or None
             See `OnRound`.
+        checkpoint : Checkpoint or None
+            Where to keep the state after rounds, and whether to go on from there.
 
         Raises
         ------
         ProblemError
             If a method of the problem failed; its ``result`` holds what was learned before.
+        ValueError
+            If the checkpoint to go on from is of other data or parameters.
         """
         with Threads(n_jobs) as threads:
             run, rounds = self._start(training, stopping, threads, seed)
-            history: list[Round] = []
             try:
-                if start is not None:
+                resumed = checkpoint is not None and run.go_on_from(checkpoint, self, seed)
+                if start is not None and not resumed:
                     # Outputs that are none of this data's: then from the beginning.
                     with suppress(ValueError):
                         run.resume(start)
-                status = _loop(run, rounds, history, on_round)
+                status = _loop(run, rounds, on_round, checkpoint)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             except ProblemError as error:
-                error.result = _uncertified(run, run.point(), history)
+                error.result = _uncertified(run, run.point())
                 raise
-            return _certified(run, status, history)
+            return _certified(run, status)
 
 
 def _loop(
-    run: Run, rounds: Iterator[None], history: list[Round], on_round: OnRound | None
+    run: Run, rounds: Iterator[None], on_round: OnRound | None, checkpoint: Checkpoint | None
 ) -> Status:
     """Rounds until one of the reasons to stop."""
-    stopping = run.stopping
-    run.best_dual = run.dual
-    status = stopping.reason(0)
+    run.best_dual = max(run.best_dual, run.dual)
+    status = run.reason_to_stop()
     while status is None:
         next(rounds)
         run.best_dual = max(run.best_dual, run.dual)
-        history.append(run.as_round())
-        stop = on_round is not None and on_round(history[-1], lambda: run.answer().copy())
-        if run.is_done:
-            status = Status.CONVERGED
-        elif run.is_stuck:
-            status = Status.RELAXED
-        else:
-            status = Status.STOPPED if stop else stopping.reason(len(history))
+        run.history.append(run.as_round())
+        stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
+        status = run.reason_to_stop() or (Status.STOPPED if stop else None)
+        # A round that ran out of time is not whole: going on from it would give another answer.
+        if checkpoint is not None and status is not Status.TIME_LIMIT:
+            checkpoint.offer(run.state, final=status is not None)
     return status
 
 
-def _uncertified(run: Run, point: Any, history: list[Round]) -> Result:
+def _uncertified(run: Run, point: Any) -> Result:
     """What is known when no search can be trusted any more; nothing is promised."""
     certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
-    return Result(run.answer(), point, certificate, Status.FAILED, len(history), history)
+    return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 
 
-def _certified(run: Run, status: Status, history: list[Round]) -> Result:
+def _certified(run: Run, status: Status) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
     run.settle()
     point = run.point()
@@ -437,12 +501,12 @@ def _certified(run: Run, status: Status, history: list[Round]) -> Result:
         run.release()
         status = _in_spite_of_interrupt(lambda: _certify(run, point), status)
     except ProblemError as error:
-        error.result = _uncertified(run, point, history)
+        error.result = _uncertified(run, point)
         raise
     certificate = run.certificate
     if certificate.relative_gap <= run.stopping.tol:
         status = Status.CONVERGED
-    return Result(run.answer(), point, certificate, status, len(history), history)
+    return Result(run.answer(), point, certificate, status, len(run.history), run.history)
 
 
 def _in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:

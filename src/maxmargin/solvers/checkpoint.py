@@ -1,0 +1,110 @@
+"""Checkpoints: a solve that was killed goes on from the last one, to the same answer."""
+
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from maxmargin.data.tensors import read_tensors, write_tensors
+from maxmargin.dual.state import Stateful, UnwritableError, capture, restore
+
+_FORMAT = 1
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the training goes on without."""
+
+
+class Checkpoint:
+    """Where a solve keeps its state, and how often.
+
+    Parameters
+    ----------
+    path : path
+        Of one file. It is replaced as a whole: whatever happens, the last one stays.
+    every : float, default=60
+        Least seconds between two writes.
+    resume : bool, default=False
+        Go on from the file if it is there; it must come from the same data and parameters.
+
+    See Also
+    --------
+    maxmargin.StructuredSVM : The parameters `checkpoint`, `checkpoint_every` and `resume`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import maxmargin as mm
+    >>> X, y = [[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0]]], [["b", "a"], ["b"]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "run.checkpoint")
+    ...     first = mm.SequenceTagger(checkpoint=path).fit(X, y)
+    ...     again = mm.SequenceTagger(checkpoint=path, resume=True).fit(X, y)
+    >>> again.certificate_ == first.certificate_
+    True
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every: float = 60.0, resume: bool = False
+    ) -> None:
+        self.path, self.every, self.resume = Path(path), every, resume
+        self._about: dict[str, Any] = {}
+        self._last = time.perf_counter()
+
+    def begin(self, about: Mapping[str, Any], state: Stateful) -> bool:
+        """Note what the solve is about, and go on from the file if there is one to go on from.
+
+        Parameters
+        ----------
+        about : mapping
+            Everything the answer depends on: names with what JSON can hold.
+        state : Stateful
+            Of a new solve; changed if this returns True.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or is about something else.
+        """
+        self._about = dict(about)
+        self._last = time.perf_counter()
+        if not (self.resume and self.path.exists()):
+            return False
+        header, arrays = read_tensors(self.path)
+        if header.get("format") != _FORMAT:
+            raise ValueError(
+                f"{self.path} is a checkpoint of another version of maxmargin: finish it with that "
+                f"version, or remove the file."
+            )
+        for name, mine in self._about.items():
+            theirs = header["about"].get(name)
+            if theirs != mine:
+                shown = "" if name == "data" else f" ({name} {theirs}, not {mine})"
+                raise ValueError(
+                    f"{self.path} is a checkpoint of other "
+                    f"{'data' if name == 'data' else 'parameters'}{shown}: fit the same as before, "
+                    f"give another path, or remove the file."
+                )
+        # Copies, because those of the reader may not be written to or made longer.
+        restore(header["state"], {name: array.copy() for name, array in arrays.items()}, state)
+        return True
+
+    def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
+        """Write the state if it is time to, or if it is the `final` one."""
+        if not final and time.perf_counter() - self._last < self.every:
+            return
+        try:
+            tree, arrays = capture(state())
+            header = {"format": _FORMAT, "about": self._about, "state": tree}
+            write_tensors(self.path, header, arrays)
+        except (OSError, UnwritableError) as error:
+            warnings.warn(
+                f"The checkpoint {self.path} could not be written, and training goes on without: "
+                f"{error}.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        self._last = time.perf_counter()
