@@ -32,6 +32,7 @@ CLAIMS = (
     "ordinal",
     "ranking",
     "performance",
+    "libsvm_reading",
 )
 
 

@@ -19,6 +19,7 @@ EXAMPLES = [
         "docs/grammars.md",
         "docs/graphs.md",
         "docs/checkpoints.md",
+        "docs/data.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maxmargin import data as data
     from maxmargin.dual.certificate import Certificate
     from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
@@ -98,6 +99,7 @@ __all__ = [
     "SequentialDual",
     "StructuredSVM",
     "__version__",
+    "data",
 ]
 
 
@@ -106,6 +108,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+    if name == "data":
+        return import_module(f"{__name__}.data")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

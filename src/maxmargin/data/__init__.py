@@ -1,42 +1,122 @@
-"""Readers of file formats, and loaders of the real data sets that the benchmarks use."""
+"""Readers of file formats, sources of examples, and loaders of the benchmarks' data sets.
 
-from maxmargin.data.conllu import (
-    DependencySentence,
-    read_conllu,
-    read_dependencies,
-    read_dp,
-    write_conllu,
-)
-from maxmargin.data.datasets import (
-    CORPORA,
-    NAMES,
-    Corpus,
-    Dataset,
-    Letters,
-    Sentence,
-    available,
-    load,
-    load_corpus,
-    load_letters,
-)
-from maxmargin.data.letor import read_letor, write_letor
+Names are imported when they are first used, as those of ``maxmargin`` are.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maxmargin.data.arrow import ArrowSource
+    from maxmargin.data.conllu import (
+        DependencySentence,
+        read_conllu,
+        read_dependencies,
+        read_dp,
+        write_conllu,
+    )
+    from maxmargin.data.converter import convert
+    from maxmargin.data.csr_folder import CsrFolder, CsrFolderWriter
+    from maxmargin.data.datasets import (
+        CORPORA,
+        NAMES,
+        Corpus,
+        Dataset,
+        Letters,
+        Sentence,
+        available,
+        load,
+        load_corpus,
+        load_letters,
+    )
+    from maxmargin.data.letor import read_letor, write_letor
+    from maxmargin.data.libsvm import LibsvmFile, read_libsvm
+    from maxmargin.data.sources import CountedSource, Examples, Source
+    from maxmargin.data.sources_dask import DaskSource
+    from maxmargin.data.sources_opening import open_examples
+    from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
+    from maxmargin.data.svm_hmm import SvmHmmFile, read_svm_hmm
+
+_HOMES = {
+    "CORPORA": "datasets",
+    "NAMES": "datasets",
+    "ArraySource": "sources_python",
+    "ArrowSource": "arrow",
+    "Corpus": "datasets",
+    "CountedSource": "sources",
+    "CsrFolder": "csr_folder",
+    "CsrFolderWriter": "csr_folder",
+    "DaskSource": "sources_dask",
+    "Dataset": "datasets",
+    "DatasetSource": "sources_python",
+    "DependencySentence": "conllu",
+    "Examples": "sources",
+    "FunctionSource": "sources_python",
+    "Letters": "datasets",
+    "LibsvmFile": "libsvm",
+    "Sentence": "datasets",
+    "Source": "sources",
+    "SvmHmmFile": "svm_hmm",
+    "available": "datasets",
+    "convert": "converter",
+    "load": "datasets",
+    "load_corpus": "datasets",
+    "load_letters": "datasets",
+    "open_examples": "sources_opening",
+    "read_conllu": "conllu",
+    "read_dependencies": "conllu",
+    "read_dp": "conllu",
+    "read_letor": "letor",
+    "read_libsvm": "libsvm",
+    "read_svm_hmm": "svm_hmm",
+    "write_conllu": "conllu",
+    "write_letor": "letor",
+}
 
 __all__ = [
     "CORPORA",
     "NAMES",
+    "ArraySource",
+    "ArrowSource",
     "Corpus",
+    "CountedSource",
+    "CsrFolder",
+    "CsrFolderWriter",
+    "DaskSource",
     "Dataset",
+    "DatasetSource",
     "DependencySentence",
+    "Examples",
+    "FunctionSource",
     "Letters",
+    "LibsvmFile",
     "Sentence",
+    "Source",
+    "SvmHmmFile",
     "available",
+    "convert",
     "load",
     "load_corpus",
     "load_letters",
+    "open_examples",
     "read_conllu",
     "read_dependencies",
     "read_dp",
     "read_letor",
+    "read_libsvm",
+    "read_svm_hmm",
     "write_conllu",
     "write_letor",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -5,14 +5,13 @@ each sentence. Lines for multiword tokens (``1-2``) and for empty nodes (``1.1``
 left out. A ``.dp`` file has three columns: word, tag and head.
 """
 
-import gzip
-import lzma
 import os
 import zipfile
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from maxmargin.data.files import create, read_bytes
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 """Where in CoNLL-U the kinds of tags stand."""
@@ -20,10 +19,6 @@ _COLUMNS = {"upos": 3, "xpos": 4}
 _FORM, _HEAD, _LABEL, _N_COLUMNS = 1, 6, 7, 10
 
 Source = str | os.PathLike[str]
-
-_Bytes = Callable[[bytes], bytes]
-_COMPRESS: dict[str, _Bytes] = {".xz": lzma.compress, ".gz": gzip.compress}
-_DECOMPRESS: dict[str, _Bytes] = {".xz": lzma.decompress, ".gz": gzip.decompress}
 
 
 class DependencySentence(NamedTuple):
@@ -55,7 +50,7 @@ def read_conllu(source: Source, *, tag: str = "upos") -> list[DependencySentence
     Parameters
     ----------
     source : path or str
-        A file, perhaps compressed (``.xz``, ``.gz``), or the text itself.
+        A file, perhaps compressed (gzip, bzip2, xz, zstd), or the text itself.
     tag : {"upos", "xpos"}, default="upos"
         Which column the tags are taken from: universal, or the language's own.
 
@@ -110,7 +105,7 @@ def read_dp(source: Source) -> list[DependencySentence]:
     Parameters
     ----------
     source : path or str
-        A file, perhaps compressed (``.xz``, ``.gz``), a ``.zip`` of files that end in ``.dp``,
+        A file, perhaps compressed (gzip, bzip2, xz, zstd), a ``.zip`` of files that end in ``.dp``,
         which are read in the order of their names, or the text itself.
 
     Returns
@@ -160,7 +155,7 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
     sentences : iterable of DependencySentence
         Or tuples of words, tags, heads and labels, the latter two of which may be missing.
     path : path, default=None
-        File to write; compressed if it ends in ``.xz`` or ``.gz``.
+        File to write; compressed if it ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
 
     Returns
     -------
@@ -191,7 +186,8 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
         lines.append("\n")
     text = "".join(lines)
     if path is not None:
-        Path(path).write_bytes(_COMPRESS.get(Path(path).suffix, bytes)(text.encode()))
+        with create(path) as file:
+            file.write(text.encode())
     return text
 
 
@@ -220,8 +216,8 @@ def _texts(source: Source) -> Iterator[tuple[str, str]]:
             if not names:
                 raise ValueError(f"{path} holds no files that end in .dp.")
             return
-        text = _DECOMPRESS.get(path.suffix, bytes)(path.read_bytes()).decode("utf-8-sig")
-    except (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+        text = read_bytes(path).decode("utf-8-sig")
+    except zipfile.BadZipFile as error:
         raise ValueError(f"{path} is damaged, or not compressed as its name says.") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is no text in UTF-8.") from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import lzma
 import os
 import re
 import tarfile
@@ -28,6 +27,8 @@ from urllib.request import urlopen
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
+
+from maxmargin.data.files import read_bytes
 
 __all__ = [
     "CORPORA",
@@ -419,8 +420,7 @@ def _scikit_learn(fetcher: str, *args: str, **options: Any) -> Any:
 
 def _read_idx(path: Path) -> NDArray[np.uint8]:
     """Read an idx file: type and rank in bytes 2 and 3, then the shape, then the bytes."""
-    with gzip.open(path) as file:
-        body = file.read()
+    body = read_bytes(path)
     rank = body[3]
     shape = np.frombuffer(body, ">i4", count=rank, offset=4)
     return np.frombuffer(body, np.uint8, offset=4 + 4 * rank).reshape(tuple(shape))
@@ -445,7 +445,7 @@ def _parse_libsvm(bodies: Sequence[bytes], n_features: int) -> _Raw:
 
 
 def _read_libsvm(paths: Sequence[Path], n_features: int) -> _Raw:
-    return _parse_libsvm([lzma.decompress(path.read_bytes()) for path in paths], n_features)
+    return _parse_libsvm([read_bytes(path) for path in paths], n_features)
 
 
 def _fetch_libsvm(*pages: str, n_features: int) -> _Raw:

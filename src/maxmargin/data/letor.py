@@ -6,22 +6,21 @@ is a document of relevance 2 for query 10, with features numbered from 1; those 
 are zero. The part after the hash is a comment. Files may be compressed.
 """
 
-import gzip
-import lzma
+import io
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["read_letor", "write_letor"]
+from maxmargin.data.files import create, open_text
 
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+__all__ = ["read_letor", "write_letor"]
 
 
 def read_letor(
@@ -32,7 +31,7 @@ def read_letor(
     Parameters
     ----------
     source : path or list of paths
-        Files, read one after the other; those that end in ``.gz`` or ``.xz`` are decompressed.
+        Files, read one after the other; perhaps compressed (gzip, bzip2, xz, zstd).
     n_features : int, default=None
         Columns of `X`; None takes the largest number of a feature.
 
@@ -102,7 +101,7 @@ def write_letor(
     Parameters
     ----------
     path : path
-        Compressed if it ends in ``.gz`` or ``.xz``.
+        Compressed if it ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
     X : array-like or sparse matrix of shape (n_documents, n_features)
     y, groups : array-like of shape (n_documents,)
     comments : iterable of str, default=None
@@ -127,7 +126,7 @@ def write_letor(
                 f"Document {i} has a query or a comment that does not fit in a line: no spaces, "
                 f"hashes or line ends."
             )
-    with _open(Path(path), "wt") as file:
+    with io.TextIOWrapper(create(path), encoding="utf-8") as file:
         for i in range(n):
             entries = slice(rows.indptr[i], rows.indptr[i + 1])
             pairs = zip(rows.indices[entries].tolist(), rows.data[entries].tolist(), strict=True)
@@ -137,21 +136,15 @@ def write_letor(
             file.write(" ".join(parts) + "\n")
 
 
-def _open(path: Path, mode: str) -> IO[Any]:
-    opener: Any = _OPENERS.get(path.suffix, open)
-    file: IO[Any] = opener(path, mode, encoding="utf-8")
-    return file
-
-
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines with something before the comment, and their numbers."""
     try:
-        with _open(path, "rt") as file:
+        with open_text(path) as file:
             for number, line in enumerate(file, start=1):
                 content = line.partition("#")[0]
                 if content.strip():
                     yield number, content
-    except (EOFError, gzip.BadGzipFile, lzma.LZMAError, UnicodeDecodeError) as error:
+    except ValueError as error:  # of files.py, or not UTF-8
         raise ValueError(f"{path} is damaged or no text: {error}") from error
 
 

@@ -1,0 +1,279 @@
+"""Text files of sparse rows, in LIBSVM's format: as a source of blocks, or read whole.
+
+    2 1:0.5 3:1.0  # anything
+
+is an example of label 2 with features 1 and 3, counted from 1; the others are zero. The part after
+the hash is a comment. See `maxmargin.data.libsvm_lines` for all that a line may have.
+"""
+
+import os
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.data.files import STANDARD_INPUT, PathLike, Stream, open_bytes
+from maxmargin.data.libsvm_lines import LineReader, Lines
+from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, widened
+from maxmargin.data.sources_hash import SampledHash
+
+
+class LineFile(CountedSource):
+    """What files of lines ``label index:value`` have in common: see `LibsvmFile`."""
+
+    _grouped = False
+    multilabel = False
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        n_features: int | None,
+        first_index: int,
+        on_error: str,
+        block_bytes: int,
+    ) -> None:
+        super().__init__(n_features=n_features)
+        if on_error not in ("stop", "skip"):
+            raise ValueError(f"on_error must be 'stop' or 'skip', not {on_error!r}.")
+        if first_index not in (0, 1):
+            raise ValueError(f"first_index must be 1 or 0, not {first_index!r}.")
+        if block_bytes < 1:
+            raise ValueError(f"block_bytes must be at least 1, not {block_bytes!r}.")
+        self.path = os.fspath(path)
+        self.first_index, self.on_error, self.block_bytes = first_index, on_error, block_bytes
+        self._declared = n_features
+        self._reader = self._new_reader()
+        self._stream: Stream | None = None
+        self._begun = False
+        self._state: Any = None  # of the file, at the first pass
+
+    @property
+    def n_skipped(self) -> int:
+        """Malformed lines that the last pass has left out so far."""
+        return self._reader.n_skipped
+
+    @property
+    def skipped(self) -> list[str]:
+        """What was wrong with the first hundred of them."""
+        return self._reader.skipped
+
+    @property
+    def progress(self) -> tuple[int, int] | None:
+        stream = self._stream
+        if stream is None or stream.closed or stream.n_bytes is None:
+            return None
+        return stream.bytes_read or 0, stream.n_bytes
+
+    def fingerprint(self) -> str:
+        """A short text that other data will hardly have: size and parts of the file, options."""
+        self._refuse_standard_input("has no fingerprint")
+        content = SampledHash(type(self).__name__)
+        content.add([self.first_index, self._declared, self.on_error, self.multilabel])
+        content.add_file(self.path)
+        return content.text()
+
+    def lines(self) -> Iterator[Lines]:
+        """The lines, taken apart."""
+        if self._begun:
+            self._refuse_standard_input("can be read only once")
+        self._begun = True
+        self._reader = self._new_reader()
+        with open_bytes(self.path) as stream:
+            self._check_state(stream)
+            self._stream = stream
+            yield from self._reader.read(stream, self.block_bytes)
+
+    def _new_reader(self) -> LineReader:
+        return LineReader(
+            self.path,
+            first_index=self.first_index,
+            n_features=self._declared,
+            multilabel=self.multilabel,
+            grouped=self._grouped,
+            skip=self.on_error == "skip",
+        )
+
+    def _check_state(self, stream: Stream) -> None:
+        """Refuse a file that has been written since the first pass."""
+        if stream.n_bytes is None:
+            return
+        status = os.stat(self.path)
+        state = status.st_size, status.st_mtime_ns
+        if self._state is not None and state != self._state:
+            raise ValueError(f"{self.path} has changed since the first pass: open it again.")
+        self._state = state
+
+    def _refuse_standard_input(self, what: str) -> None:
+        if self.path == STANDARD_INPUT:
+            raise ValueError(
+                f"Standard input {what}: save it to a file, or convert it to a folder."
+            )
+
+    def _name(self) -> str:
+        return repr(self.path)
+
+
+class LibsvmFile(LineFile):
+    r"""A file in LIBSVM's format, read in blocks by a compiled parser.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input, which can be read
+        only once.
+    n_features : int, default=None
+        Number of features, if it is known; larger indices are then malformed. None learns it from
+        the first pass.
+    multilabel : bool, default=False
+        Lines have any number of labels, with commas between them; ``y`` is a list of tuples.
+    first_index : {1, 0}, default=1
+        Index of the first feature.
+    on_error : {"stop", "skip"}, default="stop"
+        Whether a malformed line ends the reading, or is left out and counted.
+    block_bytes : int, default=2**24
+        Text that is read at a time.
+
+    Attributes
+    ----------
+    n_skipped : int
+        Malformed lines that the last pass has left out.
+    skipped : list of str
+        What was wrong with the first hundred of them.
+
+    Raises
+    ------
+    ValueError
+        While it is read, if a line is malformed or the file damaged: names the line, and the byte
+        at which it starts.
+
+    See Also
+    --------
+    read_libsvm : The whole file at once.
+    maxmargin.data.convert : To a folder that is read much faster.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from maxmargin.data import LibsvmFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "data.svm")
+    ...     _ = path.write_text("1 1:0.5 3:2\n2 2:1 # a comment\n")
+    ...     for block in LibsvmFile(path).blocks():
+    ...         print(block.y, block.X.toarray())
+    [1. 2.] [[0.5 0.  2. ]
+     [0.  1.  0. ]]
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        n_features: int | None = None,
+        multilabel: bool = False,
+        first_index: int = 1,
+        on_error: str = "stop",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        self.multilabel = multilabel
+        super().__init__(
+            path,
+            n_features=n_features,
+            first_index=first_index,
+            on_error=on_error,
+            block_bytes=block_bytes,
+        )
+
+    def _read(self) -> Iterator[Examples]:
+        for lines in self.lines():
+            yield Examples(lines.X, _targets(lines, self.multilabel))
+
+
+def read_libsvm(
+    path: PathLike,
+    *,
+    n_features: int | None = None,
+    multilabel: bool = False,
+    query_id: bool = False,
+    first_index: int | None = None,
+) -> Any:
+    """Read a file in LIBSVM's format whole: scikit-learn's ``load_svmlight_file``, but quicker.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
+    n_features : int, default=None
+        Columns of `X`; None takes as many as the largest index needs.
+    multilabel : bool, default=False
+        Lines have any number of labels, with commas between them.
+    query_id : bool, default=False
+        Also return the numbers after ``qid:``.
+    first_index : {None, 1, 0}, default=None
+        Index of the first feature; None takes 0 if that index occurs, else 1.
+
+    Returns
+    -------
+    X : csr_array of shape (n_examples, n_features)
+    y : ndarray of shape (n_examples,), or list of tuples if there are many labels
+    query_ids : ndarray of shape (n_examples,)
+        Only if `query_id`; -1 where a line has none.
+
+    Raises
+    ------
+    ValueError
+        If a line is malformed: names the line, and the byte at which it starts.
+
+    See Also
+    --------
+    LibsvmFile : The same in blocks.
+
+    Examples
+    --------
+    >>> from maxmargin.data import read_libsvm
+    >>> X, y = read_libsvm("train.svm.xz")  # doctest: +SKIP
+    """
+    reader = LineReader(
+        os.fspath(path),
+        first_index=first_index or 0,
+        n_features=None if n_features is None else n_features + (first_index is None),
+        multilabel=multilabel,
+    )
+    with open_bytes(path) as stream:
+        parts = list(reader.read(stream, BLOCK_BYTES))
+    if first_index is None and all(part.X.indices.min(initial=1) > 0 for part in parts):
+        for part in parts:
+            part.X.indices -= 1
+    needed = max((int(part.X.indices.max(initial=-1)) + 1 for part in parts), default=0)
+    if n_features is not None and needed > n_features:
+        raise ValueError(
+            f"{os.fspath(path)} has {needed} features, but n_features is {n_features}."
+        )
+    X = stacked([part.X for part in parts], needed if n_features is None else n_features)
+    y: Any = [] if multilabel else np.zeros(0)
+    if parts:
+        targets = [_targets(part, multilabel) for part in parts]
+        y = list(chain.from_iterable(targets)) if multilabel else np.concatenate(targets)
+    if not query_id:
+        return X, y
+    return X, y, np.concatenate([part.groups for part in parts] or [np.zeros(0, np.int64)])
+
+
+def stacked(parts: list[Any], width: int) -> sp.csr_array:
+    """CSR arrays on top of each other, `width` columns wide."""
+    if len(parts) == 1:
+        return widened(parts[0], width)
+    if not parts:
+        return sp.csr_array((0, width))
+    return sp.vstack([widened(part, width) for part in parts], format="csr")
+
+
+def _targets(lines: Lines, multilabel: bool) -> NDArray[np.float64] | list[tuple[float, ...]]:
+    """Labels of each line, sorted if there may be several."""
+    if not multilabel:
+        return lines.labels
+    labels, starts = lines.labels.tolist(), lines.label_starts.tolist()
+    return [tuple(sorted(labels[a:b])) for a, b in pairwise(starts)]

@@ -1,0 +1,84 @@
+"""Hashes of data that look at a part of it only: quick, and the same in every process."""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from maxmargin.data.mapped import release
+
+PIECES, PIECE_BYTES = 64, 4096
+"""How many parts of an array or a file are looked at, and how long they are."""
+
+
+class SampledHash:
+    """A hash that data are added to."""
+
+    def __init__(self, kind: str) -> None:
+        self._hash = hashlib.blake2b(kind.encode(), digest_size=16)
+
+    def text(self) -> str:
+        """The hash of all that was added."""
+        return self._hash.hexdigest()
+
+    def add(self, value: Any) -> None:
+        """Anything that examples are made of; of what is unknown, the type only."""
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            self._add_array(value)
+        elif sp.issparse(value):
+            csr = sp.csr_array(value)
+            self._add_text(f"sparse {csr.shape}")
+            for part in (csr.indptr, csr.indices, csr.data):
+                self._add_array(part)
+        elif isinstance(value, Mapping):
+            self._add_text(f"mapping {len(value)}")
+            for key in sorted(value, key=repr):
+                self.add(key)
+                self.add(value[key])
+        elif isinstance(value, Set):
+            self._add_text(f"set {sorted(map(repr, value))}")
+        elif isinstance(value, (str, bytes, bool, int, float, complex, np.generic, type(None))):
+            self._add_text(repr(value))
+        elif isinstance(value, (Sequence, np.ndarray)):
+            self._add_text(f"sequence {len(value)}")
+            for place in places(len(value)):
+                self.add(value[place])
+        elif hasattr(value, "__array__"):
+            self.add(np.asarray(value))
+        else:
+            self._add_text(type(value).__qualname__)
+
+    def add_file(self, path: str | os.PathLike[str]) -> None:
+        """Size and parts of a file."""
+        size = os.path.getsize(path)
+        self._add_text(f"file {size}")
+        with open(path, "rb") as file:
+            for place in places(-(-size // PIECE_BYTES)):
+                file.seek(place * PIECE_BYTES)
+                self._hash.update(file.read(PIECE_BYTES))
+
+    def _add_array(self, array: Any) -> None:
+        self._add_text(f"array {array.shape} {array.dtype.str}")
+        if array.ndim == 0 or array.size * array.itemsize <= PIECES * PIECE_BYTES:
+            self._hash.update(array.tobytes())
+            return
+        if not array.flags.c_contiguous:
+            array = array if array.flags.f_contiguous else array[places(len(array))]
+        flat = array.reshape(-1, order="A")
+        per_piece = max(PIECE_BYTES // array.itemsize, 1)
+        for place in places(-(-len(flat) // per_piece)):
+            piece = flat[place * per_piece : (place + 1) * per_piece]
+            self._hash.update(piece.tobytes())
+            release(array)  # the system maps far more than was looked at
+
+    def _add_text(self, text: str) -> None:
+        self._hash.update(text.encode())
+        self._hash.update(b"\0")
+
+
+def places(n: int, most: int = PIECES) -> list[int]:
+    """Up to `most` numbers below `n`, evenly spread, the first and the last among them."""
+    return sorted({int(place) for place in np.linspace(0, n - 1, min(most, n))}) if n else []

@@ -1,0 +1,198 @@
+"""open_examples: the source for whatever the user has."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from maxmargin.data.arrow import ArrowSource, is_arrow
+from maxmargin.data.csr_folder import META, CsrFolder
+from maxmargin.data.files import STANDARD_INPUT, begins_with, open_bytes
+from maxmargin.data.libsvm import LibsvmFile
+from maxmargin.data.libsvm_lines import LineReader, Lines
+from maxmargin.data.mapped import open_mapped
+from maxmargin.data.sources import Source
+from maxmargin.data.sources_columns import Columns
+from maxmargin.data.sources_dask import DaskSource, is_dask
+from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
+from maxmargin.data.svm_hmm import SvmHmmFile
+
+_NUMPY = b"\x93NUMPY"
+_LOOKED_AT = 1 << 16
+"""Bytes of a text that must hold the beginning of its first example."""
+
+
+def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
+    """A source of the examples in whatever holds them.
+
+    Parameters
+    ----------
+    data : object
+        One of
+
+        - a `Source`, which is returned as it is;
+        - inputs in memory, with `y`: array, sparse matrix, data frame, or list; or a pair of both;
+        - the path of a file in LIBSVM's format, in SVM-hmm's (if lines have a ``qid``), of a
+          Parquet, Feather or Arrow file, or of an array in an ``.npy`` file, with `y` the path of
+          another or an array; which of them it is, its content tells. ``"-"`` is LIBSVM's format on
+          standard input;
+        - the path of a folder, written by `convert` or with Parquet or Arrow files;
+        - a function that returns an iterator of pairs ``(x, y)``, of dictionaries or of `Examples`,
+          such as a generator function; it is called anew for each pass;
+        - a data set as PyTorch and Hugging Face have them: a length, and pairs or dictionaries by
+          number; a list of pairs is one, too; or any iterable that starts anew each time;
+        - a data frame of pandas with its target among the columns; a bag or a data frame of dask.
+
+    y : array-like, list or path, default=None
+        Targets, where `data` has only the inputs.
+    **options
+        Of the source that is found: see its documentation. Tables and dictionaries take `features`
+        and `target`, names of columns.
+
+    Returns
+    -------
+    source : Source
+        `LibsvmFile`, `SvmHmmFile`, `CsrFolder`, `ArrowSource`, `ArraySource`, `FunctionSource`,
+        `DatasetSource` or `DaskSource`.
+
+    Raises
+    ------
+    ValueError
+        If it is none of these; says what is missing.
+
+    See Also
+    --------
+    convert : To a folder that is read much faster.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.data import open_examples
+    >>> def examples():
+    ...     for i in range(5):
+    ...         yield np.array([i, i * i]), i % 2
+    >>> source = open_examples(examples)
+    >>> [block.X.shape for block in source.blocks()], source
+    ([(5, 2)], FunctionSource(examples, 5 examples, 2 features))
+    """
+    if isinstance(data, tuple) and len(data) == 2 and y is None and not hasattr(data, "_fields"):
+        data, y = data
+    if isinstance(data, (str, os.PathLike)):
+        return _open_path(os.fspath(data), y, options)
+    if y is not None:
+        return _made(ArraySource, options, data, _array(y))
+    return _open_whole(data, options)
+
+
+def _open_whole(data: Any, options: dict[str, Any]) -> Source:
+    """A source of objects that hold both inputs and targets."""
+    if isinstance(data, Source):
+        if options:
+            raise ValueError(f"{data!r} is open already: options must be given when it is made.")
+        return data
+    if isinstance(data, Iterator):
+        raise ValueError(
+            f"A {type(data).__name__} can be gone through only once: give the function that makes "
+            f"it, so that each pass starts anew."
+        )
+    if is_dask(data):
+        return _made(DaskSource, options, data)
+    if hasattr(data, "columns") and hasattr(data, "iloc"):
+        names = {name: options.pop(name) for name in ("features", "target") if name in options}
+        return _made(ArraySource, options, *Columns(**names).of_frame(data))
+    if isinstance(data, (np.ndarray, dict, bytes)) or sp.issparse(data):
+        raise ValueError(
+            f"A {type(data).__name__} holds inputs only: give the targets as well, as y."
+        )
+    if hasattr(data, "dataset") and hasattr(data, "batch_size"):
+        raise ValueError(
+            f"A {type(data).__name__} makes batches, perhaps in another order each time: give the "
+            f"data set that it reads."
+        )
+    if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
+        return _made(DatasetSource, options, data)
+    if isinstance(data, Iterable):
+        return _made(FunctionSource, options, data.__iter__)
+    if callable(data):
+        return _made(FunctionSource, options, data)
+    raise ValueError(
+        f"Examples cannot be read from a {type(data).__name__}: give inputs and targets, the path "
+        f"of a file or folder, a generator function, or a data set with a length and items."
+    )
+
+
+def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
+    if y is None and path == STANDARD_INPUT:
+        return _made(LibsvmFile, options, path)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"There is no file or folder {path!r:.200}.")
+    kind = _kind_of_path(path, options)
+    if kind is ArraySource:
+        if y is None:
+            raise ValueError(
+                f"{path!r} holds inputs only: give the targets as well, as y, an array or the path "
+                f"of another .npy file."
+            )
+        return _made(ArraySource, options, open_mapped(path), _array(y))
+    if y is not None:
+        raise ValueError(f"{path!r} holds the targets, too: leave out y.")
+    return _made(kind, options, path)
+
+
+def _kind_of_path(path: str, options: dict[str, Any]) -> type[Source]:
+    """The source for a file or folder, by its content."""
+    if os.path.isdir(path):
+        if Path(path, META).is_file():
+            return CsrFolder
+        if any(file.is_file() and is_arrow(file) for file in Path(path).iterdir()):
+            return ArrowSource
+        raise ValueError(
+            f"{path!r} is a folder without {META}, which converted data have, and without Parquet "
+            f"or Arrow files."
+        )
+    if is_arrow(path):
+        return ArrowSource
+    if begins_with(path, _NUMPY):
+        return ArraySource
+    with open_bytes(path) as stream:
+        begin = stream.read(_LOOKED_AT)
+    lines = _first_example(path, begin, options)
+    return LibsvmFile if lines.groups[0] < 0 else SvmHmmFile
+
+
+def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
+    """The first line of a text that is no comment, or what of it is there, taken apart."""
+    if len(begin) == _LOOKED_AT:
+        begin = begin[: max(begin.rfind(b"\n"), begin.rfind(b" "))]
+    texts = [text for text in begin.splitlines() if text.partition(b"#")[0].strip()]
+    if not texts:
+        raise ValueError(f"{path!r} holds no examples.")
+    reader = LineReader(path, first_index=0, multilabel=options.get("multilabel", False))
+    try:
+        return next(reader.read(BytesIO(texts[0]), _LOOKED_AT))
+    except ValueError:
+        raise ValueError(
+            f"{path!r} holds neither lines of LIBSVM's or SVM-hmm's format, nor an array of numpy, "
+            f"nor a Parquet or Arrow table: it begins with {texts[0][:40]!r}."
+        ) from None
+
+
+def _array(y: Any) -> Any:
+    return open_mapped(y) if isinstance(y, (str, os.PathLike)) else y
+
+
+def _made(kind: Callable[..., Source], options: dict[str, Any], *data: Any) -> Source:
+    """A source of that kind, if it has these options."""
+    parameters = inspect.signature(kind).parameters.values()
+    known = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise ValueError(
+            f"{kind.__name__} has no option {unknown[0]!r}: it has {', '.join(known)}."
+        )
+    return kind(*data, **options)

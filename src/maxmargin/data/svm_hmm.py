@@ -1,0 +1,167 @@
+"""Sequences in SVM-hmm's format, one position a line.
+
+    3 qid:12 1:0.5 7:1  # anything
+
+is a position of sequence 12 with tag 3. Lines that follow each other with the same number are a
+sequence.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.data.files import PathLike
+from maxmargin.data.libsvm import LineFile
+from maxmargin.data.libsvm_lines import Lines
+from maxmargin.data.sources import BLOCK_BYTES, Examples, widened
+
+
+class SvmHmmFile(LineFile):
+    r"""Sequences of a file in SVM-hmm's format, read in blocks by a compiled parser.
+
+    Inputs are a list with a CSR matrix for each sequence, one row a position; targets a list of
+    arrays of tags.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input, which can be read
+        only once.
+    n_features : int, default=None
+        Number of features, if it is known; larger indices are then malformed. None learns it from
+        the first pass.
+    on_error : {"stop", "skip"}, default="stop"
+        Whether a malformed line ends the reading, or is left out and counted.
+    block_bytes : int, default=2**24
+        Text that is read at a time.
+
+    See Also
+    --------
+    read_svm_hmm : The whole file at once.
+    LibsvmFile : Rows that are no sequences.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from maxmargin.data import SvmHmmFile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "tags.txt")
+    ...     _ = path.write_text("1 qid:1 1:1 # The\n2 qid:1 2:1 # dog\n2 qid:2 2:1 # Dogs\n")
+    ...     source = SvmHmmFile(path)
+    ...     for block in source.blocks():
+    ...         print([tags.tolist() for tags in block.y], block.X[0].shape)
+    [[1, 2]] (2, 2)
+    [[2]] (1, 2)
+    """
+
+    _grouped = True
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        n_features: int | None = None,
+        on_error: str = "stop",
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        super().__init__(
+            path, n_features=n_features, first_index=1, on_error=on_error, block_bytes=block_bytes
+        )
+
+    def _read(self) -> Iterator[Examples]:
+        width = self._n_features or 0
+        begun: Lines | None = None  # the last sequence, which may go on
+        for lines in self.lines():
+            width = max(width, lines.X.shape[1])
+            lines = lines if begun is None else _joined(begun, lines)
+            starts = [0, *(np.flatnonzero(np.diff(lines.groups)) + 1).tolist()]
+            begun = _from(lines, starts[-1])
+            if len(starts) > 1:
+                yield _sequences(lines, starts, width)
+        if begun is not None:
+            yield _sequences(begun, [0, len(begun.labels)], width)
+        self._n_features = self._n_features or width
+
+
+def read_svm_hmm(
+    path: PathLike, *, n_features: int | None = None
+) -> tuple[list[Any], list[NDArray[Any]]]:
+    """Read sequences in SVM-hmm's format whole.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
+    n_features : int, default=None
+        Columns of the matrices; None takes as many as the largest index needs.
+
+    Returns
+    -------
+    X : list of csr_array of shape (n_positions, n_features)
+    y : list of ndarray of shape (n_positions,)
+        Tags, as integers if all of the sequence's are whole numbers.
+
+    Raises
+    ------
+    ValueError
+        If a line is malformed: names the line, and the byte at which it starts.
+
+    See Also
+    --------
+    SvmHmmFile : The same in blocks.
+    maxmargin.SequenceTagger : What to do with it.
+
+    Examples
+    --------
+    >>> from maxmargin.data import read_svm_hmm
+    >>> X, y = read_svm_hmm("declaration_of_independence.txt")  # doctest: +SKIP
+    """
+    source = SvmHmmFile(path, n_features=n_features)
+    blocks = list(source.blocks())
+    width = source.n_features or 0
+    X = [widened(part, width) for part in chain.from_iterable(block.X for block in blocks)]
+    return X, list(chain.from_iterable(block.y for block in blocks))
+
+
+def _sequences(lines: Lines, ends: list[int], width: int) -> Examples:
+    """Lines from each of the ends to the next."""
+    data, indices, indptr = lines.X.data, lines.X.indices, lines.X.indptr
+    X, y = [], []
+    for a, b in pairwise(ends):
+        entries = slice(indptr[a], indptr[b])
+        rows = sp.csr_array(
+            (data[entries], indices[entries], indptr[a : b + 1] - indptr[a]), shape=(b - a, width)
+        )
+        rows.has_canonical_format = True
+        X.append(rows)
+        y.append(_tags(lines.labels[a:b]))
+    return Examples(X, y)
+
+
+def _joined(first: Lines, second: Lines) -> Lines:
+    width = max(first.X.shape[1], second.X.shape[1])
+    return Lines(
+        sp.vstack([widened(first.X, width), widened(second.X, width)], format="csr"),
+        np.concatenate([first.labels, second.labels]),
+        np.arange(len(first.labels) + len(second.labels) + 1),
+        np.concatenate([first.groups, second.groups]),
+    )
+
+
+def _from(lines: Lines, start: int) -> Lines:
+    return Lines(
+        lines.X[start:],
+        lines.labels[start:],
+        lines.label_starts[start:] - start,
+        lines.groups[start:],
+    )
+
+
+def _tags(labels: NDArray[np.float64]) -> NDArray[Any]:
+    """Whole numbers as integers."""
+    whole = labels.astype(np.int64)
+    return whole if (whole == labels).all() else labels
