@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -44,12 +44,12 @@ class SampledHash:
             self._add_text(repr(value))
         elif isinstance(value, (Sequence, np.ndarray)):
             self._add_text(f"sequence {len(value)}")
-            for place in places(len(value)):
+            for place in self._places(len(value)):
                 self.add(value[place])
         elif hasattr(value, "__array__"):
             self.add(np.asarray(value))
         else:
-            self._add_text(type(value).__qualname__)
+            self._add_unknown(value)
 
     def add_file(self, path: str | os.PathLike[str]) -> None:
         """Size and parts of a file."""
@@ -59,6 +59,13 @@ class SampledHash:
             for place in places(-(-size // PIECE_BYTES)):
                 file.seek(place * PIECE_BYTES)
                 self._hash.update(file.read(PIECE_BYTES))
+
+    def _places(self, n: int) -> Iterable[int]:
+        """Which of `n` items to look at."""
+        return places(n)
+
+    def _add_unknown(self, value: Any) -> None:
+        self._add_text(type(value).__qualname__)
 
     def _add_array(self, array: Any) -> None:
         self._add_text(f"array {array.shape} {array.dtype.str}")
