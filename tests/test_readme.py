@@ -20,6 +20,7 @@ EXAMPLES = [
         "docs/graphs.md",
         "docs/checkpoints.md",
         "docs/data.md",
+        "docs/latent.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)

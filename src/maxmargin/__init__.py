@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from maxmargin.estimators.dependency_parser import DependencyParser
     from maxmargin.estimators.graph_labeler import GraphLabeler
     from maxmargin.estimators.hierarchical import HierarchicalClassifier
+    from maxmargin.estimators.latent import LatentStructuredSVM
+    from maxmargin.estimators.latent_classifier import LatentClassifier
     from maxmargin.estimators.multilabel import MultilabelClassifier
     from maxmargin.estimators.ordinal import OrdinalClassifier
     from maxmargin.estimators.parser import GrammarParser
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.problems.dependency_arrays import DependencyTrees
+    from maxmargin.problems.latent import LatentProblem
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
@@ -50,6 +53,9 @@ _HOMES = {
     "GrammarParser": "estimators.parser",
     "GraphLabeler": "estimators.graph_labeler",
     "HierarchicalClassifier": "estimators.hierarchical",
+    "LatentClassifier": "estimators.latent_classifier",
+    "LatentProblem": "problems.latent",
+    "LatentStructuredSVM": "estimators.latent",
     "LinearClassifier": "estimators.classifier",
     "LinearRegressor": "estimators.regressor",
     "MultilabelClassifier": "estimators.multilabel",
@@ -82,6 +88,9 @@ __all__ = [
     "GrammarParser",
     "GraphLabeler",
     "HierarchicalClassifier",
+    "LatentClassifier",
+    "LatentProblem",
+    "LatentStructuredSVM",
     "LinearClassifier",
     "LinearRegressor",
     "MultilabelClassifier",

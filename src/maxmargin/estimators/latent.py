@@ -1,0 +1,287 @@
+"""LatentStructuredSVM: any problem with latent variables, any solver."""
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from numbers import Integral
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
+from maxmargin.solvers.names import make_solver
+from maxmargin.solvers.result import Result, Status
+
+Floats = NDArray[np.float64]
+
+
+class LatentEstimator(StructuredEstimator):
+    """Base of the estimators with latent variables."""
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "restarts": [Interval(Integral, 1, None, closed="left")],
+        "max_completions": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    restarts: int
+    max_completions: int
+
+    def _fit_latent(
+        self, latent: LatentTrainingSet, X: Any, y: Any, attributes: Any, initial: Any = None
+    ) -> None:
+        """Train; if the problem fails on the way, what was learned before is kept."""
+        start = getattr(self, "_end", None) if self.warm_start else None
+        procedure = ConvexConcave(
+            solver=make_solver(self.solver),
+            restarts=self.restarts,
+            max_completions=self.max_completions,
+        )
+        solve = partial(procedure.solve, latent, initial=initial, start=start)
+        try:
+            result = self._train(X, y, solve, attributes)
+        except ProblemError as error:
+            if error.result is not None:
+                self.__dict__.update(self._learned(error.result, attributes))
+            raise
+        end = LatentStart(result.weights, result.dual_point)
+        self._end = end if self.warm_start else None
+        self._warn_unless_converged(result, stacklevel=4)
+
+    def _learned(self, result: Result, attributes: Any) -> dict[str, Any]:
+        learned = super()._learned(result, attributes)
+        assert isinstance(result, LatentResult)
+        return learned | {
+            "objectives_": np.array(result.objectives),
+            "certificates_": result.certificates,
+            "completions_": result.completions,
+            "restart_objectives_": np.array(result.restart_objectives),
+        }
+
+    def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
+        assert isinstance(result, LatentResult)
+        if result.status is Status.MAX_ITER and len(result.certificates) >= self.max_completions:
+            warnings.warn(
+                f"{type(self).__name__} was stopped after max_completions={self.max_completions} "
+                f"convex steps, before its latent variables settled; the best weights so far are "
+                f"kept.",
+                ConvergenceWarning,
+                stacklevel=stacklevel,
+            )
+        else:
+            super()._warn_unless_converged(result, stacklevel + 1)
+
+
+class LatentStructuredSVM(LatentEstimator):
+    """Structural SVM whose outputs have a latent part that the training data do not tell.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
+    highest ``loss(y) + <w, feature(y, h)>`` over its outputs ``y`` and latent variables ``h``, less
+    the highest ``<w, feature(truth, h)>``. That is not convex. In turn, the latent variables of the
+    truths are completed by the best ones, and the convex problem that is left is solved with a
+    certificate, starting from the dual solution before. The objective never rises.
+
+    Parameters
+    ----------
+    problem : LatentProblem
+        What is predicted.
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    restarts : int, default=1
+        Starts, each from other latent variables; the one with the lowest objective counts.
+    max_completions : int, default=100
+        Most convex steps of each start.
+    solver : str or solver object, default="auto"
+        Of the convex steps; see `StructuredSVM`.
+    tol : float, default=1e-3
+        A start ends when the objective is, relatively, at most so far above the least value of the
+        convex problem with the same latent variables.
+    warm_start : bool, default=False
+        Begin the first start of `fit` with the weights and the dual solution of the fit before,
+        also when C has changed.
+    max_iter : int, default=10000
+        Most rounds of each convex step.
+    time_limit : float, default=None
+        Most seconds, for all starts together.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, between two convex steps, so that it can go on after
+        a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads for compiled searches; None means 1 and -1 one for each core. The answer does not
+        depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Starts, and the order of the examples.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_features,)
+    objectives_ : ndarray of shape (n_steps,)
+        The objective after each convex step of the best start; it never rises.
+    certificates_ : list of Certificate
+        Of each convex step of the best start.
+    certificate_ : Certificate
+        Of the weights, for the convex problem with their latent variables: ``primal`` is the
+        objective, and with the same latent variables no weights can come below ``dual``. Others
+        may be better: this is no bound for the problem as a whole.
+    completions_ : list
+        Latent variable of each truth: the best at the weights.
+    restart_objectives_ : ndarray of shape (n_restarts,)
+        The objective at the end of every start.
+    status_ : str
+        "converged", or why the fit stopped before.
+    history_ : list of Round
+        Rounds of all the convex steps of the best start.
+    n_iter_ : int
+        Number of these.
+
+    See Also
+    --------
+    LatentProblem : What to write.
+    LatentClassifier : Which of several feature rows shows the class, ready made.
+    StructuredSVM : Without latent variables.
+
+    Examples
+    --------
+    See `LatentProblem`.
+    """
+
+    _parameter_constraints = LatentEstimator._parameter_constraints | {
+        "problem": [
+            HasMethods(["joint_feature", "loss", "decode", "separate", "complete", "initial"])
+        ],
+    }
+
+    def __init__(
+        self,
+        problem: Any,
+        C: float = 1.0,
+        *,
+        restarts: int = 1,
+        max_completions: int = 100,
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.problem = problem
+        self.C = C
+        self.restarts = restarts
+        self.max_completions = max_completions
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        sample_weight: ArrayLike | None = None,
+        *,
+        initial: Sequence[Any] | None = None,
+    ) -> Self:
+        """Train on inputs and their true outputs.
+
+        Parameters
+        ----------
+        X, Y : sequence of length n_samples
+            Inputs and outputs, as the problem understands them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+        initial : sequence of length n_samples, default=None
+            Latent variables of the true outputs for the first start; None asks the problem.
+
+        Returns
+        -------
+        self : LatentStructuredSVM
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem raises or breaks its contract. What was learned up to then
+            stays in the estimator.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
+            the best weights so far are kept, with their certificate.
+        """
+        for name, given in {"Y": Y, "initial": initial}.items():
+            if given is not None and len(given) != len(X):
+                raise ValueError(
+                    f"X has {len(X)} inputs but {name} has {len(given)} entries: give one for each."
+                )
+        if not len(X):
+            raise ValueError("X is empty: there is nothing to learn from.")
+        latent = bind_latent(self.problem, X, Y, self._costs(len(X), sample_weight))
+        self._fit_latent(latent, X, Y, lambda weights: {"weights_": weights}, initial)
+        return self
+
+    def predict(self, X: Sequence[Any]) -> list[Any]:
+        """The best output of each input.
+
+        Parameters
+        ----------
+        X : sequence of inputs
+
+        Returns
+        -------
+        Y : list
+        """
+        return [y for y, _ in self.predict_latent(X)]
+
+    def predict_latent(self, X: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The best output of each input with its latent variable.
+
+        Parameters
+        ----------
+        X : sequence of inputs
+
+        Returns
+        -------
+        pairs : list of (y, h)
+        """
+        check_is_fitted(self)
+        return [as_pair(self.problem.decode(x, self.weights_)) for x in X]
+
+    def decision_function(self, X: Sequence[Any]) -> Floats:
+        """Score of the best output of each input.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        pairs = self.predict_latent(X)
+        features = [self.problem.joint_feature(x, *pair) for x, pair in zip(X, pairs, strict=True)]
+        return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
+
+    def score(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+        """Minus the mean loss of the predictions: zero is perfect."""
+        losses = [self.problem.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)]
+        return -float(np.mean(losses))

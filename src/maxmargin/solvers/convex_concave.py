@@ -1,0 +1,404 @@
+"""ConvexConcave: latent variables by a series of convex problems, each solved with a certificate.
+
+The objective of a latent problem is a difference of convex functions. With the latent variables of
+all truths fixed, it becomes convex and no lower; with the best ones at some weights, it is the same
+there. So to choose the best completions and then to minimise, in turn, never raises the objective.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.state import Stateful
+from maxmargin.dual.working_set import DualPoint
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.latent import LatentTrainingSet
+from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.fingerprint import fingerprint
+from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import OnRound, StructuredSolver
+
+Floats = NDArray[np.float64]
+
+Solve = Callable[[TrainingSet, Stopping, Any, Callable[[Round], Round]], Result]
+"""Takes the problem, bounds, a dual point to start from, and how to count rounds."""
+
+FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
+"""Relative gaps at which convex steps end: the first and most; each other, as a part of what the
+step before lowered the objective by; and the least, as a part of the tolerance. No step is solved
+better than its completions deserve, and one solved to the least gains the rest of the tolerance, or
+ends the procedure. When completions stay, it is the least at once."""
+
+ZERO_TOL = 1e-6
+"""Relative gap below which weights of zero are taken for an answer. Above it they only mean that
+little can be gained with these completions, and every completion would be as good."""
+
+_FINISHED = Status.CONVERGED, Status.RELAXED, Status.MAX_ITER
+"""After these, the next start may begin."""
+
+_SOLVED = Status.CONVERGED, Status.RELAXED
+"""After these, the next step."""
+
+
+class LatentStart(NamedTuple):
+    """Where an earlier solve ended; without a dual point, its weights only serve to complete."""
+
+    weights: Floats
+    dual_point: Any
+
+
+@dataclass(frozen=True)
+class LatentResult(Result):
+    """The result of the best start, and the steps on the way to it.
+
+    The certificate is of the convex problem that the completions leave: with these, no weights are
+    better than the result's by more than the gap.
+
+    Parameters
+    ----------
+    completions : object
+        Latent variables of all truths: the best at the weights.
+    objectives : list of float
+        The objective after each convex step; it never rises.
+    certificates : list of Certificate
+        Of each convex step.
+    restart_objectives : list of float
+        The last objective of every start.
+    """
+
+    completions: Any = None
+    objectives: list[float] = field(default_factory=list, repr=False)
+    certificates: list[Certificate] = field(default_factory=list, repr=False)
+    restart_objectives: list[float] = field(default_factory=list)
+
+
+class _Place(NamedTuple):
+    """Where a start has come to: weights, completions, their certificate, and the steps so far."""
+
+    weights: Floats
+    completions: Any
+    certificate: Certificate
+    objectives: list[float]
+    certificates: list[Certificate]
+
+
+class _Descent(Stateful):
+    """One start: steps down from some completions.
+
+    The place where it is changes in one assignment, so Ctrl-C may come at any moment.
+
+    Parameters
+    ----------
+    latent : LatentTrainingSet
+    stopping : Stopping
+    threads : Threads
+    """
+
+    state_names = ("place", "point", "step_tol", "status", "history")
+
+    def __init__(self, latent: LatentTrainingSet, stopping: Stopping, threads: Threads) -> None:
+        self.latent, self.stopping, self.threads = latent, stopping, threads
+        self.place: _Place | None = None
+        self.point: Any = None
+        self.step_tol = FIRST_TOL
+        self.status: str = Status.FAILED
+        self.history: list[Round] = []
+
+    def begin(self, completions: Any, again: LatentStart | None) -> None:
+        """With some completions, or with the best at the weights of an earlier solve."""
+        training = self.latent.completed(completions)
+        # Infinity: whatever the first step finds is better. Many a start would end at zero.
+        certificate = Certificate(math.inf, 0.0, training.relaxed)
+        weights = np.zeros(training.n_features)
+        if again is not None and again.weights.shape == weights.shape:
+            completions = self.latent.complete(again.weights, completions, self.threads)
+            if again.dual_point is not None:
+                weights, training = again.weights, self.latent.completed(completions)
+                certificate = self._certified(training, weights, [again.dual_point])
+        self.place = _Place(weights, completions, certificate, [], [])
+
+    def run(self, max_steps: int, solve: Solve, checkpoint: Callable[[bool], None]) -> None:
+        """Step down until what is left of the gap is within the tolerance.
+
+        `checkpoint` is called between steps; with True when the next one was stopped half way.
+        """
+        assert self.place is not None
+        training = self.latent.completed(self.place.completions)
+        while self.status not in _FINISHED:
+            if len(self.place.certificates) == max_steps:
+                self.status = Status.MAX_ITER
+                return
+            checkpoint(False)
+            before = self.place.certificate.primal
+            result = self._solve(training, solve)
+            if result.status not in _FINISHED:
+                checkpoint(True)
+            training, settled = self._take(training, result)
+            # A small gap with completions that change is no end: many small steps may lead far.
+            if settled and self.place.certificate.relative_gap <= self.stopping.tol:
+                self.status = Status.CONVERGED
+            elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
+                self.status = result.status
+                return
+            elif settled:
+                self.step_tol = 0.0
+            elif 0.0 < before < math.inf:
+                gain = 1.0 - self.place.certificate.primal / before
+                self.step_tol = min(FIRST_TOL, PART_OF_GAIN * gain)
+
+    def _solve(self, training: TrainingSet, solve: Solve) -> Result:
+        """A convex step; its rounds count on from those before."""
+        calls, hits = 0, 0
+        if self.history:
+            calls, hits = self.history[-1].oracle_calls, self.history[-1].cache_hits
+
+        def counted(line: Round) -> Round:
+            return replace(
+                line, oracle_calls=line.oracle_calls + calls, cache_hits=line.cache_hits + hits
+            )
+
+        tol, point = max(self.step_tol, LAST_TOL * self.stopping.tol), self.point
+        history: list[Round] = []
+        while True:
+            result = solve(training, replace(self.stopping, tol=tol), point, counted)
+            history += [counted(line) for line in result.history]
+            if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
+                return replace(result, history=history)
+            tol, point = 0.1 * tol, result.dual_point
+
+    def _take(self, training: TrainingSet, result: Result) -> tuple[TrainingSet, bool]:
+        """Go to the solution of a convex step if it is better.
+
+        Returns the next convex problem, and whether it is still the same.
+        """
+        here, found = self.place, result.certificate
+        assert here is not None
+        self.history = self.history + result.history
+        self.point = result.dual_point
+        steps = [*here.certificates, found]
+        if found.primal >= here.certificate.primal:
+            known = replace(here.certificate, dual=max(found.dual, here.certificate.dual))
+            objectives = [*here.objectives, known.primal]
+            self.place = _Place(here.weights, here.completions, known, objectives, steps)
+            return training, True
+        objectives = [*here.objectives, found.primal]
+        self.place = _Place(result.weights, here.completions, found, objectives, steps)
+        completions = self.latent.complete(result.weights, here.completions, self.threads)
+        changed = self.latent.changes(here.completions, completions)
+        if not changed.any():
+            return training, True
+        training = self.latent.completed(completions)
+        points = [self.point, _without(self.point, changed)]
+        certificate = self._certified(training, result.weights, points)
+        # Never above that of the completions before, but for rounding and relaxed searches.
+        certificate = replace(certificate, primal=min(certificate.primal, found.primal))
+        objectives = [*here.objectives, certificate.primal]
+        self.place = _Place(result.weights, completions, certificate, objectives, steps)
+        return training, False
+
+    def _certified(self, training: TrainingSet, weights: Floats, points: list[Any]) -> Certificate:
+        """Value weights, and the best of some dual points, which is the one to go on from."""
+        self.point, dual = _best_start(training, points)
+        primal = training.primal(weights, self.threads)
+        return Certificate(primal, dual, training.relaxed)
+
+    def result(self) -> LatentResult | None:
+        """What has been found so far, if it has begun."""
+        if self.place is None:
+            return None
+        return LatentResult(
+            weights=self.place.weights,
+            dual_point=self.point,
+            certificate=self.place.certificate,
+            status=Status(self.status),
+            rounds=len(self.history),
+            history=self.history,
+            completions=self.place.completions,
+            objectives=self.place.objectives,
+            certificates=self.place.certificates,
+        )
+
+
+class _Starts(Stateful):
+    """All starts: the best of those that have ended, and the one under way."""
+
+    state_names = ("best", "descent")
+
+    def __init__(self, first: _Descent) -> None:
+        self.best: LatentResult | None = None
+        self.descent = first
+
+    @property
+    def ended(self) -> int:
+        """How many have."""
+        return 0 if self.best is None else len(self.best.restart_objectives)
+
+    def follow(self, descent: _Descent) -> None:
+        """The one under way has ended, and this is the next."""
+        self.best, self.descent = self.result(), descent
+
+    def result(self) -> LatentResult | None:
+        """The best so far; if the last start has been stopped, it says why."""
+        best, last = self.best, self.descent.result()
+        if last is None:
+            return best
+        ends = [*(best.restart_objectives if best else []), last.certificate.primal]
+        if best is None or last.certificate.primal < best.certificate.primal:
+            best = last
+        # From a checkpoint, it is a mere string.
+        status = Status(best.status if last.status in _FINISHED else last.status)
+        return replace(best, status=status, restart_objectives=ends)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvexConcave:
+    """The convex-concave procedure around any solver, from several starts.
+
+    Parameters
+    ----------
+    solver : StructuredSolver
+        For the convex steps.
+    restarts : int
+        Starts; the one that ends at the lowest objective counts.
+    max_completions : int
+        Most convex steps of each start.
+    """
+
+    solver: StructuredSolver
+    restarts: int = 1
+    max_completions: int = 100
+
+    def solve(
+        self,
+        latent: LatentTrainingSet,
+        stopping: Stopping,
+        *,
+        n_jobs: int = 1,
+        seed: int = 0,
+        initial: Any = None,
+        start: LatentStart | None = None,
+        on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> LatentResult:
+        """Train; never raises for stopping early, the result's status tells.
+
+        Parameters
+        ----------
+        latent : LatentTrainingSet
+        stopping : Stopping
+            `tol` is the relative gap between the objective and the least value of the convex
+            problem with the same completions; `max_iter` bounds the rounds of each convex step.
+        n_jobs, seed, on_round
+            As in `StructuredSolver.solve`.
+        initial : object or None
+            Completions of the first start.
+        start : LatentStart or None
+            For the first start: complete at these weights, and begin with this dual point.
+        checkpoint : Checkpoint or None
+            Written between convex steps.
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem failed; its ``result`` holds what was learned before.
+        """
+
+        def solve(training: TrainingSet, bounds: Stopping, point: Any, counted: Any) -> Result:
+            shown = on_round and (lambda line, weights: on_round(counted(line), weights))
+            return self.solver.solve(
+                training, bounds, n_jobs=n_jobs, seed=seed, start=point, on_round=shown
+            )
+
+        def save(final: bool) -> None:
+            if checkpoint is not None:
+                checkpoint.offer(lambda: starts, final)
+
+        with Threads(n_jobs) as threads:
+            starts = _Starts(_Descent(latent, stopping, threads))
+            if checkpoint is not None:
+                data = fingerprint(latent, initial, start)
+                resumed = checkpoint.begin(self._about(data, stopping, seed), starts)
+                if resumed and starts.descent.history:
+                    stopping.earlier = starts.descent.history[-1].seconds
+            try:
+                while True:
+                    descent, restart = starts.descent, starts.ended
+                    if descent.place is None:
+                        given, again = (initial, start) if restart == 0 else (None, None)
+                        first = latent.initial(np.random.default_rng([seed, restart]))
+                        if restart == 0 and given is None and again is None:
+                            again = self._rehearsed(latent, stopping, n_jobs, seed)
+                        descent.begin(first if given is None else given, again)
+                    descent.run(self.max_completions, solve, save)
+                    if descent.status not in _FINISHED or restart + 1 == self.restarts:
+                        break
+                    starts.follow(_Descent(latent, stopping, threads))
+            except KeyboardInterrupt:
+                starts.descent.status = Status.INTERRUPTED
+            except ProblemError as error:
+                error.result = starts.result()
+                raise
+            found = starts.result()
+            if found is None:
+                raise KeyboardInterrupt  # before anything was begun
+            if found.status in _FINISHED:
+                save(True)
+            return found
+
+    def _rehearsed(
+        self, latent: LatentTrainingSet, stopping: Stopping, n_jobs: int, seed: int
+    ) -> LatentStart | None:
+        """Weights of an easier problem, if there is one."""
+        training = latent.rehearsal()
+        if training is None:
+            return None
+        bounds = replace(stopping, tol=max(FIRST_TOL, stopping.tol))
+        result = self.solver.solve(training, bounds, n_jobs=n_jobs, seed=seed)
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return LatentStart(result.weights, None)
+
+    def _about(self, data: str, stopping: Stopping, seed: int) -> dict[str, Any]:
+        """What the answer depends on."""
+        return {
+            "data": data,
+            "solver": repr(self),
+            "tol": stopping.tol,
+            "max_iter": stopping.max_iter,
+            "seed": seed,
+        }
+
+
+def _best_start(training: TrainingSet, points: list[Any]) -> tuple[Any, float]:
+    """The dual point of the highest value, and that value; none if zero is higher.
+
+    A point stays feasible when truths are completed otherwise, but its planes are others then.
+    """
+    best, highest = None, 0.0
+    for point in points:
+        if point is None:
+            continue
+        with suppress(ValueError):  # outputs that are none of this data's
+            if isinstance(point, DualPoint):
+                point = training.feasible(point)
+            dual = training.dual(point)
+            if dual > highest:
+                best, highest = point, dual
+    return best, highest
+
+
+def _without(point: Any, changed: NDArray[np.bool_]) -> Any:
+    """A dual point without the examples that have changed; None for one of another kind."""
+    if not isinstance(point, DualPoint):
+        return None
+    kept = np.flatnonzero(~changed[point.blocks])
+    outputs = [point.outputs[k] for k in kept.tolist()]
+    return DualPoint(point.blocks[kept], point.coef[kept], outputs)
