@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.latent import LatentProblem
     from maxmargin.problems.prior import GaussianPrior
+    from maxmargin.problems.streams import SourceStream
     from maxmargin.problems.structured import Problem, ProblemError
     from maxmargin.report.progress import ProgressLine
     from maxmargin.solvers.auto import Auto
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from maxmargin.solvers.cutting_plane import NSlack, OneSlack
     from maxmargin.solvers.dual_coordinate import DualCoordinate
     from maxmargin.solvers.frank_wolfe import FrankWolfe
+    from maxmargin.solvers.online import Online
     from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
     from maxmargin.solvers.sequential_dual import SequentialDual
 
@@ -61,6 +63,7 @@ _HOMES = {
     "MultilabelClassifier": "estimators.multilabel",
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
+    "Online": "solvers.online",
     "OrdinalClassifier": "estimators.ordinal",
     "PartialLinearization": "solvers.partial_linearization",
     "PerformanceClassifier": "estimators.performance",
@@ -71,6 +74,7 @@ _HOMES = {
     "Ranker": "estimators.ranker",
     "SequenceTagger": "estimators.tagger",
     "SequentialDual": "solvers.sequential_dual",
+    "SourceStream": "problems.streams",
     "StructuredSVM": "estimators.structured",
 }
 
@@ -96,6 +100,7 @@ __all__ = [
     "MultilabelClassifier",
     "NSlack",
     "OneSlack",
+    "Online",
     "OrdinalClassifier",
     "PartialLinearization",
     "PerformanceClassifier",
@@ -106,6 +111,7 @@ __all__ = [
     "Ranker",
     "SequenceTagger",
     "SequentialDual",
+    "SourceStream",
     "StructuredSVM",
     "__version__",
     "data",

@@ -25,6 +25,7 @@ from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.names import SOLVERS, make_solver
+from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.result import Status
 from maxmargin.solvers.stopping import Stopping
@@ -418,6 +419,7 @@ def test_names():
         FrankWolfe,
         NSlack,
         OneSlack,
+        Online,
         PartialLinearization,
     }
     solver = OneSlack(cache=0)

@@ -127,8 +127,8 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
         return on_round
 
     def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
-        """Say why the solver stopped, and at which gap."""
-        if result.status is Status.CONVERGED:
+        """Say why the solver stopped, and at which gap, unless it did all that was asked for."""
+        if result.status in (Status.CONVERGED, Status.PASSES):
             return
         reasons = {
             Status.MAX_ITER: f"max_iter={self.max_iter} rounds",

@@ -1,5 +1,6 @@
 """Bad input gets one sentence: what is wrong, where, and what to do."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -122,3 +123,13 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
             f"set the diagonal to zero."
         )
     return loss
+
+
+def check_pairs(X: Sequence[Any], Y: Sequence[Any]) -> None:
+    """See to it that there is one output for each input, and at least one."""
+    if len(X) != len(Y):
+        raise ValueError(
+            f"X has {len(X)} inputs but Y has {len(Y)} outputs: give one output for each."
+        )
+    if not len(X):
+        raise ValueError("X is empty: there is nothing to learn from.")

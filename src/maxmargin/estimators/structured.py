@@ -11,8 +11,10 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import check_per_sample
+from maxmargin.estimators.checks import check_pairs, check_per_sample
+from maxmargin.estimators.streaming import StreamedEstimator
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -62,7 +64,7 @@ class StructuredEstimator(CertifiedEstimator):
         self._warn_unless_converged(result, stacklevel=4)
 
 
-class StructuredSVM(StructuredEstimator):
+class StructuredSVM(StreamedEstimator, StructuredEstimator):
     """Structural SVM for any problem whose loss-augmented search you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -162,14 +164,19 @@ class StructuredSVM(StructuredEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
-        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+        self,
+        X: Sequence[Any] | Source,
+        Y: Sequence[Any] | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Train on inputs and their true outputs.
 
         Parameters
         ----------
         X, Y : sequence of length n_samples
-            Inputs and outputs, as the problem understands them.
+            Inputs and outputs, as the problem understands them. Or `X` is a `Source` of both, which
+            need not fit in memory, and there is no `Y`: then `Online` trains, whose parameters
+            count if `solver` is one.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
 
@@ -189,16 +196,21 @@ class StructuredSVM(StructuredEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        if len(X) != len(Y):
-            raise ValueError(
-                f"X has {len(X)} inputs but Y has {len(Y)} outputs: give one output for each."
-            )
-        if not len(X):
-            raise ValueError("X is empty: there is nothing to learn from.")
-        cost = self._costs(len(X), sample_weight)
-        training = bind(self.problem, X, Y, cost, self.rescaling)
-        self._fit_training(training, X, Y, lambda weights: {"weights_": weights})
+        if isinstance(X, Source):
+            return self._fit_source(X)
+        if Y is None:
+            raise ValueError("Y is missing: give one output for each input, or a source of both.")
+        check_pairs(X, Y)
+        self._learner = None
+        training = self._bind(X, Y, self._costs(len(X), sample_weight))
+        self._fit_training(training, X, Y, self._attributes)
         return self
+
+    def _bind(self, X: Any, Y: Any, cost: Floats) -> TrainingSet:
+        return bind(self.problem, X, Y, cost, self.rescaling)
+
+    def _attributes(self, weights: Floats) -> dict[str, Any]:
+        return {"weights_": weights}
 
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """The best output of each input.

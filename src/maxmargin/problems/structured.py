@@ -167,7 +167,7 @@ class TrainingSet(ABC):
 
     @search_state.setter
     def search_state(self, state: Any) -> None:
-        pass
+        """Remember that again."""
 
     @property
     @abstractmethod

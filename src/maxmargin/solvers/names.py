@@ -6,6 +6,7 @@ from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.frank_wolfe import FrankWolfe
+from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.structured import StructuredSolver
 
@@ -16,6 +17,7 @@ SOLVERS: dict[str, type[StructuredSolver]] = {
     "frank-wolfe": FrankWolfe,
     "n-slack": NSlack,
     "one-slack": OneSlack,
+    "online": Online,
     "partial-linearization": PartialLinearization,
 }
 

@@ -16,6 +16,7 @@ class Status(StrEnum):
     CONVERGED = "converged"
     RELAXED = "relaxed"
     MAX_ITER = "max_iter"
+    PASSES = "passes"
     TIME_LIMIT = "time_limit"
     INTERRUPTED = "interrupted"
     STOPPED = "stopped by a callback"

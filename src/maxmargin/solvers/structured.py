@@ -462,9 +462,13 @@ class StructuredSolver(ABC):
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             except ProblemError as error:
-                error.result = _uncertified(run, run.point())
+                error.result = uncertified(run, run.point())
                 raise
-            return _certified(run, status)
+            return self._end(run, status)
+
+    def _end(self, run: Any, status: Status) -> Result:
+        """The answer of a run, certified."""
+        return _certified(run, status)
 
 
 def _loop(
@@ -485,7 +489,7 @@ def _loop(
     return status
 
 
-def _uncertified(run: Run, point: Any) -> Result:
+def uncertified(run: Run, point: Any) -> Result:
     """What is known when no search can be trusted any more; nothing is promised."""
     certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
     return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
@@ -501,7 +505,7 @@ def _certified(run: Run, status: Status) -> Result:
         run.release()
         status = _in_spite_of_interrupt(lambda: _certify(run, point), status)
     except ProblemError as error:
-        error.result = _uncertified(run, point)
+        error.result = uncertified(run, point)
         raise
     certificate = run.certificate
     if certificate.relative_gap <= run.stopping.tol:

@@ -1,0 +1,528 @@
+"""A working set whose blocks come and go, within a limit of memory.
+
+Examples of a stream enter with their first violating plane and leave when no coefficient is left.
+When memory runs out, three things give some back, none of which changes the weights or the dual
+value:
+
+- planes without a coefficient are dropped;
+- planes of one example are *merged*: with coefficients ``a_j`` of sum ``a``, the plane
+  ``sum_j (a_j / a) (psi_j, loss_j)`` with the coefficient ``a`` stands for all of them. A mean of
+  lower bounds of the hinge is a lower bound, so it is a plane of that example, too. Of what outputs
+  it is a mixture is kept, so that it can still be made from the example anew;
+- examples are *frozen*: their part of the weights and of the linear term is added to one sum for
+  all of them, and their planes are forgotten. With coefficients ``a_i`` that examples have spent on
+  it, the sum is a plane of ``sum_i a_i hinge_i``. It may shrink as a whole, or be exchanged in
+  part for another such plane, found in a later pass; both are exact steps of the dual.
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.cache_kernels import (
+    BLOCK_BYTES,
+    ENTRY_BYTES,
+    NOWHERE,
+    PLANE_BYTES,
+    add_renewed,
+    count_entries,
+    exchange_frozen,
+    freeze_blocks,
+    measure_blocks,
+    merge_blocks,
+    pack_lists,
+    shrink_frozen,
+)
+from maxmargin.dual.gram import make_table
+from maxmargin.dual.mixtures import mixed_output, parts_of, size_of
+from maxmargin.dual.planes import Planes
+from maxmargin.dual.working_set import (
+    _N_FREE,
+    _N_GRAM,
+    _N_LIVE,
+    _N_PLANES,
+    _N_SLOTS,
+    _SLACK,
+    PER_PLANE,
+    DualPoint,
+    StepRule,
+    WorkingSet,
+    _without_repeats,
+)
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+FIRST_CAPACITY = 2
+"""Planes that a new block has room for: most examples never have more."""
+
+ROOM_TO_MERGE = 8
+"""This part of the limit is left free, for merged planes are stored before those they are made of
+are forgotten."""
+
+FULL_AFTER_SQUEEZE = 0.7
+"""A squeeze goes through the whole cache, so it makes room for a good while."""
+
+PER_BLOCK = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
+"""Arrays with a place for each block."""
+
+
+class Frozen(NamedTuple):
+    """The sum of the planes that were forgotten, each times its coefficient.
+
+    Parameters
+    ----------
+    vector : ndarray of shape (n_features,)
+        Their part of the weights.
+    loss : ndarray of shape (1,)
+        Their part of the dual's linear term.
+    spent : ndarray
+        For each owner, what its coefficients add up to; empty if owners never come back.
+    new_vector, new_loss : ndarray
+        The same sums of planes that were found in the present pass, for as much as is spent.
+    """
+
+    vector: Floats
+    loss: Floats
+    spent: Floats
+    new_vector: Floats
+    new_loss: Floats
+
+    def copy(self) -> "Frozen":
+        """The same in arrays of its own."""
+        return Frozen(*(array.copy() for array in self))
+
+
+class PlaneCache(WorkingSet):
+    """Planes of examples that come and go.
+
+    Parameters
+    ----------
+    n_features : int
+    max_bytes : int
+        What is kept never takes more: arrays, outputs, and the sum of what was forgotten.
+    remembers : bool
+        Keep in mind what each frozen example has spent of its total, for examples that come back.
+    """
+
+    state_names = (*WorkingSet.state_names, "output_bytes", "frozen", "n_merged", "n_frozen")
+
+    _growth = _SLACK
+
+    def __init__(self, n_features: int, max_bytes: int, remembers: bool = True) -> None:
+        super().__init__(np.zeros(0), n_features)
+        self.max_bytes, self.remembers = max_bytes, remembers
+        self.output_bytes = 0
+        self.frozen: Frozen | None = None
+        self.n_merged = 0
+        """Planes that were merged into others."""
+        self.n_frozen = 0
+        """Examples whose planes were forgotten, some of them more than once."""
+        self._merging: tuple[NDArray[np.int64], Floats] | None = None
+        self._rooms: dict[str, NDArray[Any]] = {}
+        self.look_at(0, 0)
+
+    @property
+    def n_blocks(self) -> int:
+        """Examples with planes."""
+        return len(self._table.size)
+
+    @property
+    def owners(self) -> Order:
+        """Whose block each is."""
+        return self._table.owner
+
+    @property
+    def n_bytes(self) -> int:
+        frozen = 0 if self.frozen is None else sum(array.nbytes for array in self.frozen)
+        room = BLOCK_BYTES * (self._block_room - self.n_blocks)
+        return super().n_bytes + room + 8 * len(self.outputs) + self.output_bytes + frozen
+
+    @property
+    def _block_room(self) -> int:
+        """Blocks up to which the arrays have room."""
+        return len(self._room("owner"))
+
+    @property
+    def _limit(self) -> int:
+        """Bytes up to which planes are taken in."""
+        return self.max_bytes - self.max_bytes // ROOM_TO_MERGE
+
+    def look_at(self, first: int, last: int) -> None:
+        """Have the blocks of owners from `first` to `last` at hand."""
+        self._window = first, last
+        self._found: NDArray[np.int32] | None = None
+
+    def blocks_of(self, owners: Order) -> Order:
+        """The blocks of these owners, all of them in the range that is looked at; -1 for none."""
+        first, last = self._window
+        if self._found is None:
+            found = np.full(last - first, -1, dtype=np.int32)
+            inside = np.flatnonzero((self.owners >= first) & (self.owners < last))
+            found[self.owners[inside] - first] = inside
+            self._found = found
+        return self._found[owners - first].astype(np.int64)
+
+    def spent(self, owners: Order) -> Floats | float:
+        """What frozen planes have taken of the totals of these owners."""
+        if self.frozen is None or not len(self.frozen.spent):
+            return 0.0
+        known = self.frozen.spent
+        return np.where(owners < len(known), known[np.minimum(owners, len(known) - 1)], 0.0)
+
+    def take_in(
+        self, owners: Order, cost: Floats, planes: Planes, weights: Floats, rule: StepRule
+    ) -> None:
+        """Visit examples with a new plane for each, making blocks for those that have none.
+
+        Parameters
+        ----------
+        owners : ndarray of int64
+        cost : ndarray
+            C of each of them.
+        planes : Planes
+        weights : ndarray of shape (n_features,)
+        rule : StepRule
+
+        Raises
+        ------
+        ValueError
+            If the planes of one example take more memory than there is.
+        """
+        for part, blocks in self._admit(owners, cost, planes, weights):
+            self.visit(blocks, weights, rule, planes if part is None else planes.take(part))
+
+    def put_in(
+        self, owners: Order, cost: Floats, planes: Planes, coef: Floats, weights: Floats
+    ) -> None:
+        """Take planes over with their coefficients; an owner may come several times."""
+        for some in _without_repeats(owners):
+            given, given_coef = planes.take(some), coef[some]
+            for part, blocks in self._admit(owners[some], cost[some], given, weights):
+                if part is None:
+                    self.put(blocks, given, given_coef, weights)
+                else:
+                    self.put(blocks, given.take(part), given_coef[part], weights)
+
+    def _admit(
+        self, owners: Order, cost: Floats, planes: Planes, weights: Floats
+    ) -> Iterator[tuple[Order | None, Order]]:
+        """Make room for a plane of each owner, in parts if it must be.
+
+        Yields the positions of each part, None for all, with their blocks.
+        """
+        queue = [np.arange(len(owners))] if len(owners) else []
+        while queue:
+            part = queue.pop()
+            whole = len(part) == len(owners)
+            some = planes if whole else planes.take(part)
+            needed = self._bytes_with(self.blocks_of(owners[part]), some)
+            if needed > self._limit:
+                self.squeeze(int(FULL_AFTER_SQUEEZE * self._limit), weights)
+                needed = self._bytes_with(self.blocks_of(owners[part]), some)
+            if needed <= self._limit:
+                yield None if whole else part, self._blocks_for(owners[part], cost[part])
+            elif len(part) > 1:
+                queue += np.array_split(part, 2)[::-1]
+            else:
+                raise ValueError(
+                    f"The cache of {self.max_bytes} bytes is too small for the planes of one "
+                    f"example, here {owners[part[0]]}: set cache_bytes to {2 * needed} or more."
+                )
+
+    def _blocks_for(self, owners: Order, cost: Floats) -> Order:
+        """Blocks of these owners, new ones where there are none."""
+        blocks = self.blocks_of(owners)
+        totals = np.maximum(cost - self.spent(owners), 0.0)
+        known = blocks >= 0
+        # What was frozen may have shrunk since the block was made.
+        self.totals[blocks[known]] = totals[known]
+        blocks[~known] = self._add_blocks(owners[~known], totals[~known])
+        return blocks
+
+    def prune(self, weights: Floats, max_idle: int = 1) -> None:
+        """Drop planes without a coefficient at `max_idle` calls, and blocks without planes."""
+        self.extrapolate(0.0, weights)  # no move before this one is to be undone
+        self.drop_idle(max_idle)
+        self._keep_blocks()
+
+    def squeeze(self, target: int, weights: Floats) -> None:
+        """Give memory back until at most `target` bytes are taken, or nothing is left to give."""
+        self.prune(weights)
+        self.shrink()
+        for most in (4, 2, 1):
+            if self.n_bytes <= target:
+                return
+            self.merge(most)
+            self.shrink()
+        while self.n_bytes > target and self.n_blocks:
+            self._freeze_some(target, weights)
+            self.shrink()
+
+    def merge(self, most: int) -> None:
+        """In every block, make one plane of all but the ``most - 1`` with the most weight."""
+        self._note_outputs()
+        table = self._table
+        entries = np.zeros(self.n_blocks, dtype=np.int64)
+        count_entries(table, entries)
+        room = max((self.max_bytes - self.n_bytes) // ENTRY_BYTES, 0)
+        room = int(min(room, entries.sum()))
+        self._close_gaps()
+        self._resize_arena(int(table.counts[_N_LIVE]) + room)
+        hashed = make_table(int(min(entries.max(initial=0), room)), self.n_features)
+        into = np.full(int(table.counts[_N_PLANES]), NOWHERE, dtype=np.int64)
+        shares = np.zeros(len(into))
+        self._merging = into, shares
+        block = 0
+        while block < self.n_blocks:
+            block = merge_blocks(block, most, room, table, hashed, into, shares)
+            if block < self.n_blocks:
+                self._close_gaps()
+        self._note_outputs()
+
+    def freeze(self, blocks: Order) -> None:
+        """Forget the planes of some blocks, but not what they add to weights and dual."""
+        self._note_outputs()
+        n_owners = int(self.owners[blocks].max(initial=-1)) + 1 if self.remembers else 0
+        if self.frozen is None:
+            n_new = self.n_features if self.remembers else 0
+            sums = np.zeros(self.n_features), np.zeros(1), np.zeros(n_owners)
+            self.frozen = Frozen(*sums, np.zeros(n_new), np.zeros(1))
+        elif n_owners > len(self.frozen.spent):
+            spent = np.zeros(n_owners)
+            spent[: len(self.frozen.spent)] = self.frozen.spent
+            self.frozen = self.frozen._replace(spent=spent)
+        freeze_blocks(blocks, self._table, *self.frozen[:3])
+        self.n_frozen += len(blocks)
+        self._keep_blocks()
+
+    def take_over(self, frozen: Frozen, part: float, weights: Floats) -> None:
+        """Begin with `part` of a frozen sum, and add it to the weights."""
+        weights += frozen.vector
+        shrink_frozen(part, *frozen, weights)
+        self.frozen = frozen
+
+    def frozen_slope(self, weights: Floats) -> float:
+        """Derivative of the dual in the coefficient of the frozen sum."""
+        if self.frozen is None:
+            return 0.0
+        return float(self.frozen.loss[0] - self.frozen.vector @ weights)
+
+    def thaw(self, weights: Floats) -> None:
+        """Shrink the frozen sum by what helps the dual most."""
+        slope = self.frozen_slope(weights)
+        if self.frozen is None or slope >= 0.0:
+            return
+        square = float(self.frozen.vector @ self.frozen.vector)
+        part = 1.0 if square <= -slope else -slope / square
+        loss = part * float(self.frozen.loss[0])
+        shrink_frozen(1.0 - part, *self.frozen, weights)
+        self._moved(-loss, weights)
+
+    def begin_pass(self) -> None:
+        """Forget the new planes of frozen examples that an earlier pass did not bring to an end."""
+        if self.frozen is not None:
+            self.frozen.new_vector[:] = 0.0
+            self.frozen.new_loss[:] = 0.0
+
+    def renew(self, owners: Order, planes: Planes, slopes: Floats) -> None:
+        """Note new planes of frozen examples; those that do not violate count as zero."""
+        spent = np.where(slopes > 0.0, self.spent(owners), 0.0)
+        if self.frozen is not None and spent.any():
+            add_renewed(*planes[:4], spent, self.frozen.new_vector, self.frozen.new_loss)
+
+    def end_pass(self, weights: Floats) -> None:
+        """Exchange the frozen sum for that of the new planes, by the part that helps most."""
+        if self.frozen is None or not len(self.frozen.new_vector):
+            return
+        vector, loss, _, new_vector, new_loss = self.frozen
+        linear = float(new_loss[0] - loss[0])
+        slope = linear - float(weights @ new_vector) + float(weights @ vector)
+        square = float(np.sum((new_vector - vector) ** 2))
+        if slope > 0.0:
+            step = 1.0 if square <= slope else slope / square
+            exchange_frozen(step, vector, loss, new_vector, new_loss, weights)
+            self._moved(step * linear, weights)
+        self.begin_pass()
+
+    def recount(self, weights: Floats) -> None:
+        """Value the dual anew, without the rounding errors of many small gains."""
+        table = self._table
+        live = table.length >= 0
+        self.linear = float(table.coef[live] @ table.loss[live])
+        if self.frozen is not None:
+            self.linear += float(self.frozen.loss[0])
+        self._moved(0.0, weights)
+
+    def shrink(self) -> None:
+        """Give back all room that no plane takes."""
+        self._note_outputs()
+        pack_lists(self._table, np.argsort(self._table.slot_at, kind="stable"))
+        self._close_gaps()
+        table = self._table
+        numbers = np.flatnonzero(table.length >= 0)
+        rank = np.zeros(len(table.length), dtype=np.int32)
+        rank[numbers] = np.arange(len(numbers))
+        counts = table.counts.copy()
+        counts[[_N_FREE, _N_PLANES]] = 0, len(numbers)
+        arrays = {name: getattr(table, name)[numbers] for name in PER_PLANE}
+        arrays |= {name: getattr(table, name).copy() for name in PER_BLOCK}
+        arrays["slots"] = rank[table.slots[: counts[_N_SLOTS]]]
+        arrays["gram"] = table.gram[: counts[_N_GRAM]].copy()
+        table = table._replace(**arrays, counts=counts)
+        outputs = [self.outputs[p] for p in numbers]
+        self._table, self.outputs = table, outputs
+        self._rooms = {}
+        self.output_bytes = sum(map(size_of, outputs))
+        self._resize_arena(int(counts[_N_LIVE]))
+
+    def point(self) -> DualPoint:
+        """The coefficients that are not zero, mixtures taken apart, with owners for blocks.
+
+        What is frozen is not in it.
+        """
+        point = super().point()
+        parts = [
+            (owner, coef * share, part)
+            for owner, coef, output in zip(
+                self.owners[point.blocks].tolist(), point.coef.tolist(), point.outputs, strict=True
+            )
+            for part, share in parts_of(output)
+        ]
+        order = sorted(range(len(parts)), key=lambda k: parts[k][0])
+        return DualPoint(
+            blocks=np.array([parts[k][0] for k in order], dtype=np.int64),
+            coef=np.array([parts[k][1] for k in order], dtype=np.float64),
+            outputs=[parts[k][2] for k in order],
+        )
+
+    def _add_blocks(self, owners: Order, totals: Floats) -> Order:
+        """Blocks without planes."""
+        table, n = self._table, len(owners)
+        counts = table.counts.copy()
+        places = np.arange(n, dtype=np.int64)
+        arrays = {
+            "owner": owners,
+            "totals": totals,
+            "gaps": np.zeros(n),
+            "size": np.zeros(n, dtype=np.int32),
+            "capacity": np.full(n, FIRST_CAPACITY, dtype=np.int32),
+            "slot_at": counts[_N_SLOTS] + places * FIRST_CAPACITY,
+            "gram_at": counts[_N_GRAM] + places * FIRST_CAPACITY**2,
+        }
+        counts[_N_SLOTS] += n * FIRST_CAPACITY
+        counts[_N_GRAM] += n * FIRST_CAPACITY**2
+        longer = {name: self._followed(name, new) for name, new in arrays.items()}
+        self._table = table._replace(
+            **longer,
+            slots=self._longer(table.slots, int(counts[_N_SLOTS])),
+            gram=self._longer(table.gram, int(counts[_N_GRAM])),
+            counts=counts,
+        )
+        blocks = np.arange(self.n_blocks - n, self.n_blocks, dtype=np.int64)
+        if self._found is not None:
+            self._found[owners - self._window[0]] = blocks
+        return blocks
+
+    def _followed(self, name: str, new: NDArray[Any]) -> NDArray[Any]:
+        """The array of blocks with `new` behind it, in the room behind it if there is enough."""
+        array = getattr(self._table, name)
+        length, wanted = len(array), len(array) + len(new)
+        room = self._room(name)
+        if len(room) < wanted:
+            room = np.zeros(self._grown(len(room), wanted), dtype=array.dtype)
+            room[:length] = array
+            self._rooms[name] = room
+        room[length:wanted] = new
+        return room[:wanted]
+
+    def _room(self, name: str) -> NDArray[Any]:
+        """The array of blocks, with what room there is behind it."""
+        array = getattr(self._table, name)
+        room = self._rooms.get(name)
+        return room if room is not None and array.base is room else array
+
+    def _keep_blocks(self) -> None:
+        """Drop the blocks that have no planes, and the outputs of planes that are gone."""
+        for p in self._table.free[: self._table.counts[_N_FREE]].tolist():
+            if self.outputs[p] is not None:
+                self.output_bytes -= size_of(self.outputs[p])
+                self.outputs[p] = None
+        table = self._table
+        kept = np.flatnonzero(table.size)
+        if len(kept) < self.n_blocks:
+            arrays = {name: getattr(table, name)[kept] for name in PER_BLOCK}
+            self._table = table = table._replace(**arrays)
+            self._rooms, self._found = {}, None
+        if table.counts[_N_SLOTS] > 2 * table.capacity.sum(dtype=np.int64):
+            pack_lists(table, np.argsort(table.slot_at, kind="stable"))
+
+    def _freeze_some(self, target: int, weights: Floats) -> None:
+        """Freeze so many blocks as bring the cache to `target`, the steadiest first."""
+        steady, sizes = np.zeros(self.n_blocks), np.zeros(self.n_blocks, dtype=np.int64)
+        measure_blocks(self._table, weights, steady, sizes)
+        sizes += BLOCK_BYTES + self.output_bytes // max(self.n_blocks, 1)
+        excess = self.n_bytes - target
+        if self.frozen is None:
+            excess += 16 * self.n_features
+        order = np.argsort(-steady, kind="stable")
+        n = int(np.searchsorted(np.cumsum(sizes[order]), excess)) + 1
+        self.freeze(np.sort(order[:n]))
+
+    def _bytes_with(self, blocks: Order, planes: Planes) -> int:
+        """Bytes that will be taken when each of the blocks, new where -1, has got its plane."""
+        table, counts = self._table, self._table.counts
+        known = blocks[blocks >= 0]
+        n_new, n_entries = len(blocks) - len(known), len(planes.values)
+        full = known[table.size[known] == table.capacity[known]]
+        wider = 2 * table.capacity[full].astype(np.int64)
+        slots = n_new * FIRST_CAPACITY, int(wider.sum())
+        gram = n_new * FIRST_CAPACITY**2, int((wider**2).sum())
+        numbers = int(counts[_N_PLANES])
+        if counts[_N_FREE] < len(blocks):
+            numbers = self._grown(numbers, numbers + len(blocks))
+        return (
+            self.n_bytes
+            + BLOCK_BYTES * self._lengthening(self._block_room, self.n_blocks, n_new)
+            + 4 * self._lengthening(len(table.slots), int(counts[_N_SLOTS]), *slots)
+            + 8 * self._lengthening(len(table.gram), int(counts[_N_GRAM]), *gram)
+            + PLANE_BYTES * max(numbers - len(self.outputs), 0)
+            + ENTRY_BYTES * max(self._arena_with(n_entries) - len(table.values), 0)
+            + sum(map(size_of, planes.outputs))
+        )
+
+    def _lengthening(self, length: int, used: int, *more: int) -> int:
+        """By how much an array grows that takes so much more, one after the other."""
+        longer = length
+        for wanted in np.cumsum([used, *more]).tolist():
+            longer = longer if wanted <= longer else self._grown(longer, wanted)
+        return longer - length
+
+    def _resize_arena(self, size: int) -> None:
+        """Room for exactly so many entries."""
+        # In place: a copy beside the old arena would be the peak of all memory.
+        self._table.columns.resize(size, refcheck=False)
+        self._table.values.resize(size, refcheck=False)
+
+    def _note_outputs(self) -> None:
+        if self._latest is not None:
+            added, outputs = self._latest
+            self.output_bytes += sum(size_of(outputs[k]) for k in np.flatnonzero(added >= 0))
+        super()._note_outputs()
+        if self._merging is not None:
+            into, shares = self._merging
+            outputs = list(self.outputs)
+            groups: dict[int, list[int]] = {}
+            for p in np.flatnonzero(into >= 0).tolist():
+                groups.setdefault(int(into[p]), []).append(p)
+                outputs[p] = None
+            for target, members in groups.items():
+                outputs[target] = mixed_output(
+                    [(self.outputs[p], float(shares[p])) for p in members]
+                )
+            merged = sum(map(len, groups.values())) - len(groups)
+            self.outputs, self._merging = outputs, None
+            self.n_merged += merged
+            self.output_bytes = sum(size_of(output) for output in outputs if output is not None)

@@ -1,0 +1,197 @@
+"""Online: new examples are explored, unless those in hand are worth another look."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.plane_cache import PlaneCache
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.streams import InMemory, Stream
+from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.online_run import StreamRun
+from maxmargin.solvers.result import Result, Status
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import OnRound, StructuredSolver, uncertified
+
+SCHEDULES = ("gap", "larank", "one-pass")
+
+FINER = 0.5
+"""From pass to pass, the cached problem is solved to this part of the gap that was seen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Online(StructuredSolver):
+    """Online dual coordinate descent of Ramanan (2013), algorithm 2.
+
+    A stream of examples is explored: each is searched for its most violating plane, and those that
+    violate enter a cache, with an exact step on their coefficients. Whenever the duality gap of
+    the cached problem is above a tolerance, the cache is optimised, from where it was, and what
+    has no coefficient leaves it. Only the cache is in memory. Further passes go over the same
+    examples again. In the end one pass values the weights and the dual point over all of them.
+
+    Parameters
+    ----------
+    passes : int, default=None
+        Most passes over the examples; None goes on until the gap is closed.
+    schedule : {"gap", "larank", "one-pass"}, default="gap"
+        When examples of the cache are revisited: when their gap is above `tol_cache`; ten of them,
+        at random, for each new one; or never.
+    tol_cache : float, default=0.01
+        Relative duality gap of the cached problem that is good enough to explore further.
+        Later passes lower it to half of the gap that they saw.
+    bound : {"tracked", "true"}, default="tracked"
+        How the gap of the cached problem is known while it is optimised: from the hinges seen on
+        the way, with a look at all of it only when they promise the end; or by such a look after
+        every sweep.
+    cache_bytes : int, default=2**30
+        Most memory of the cache. When it is used up, planes of the same example are merged; when
+        that is not enough, examples are frozen (see docs/theory-structured.md).
+    searches : int, default=4
+        Most searches for one example while it is at hand: one that violates may have several
+        planes.
+    max_idle : int, default=50
+        Optimisations of the cache after which a plane whose coefficient stayed zero is dropped, if
+        memory lasts; the paper has 1.
+    acceleration : bool, default=True
+        Extrapolate between sweeps of the cache.
+    max_sweeps : int, default=50
+        Most sweeps of one optimisation.
+    max_steps : int, default=10
+        Most steps of one visit.
+    batch_size : int, default=None
+        Searches made at the same weights; None chooses by their work and what was seen.
+    shuffle : bool, default=True
+        Explore the examples that are in memory at the same time in random order.
+
+    See Also
+    --------
+    DualCoordinate : Algorithm 1, on data in memory.
+    """
+
+    passes: int | None = None
+    schedule: str = "gap"
+    tol_cache: float = 0.01
+    bound: str = "tracked"
+    cache_bytes: int = 1 << 30
+    searches: int = 4
+    max_idle: int = 50
+    acceleration: bool = True
+    max_sweeps: int = 50
+    max_steps: int = 10
+    batch_size: int | None = None
+    shuffle: bool = True
+
+    def __post_init__(self) -> None:
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"schedule must be one of {SCHEDULES}, but is {self.schedule!r}.")
+        if self.bound not in ("tracked", "true"):
+            raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
+
+    def solve(
+        self,
+        training: Any,
+        stopping: Stopping,
+        *,
+        n_jobs: int = 1,
+        seed: int = 0,
+        start: Any = None,
+        on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Result:
+        """Train on a training set or on a `Stream`; see `StructuredSolver.solve`.
+
+        On a stream, Ctrl-C while the certificate is made gives the weights without it.
+        """
+        if self.passes is not None:
+            stopping = replace(stopping, max_iter=min(self.passes, stopping.max_iter))
+        result = super().solve(
+            training,
+            stopping,
+            n_jobs=n_jobs,
+            seed=seed,
+            start=start,
+            on_round=on_round,
+            checkpoint=checkpoint,
+        )
+        if result.status is Status.MAX_ITER and result.rounds == self.passes:
+            return replace(result, status=Status.PASSES)
+        return result
+
+    def _end(self, run: StreamRun, status: Status) -> Result:
+        in_memory = isinstance(run.training, TrainingSet)
+        return super()._end(run, status) if in_memory else _certified(run, status)
+
+    def _start(
+        self, training: TrainingSet | Stream, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[StreamRun, Iterator[None]]:
+        run = self.new_run(training, stopping, threads, seed)
+        return run, self._rounds(run)
+
+    def new_run(
+        self,
+        training: TrainingSet | Stream,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        comes_back: bool = True,
+    ) -> StreamRun:
+        """A run with an empty cache; `comes_back` if examples will be seen again."""
+        stream = InMemory(training) if isinstance(training, TrainingSet) else training
+        return StreamRun(
+            training,
+            stream,
+            stopping,
+            threads,
+            seed,
+            PlaneCache(stream.n_features, self.cache_bytes, comes_back),
+            self,
+        )
+
+    def _rounds(self, run: StreamRun) -> Iterator[None]:
+        while True:
+            self.explore(run)
+            seen = Certificate(run.half_square + run.estimate, run.dual).relative_gap
+            run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.stopping.tol))
+            if run.passes != self.passes and run.looks_done():
+                run.value()
+            yield
+
+    def explore(self, run: StreamRun) -> None:
+        """One pass over the run's stream, and the cache optimised in the end."""
+        for stretch, some in run.batches():
+            run.explore(stretch, some)
+            if self.schedule == "gap" and run.cached_gap > run.tol_cache:
+                run.optimize(run.tol_cache)
+            elif self.schedule == "larank" and run.cache.n_blocks:
+                run.revisit(run.random.integers(run.cache.n_blocks, size=10 * len(some)))
+        if self.schedule != "one-pass":
+            run.optimize(min(run.tol_cache, run.stopping.tol))
+
+
+def _certified(run: StreamRun, status: Status) -> Result:
+    """The best weights and the dual point, valued anew in one pass over the stream."""
+    run.settle()
+    point = run.point()
+    candidates = run.candidates if run.best is None else [run.best, *run.candidates]
+    certificate = Certificate(math.inf, run.dual, run.stream.relaxed)
+    weights = run.answer()
+    try:
+        primals, dual = run.stream.value(candidates, point, run.threads)
+        best = int(np.argmin(primals))
+        weights, certificate = (
+            candidates[best],
+            Certificate(primals[best], dual, run.stream.relaxed),
+        )
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    except ProblemError as error:
+        error.result = uncertified(run, point)
+        raise
+    if certificate.relative_gap <= run.stopping.tol:
+        status = Status.CONVERGED
+    return Result(weights, point, certificate, status, len(run.history), run.history)

@@ -1,0 +1,355 @@
+"""The state of an online solve: a cache of planes, and the moves that explore or improve it."""
+
+import math
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.plane_cache import PlaneCache
+from maxmargin.dual.sweeps import add_snapshot
+from maxmargin.dual.working_set import DualPoint, StepRule
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.streams import DualPointOfStream, FrozenPoint, Stream, Stretch
+from maxmargin.problems.structured import Hinges
+from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, Run
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+AVERAGE_BELOW = 1 << 22
+"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
+
+NOTABLE = 0.1
+"""Blocks with less than this part of the mean gap are left out of sweeps."""
+
+STALE = 0.02
+"""A batch is searched at the same weights, which are to be made of nearly as many examples: of its
+size it is this part of what was seen."""
+
+TINY = 1e-300
+
+PRUNE_AFTER = 1.25
+"""Growth of the cache after which planes without a coefficient are looked for."""
+
+
+class Options(Protocol):
+    """What a run takes from its solver; see `Online`."""
+
+    @property
+    def tol_cache(self) -> float: ...
+
+    @property
+    def bound(self) -> str: ...
+
+    @property
+    def searches(self) -> int: ...
+
+    @property
+    def max_idle(self) -> int: ...
+
+    @property
+    def max_sweeps(self) -> int: ...
+
+    @property
+    def max_steps(self) -> int: ...
+
+    @property
+    def acceleration(self) -> bool: ...
+
+    @property
+    def batch_size(self) -> int | None: ...
+
+    @property
+    def shuffle(self) -> bool: ...
+
+
+class StreamRun(Run):
+    """One online solve.
+
+    Parameters
+    ----------
+    training : Any
+        What values weights and dual points in the end: the training set, or the stream.
+    stream : Stream
+    stopping, threads, seed
+        See `Run`.
+    cache : PlaneCache
+    options : Options
+    """
+
+    state_names = (
+        *Run.state_names, "cache", "tol_cache", "average", "snapshots", "seen", "passes",
+        "passes_valued", "dual_asked", "estimate", "pruned_to",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        training: Any,
+        stream: Stream,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        cache: PlaneCache,
+        options: Options,
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        self.stream, self.cache, self.options = stream, cache, options
+        self.rule = StepRule(max_steps=options.max_steps)
+        self.tol_cache = options.tol_cache
+        """Relative gap of the cached problem that is good enough at present."""
+        self.momentum = Momentum(self, options.acceleration)
+        small = len(self.weights) <= AVERAGE_BELOW
+        self.average = np.zeros_like(self.weights) if small else None
+        """Of the weights in the last optimisation of the cache."""
+        self.snapshots = np.zeros(1, dtype=np.int64)
+        self.seen = 0
+        """Examples that were explored, again and again those of further passes."""
+        self.passes = self.passes_valued = 0
+        self.dual_asked = -math.inf
+        self.hinges = 0.0
+        """Sum of cost times hinge as explored in this pass, at changing weights."""
+        self.estimate = math.inf
+        """The same of the last whole pass."""
+        self.pruned_to = 0
+
+    @property
+    def dual(self) -> float:
+        return self.cache.dual
+
+    @property
+    def n_planes(self) -> int:
+        return self.cache.n_planes
+
+    @property
+    def candidates(self) -> list[Floats]:
+        if self.average is None or not self.snapshots[0]:
+            return [self.weights]
+        return [self.weights, self.average]
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether there is no time left, or somebody has cancelled."""
+        return self.stopping.out_of_time or self.stopping.cancelled.is_set()
+
+    def point(self) -> DualPointOfStream:
+        listed, frozen = self.cache.point(), self.cache.frozen
+        if frozen is None:
+            return listed
+        return FrozenPoint(listed, frozen.copy())
+
+    def resume(self, start: DualPointOfStream) -> None:
+        listed = start.listed if isinstance(start, FrozenPoint) else start
+        if not isinstance(listed, DualPoint):
+            raise ValueError("The point is no list of outputs with coefficients.")
+        if isinstance(start, FrozenPoint):
+            self._resume_frozen(start)
+        for first, training in self.stream.stretches():
+            last = first + training.n_blocks
+            which = np.flatnonzero((listed.blocks >= first) & (listed.blocks < last))
+            if not len(which):
+                continue
+            self.cache.look_at(first, last)
+            blocks, coef = listed.blocks[which] - first, np.maximum(listed.coef[which], 0.0)
+            room = np.maximum(training.cost - self.cache.spent(np.arange(first, last)), 0.0)
+            used = np.bincount(blocks, coef, training.n_blocks)
+            coef *= np.minimum(1.0, room / np.maximum(used, TINY))[blocks]
+            planes = training.planes_of(blocks, [listed.outputs[k] for k in which])
+            cost = training.cost[blocks]
+            self.cache.put_in(blocks + first, cost, planes, coef, self.weights)
+        self.cache.recount(self.weights)
+
+    def _resume_frozen(self, start: FrozenPoint) -> None:
+        """Take the frozen sum over, as much of it as is feasible now."""
+        frozen = start.frozen.copy()
+        if frozen.vector.shape != self.weights.shape:
+            raise ValueError("The point belongs to other features.")
+        most = 1.0
+        for first, training in self.stream.stretches():
+            spent = frozen.spent[first : first + training.n_blocks]
+            share = spent / np.maximum(training.cost[: len(spent)], TINY)
+            most = max(most, float(share.max(initial=0.0)))
+        self.cache.take_over(frozen, 1.0 / most, self.weights)
+
+    def release(self) -> None:
+        super().release()
+        del self.cache, self.average
+
+    def attach(self, stream: Stream, stopping: Stopping, threads: Threads) -> None:
+        """Go on with other examples; the cache stays."""
+        self.training: Any = stream
+        self.stream, self.stopping, self.threads = stream, stopping, threads
+
+    def detach(self) -> None:
+        """Let go of the examples, and of what cannot be copied."""
+        self.settle()
+        self.cache.prune(self.weights, self.options.max_idle)
+        self.cache.recount(self.weights)
+        del self.training, self.stream, self.stopping, self.threads
+
+    # Exploring
+
+    def batches(self) -> Iterator[tuple[Stretch, Order]]:
+        """All examples, so many at a time as are searched at the same weights.
+
+        Ends before the end of the stream when there is no time left.
+        """
+        self.hinges = 0.0
+        self.cache.begin_pass()
+        for stretch in self.stream.stretches():
+            n = stretch.training.n_blocks
+            self.cache.look_at(stretch.first, stretch.first + n)
+            order = (
+                self.random.permutation(n) if self.options.shuffle else np.arange(n, dtype=np.int64)
+            )
+            start = 0
+            while start < n:
+                size = self._batch_size(stretch)
+                yield stretch, order[start : start + size]
+                start += size
+                if self.must_stop:
+                    return
+        self.cache.end_pass(self.weights)
+        self.estimate = self.hinges
+        self.passes += 1
+
+    def _batch_size(self, stretch: Stretch) -> int:
+        if self.options.batch_size is not None:
+            return self.options.batch_size
+        each = stretch.training.search_work
+        if each is None:
+            return 1
+        return max(1, min(int(MOST_WORK / max(each, 1.0)), int(STALE * self.seen)))
+
+    def explore(self, stretch: Stretch, some: Order) -> None:
+        """Search for planes of new examples, and take in those that violate.
+
+        Examples that did are searched again while they are at hand: by and by other outputs of
+        theirs violate most.
+        """
+        first, training = stretch
+        for turn in range(self.options.searches):
+            planes = training.planes(self.weights, some, self.threads)
+            slopes = planes.slopes(self.weights)
+            self.calls += len(some)
+            if turn == 0:
+                self.seen += len(some)
+                self.hinges += training.hinges(planes, self.weights, some).most
+                self.cache.renew(first + some, planes, slopes)
+            hard = np.flatnonzero((slopes > 0.0) & (training.cost[some] > 0.0))
+            owners, cost = first + some[hard], training.cost[some[hard]]
+            self.cache.take_in(owners, cost, planes.take(hard), self.weights, self.rule)
+            some = some[hard] if turn == 0 else some
+            if not len(hard):
+                break
+        if self.cache.n_blocks > PRUNE_AFTER * self.pruned_to + 64:
+            self.prune()
+        self.best_dual = max(self.best_dual, self.dual)
+
+    # Improving what is in the cache
+
+    @property
+    def cached_certificate(self) -> Certificate:
+        """Of the cached problem as it was seen: the gap of each block at its last visit.
+
+        The dual value also bounds the objective of all that was seen. The primal one does not.
+        """
+        gap = float(self.cache.gaps.sum()) + max(-self.cache.frozen_slope(self.weights), 0.0)
+        return Certificate(self.dual + gap, self.dual)
+
+    @property
+    def cached_gap(self) -> float:
+        """Its relative gap."""
+        return self.cached_certificate.relative_gap
+
+    def look(self) -> Certificate:
+        """The same at the present weights, by a look at every block."""
+        self.cache.visit(np.arange(self.cache.n_blocks), self.weights, ADD_ONLY)
+        return self.cached_certificate
+
+    def revisit(self, blocks: Order) -> None:
+        """Steps over the planes in hand of some blocks, one after the other."""
+        self.hits += len(blocks)
+        self.cache.visit(blocks, self.weights, self.rule)
+        self.cache.thaw(self.weights)
+
+    def sweep(self) -> None:
+        """Revisit every block whose gap is worth it, in random order."""
+        gaps = self.cache.gaps
+        self.revisit(self.random.permutation(np.flatnonzero(gaps >= NOTABLE * gaps.mean())))
+        if self.average is not None:
+            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+
+    def optimize(self, tol: float) -> None:
+        """Sweep until the gap of the cached problem is at most `tol`, then prune."""
+        assert self.momentum is not None
+        self.snapshots[0] = 0
+        self.momentum.restart()
+        for _ in range(self.options.max_sweeps if self.cache.n_blocks else 0):
+            self.momentum.apply()
+            self.sweep()
+            self.momentum.settle()
+            looks_done = self.options.bound == "true" or self.cached_gap <= tol
+            if self.must_stop or (looks_done and self.look().relative_gap <= tol):
+                break
+        self.settle()
+        self.prune()
+
+    def prune(self) -> None:
+        """Forget planes without a coefficient, and examples without planes."""
+        self.settle()
+        self.cache.prune(self.weights, self.options.max_idle)
+        self.cache.recount(self.weights)
+        self.pruned_to = self.cache.n_blocks
+
+    def extrapolate(self, momentum: float) -> None:
+        """See `Extrapolable`."""
+        self.cache.extrapolate(momentum, self.weights)
+
+    def revert(self) -> None:
+        """See `Extrapolable`."""
+        self.cache.revert(self.weights)
+
+    def restart(self) -> None:
+        """See `Extrapolable`."""
+        self.cache.extrapolate(0.0, self.weights)
+
+    # Valuing
+
+    def looks_done(self) -> bool:
+        """Whether a valuation, which costs a pass, could find the gap closed."""
+        primal = self.half_square + self.estimate
+        tol = self.stopping.tol
+        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        self.dual_asked = self.dual
+        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
+            return True
+        return primal - self.dual <= 2.0 * tol * abs(primal)
+
+    def value(self) -> None:
+        """Value the last weights and their average in one pass; planes at the last are kept."""
+        self.best_dual = max(self.best_dual, self.dual)
+        self.passes_valued = self.passes
+        candidates = self.candidates
+        hinges = [Hinges(0.0, 0.0)] * len(candidates)
+        for first, training in self.stream.stretches():
+            self.cache.look_at(first, first + training.n_blocks)
+            for some in training.chunks():
+                for k, weights in enumerate(candidates):
+                    planes = training.planes(weights, some, self.threads)
+                    self.calls += len(some)
+                    hinges[k] += training.hinges(planes, weights, some)
+                    if k == 0:
+                        cost = training.cost[some]
+                        hard = np.flatnonzero((planes.slopes(weights) > 0.0) & (cost > 0.0))
+                        self.cache.take_in(
+                            first + some[hard], cost[hard], planes.take(hard), weights, ADD_ONLY
+                        )
+                if self.must_stop:
+                    return
+        for weights, each in zip(candidates, hinges, strict=True):
+            self.offer(weights, each)

@@ -1,0 +1,432 @@
+"""Online: streams of any problem against the referee, whatever the cache and the schedule."""
+
+import signal
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from structured_referee import Case, Classes, compiled_chains, random_chains, random_classes
+from test_structured_solvers import Blurred, assert_brackets, assert_history, fragile
+
+from maxmargin.data.sources import Examples, Source
+from maxmargin.dual.certificate import certify
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.classes import Classes as ManyClasses
+from maxmargin.problems.streams import FrozenPoint, InMemory, SourceStream, Valuation
+from maxmargin.problems.structured import PythonTrainingSet
+from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.online import Online
+from maxmargin.solvers.result import Status
+from maxmargin.solvers.stopping import Stopping
+
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
+TIGHT = 6_000
+"""Bytes in which the planes of the small cases do not fit."""
+
+SOLVERS = {
+    "gap": Online(),
+    "gap, true bound": Online(bound="true", tol_cache=0.1),
+    "gap, as in the paper": Online(searches=1, max_idle=1, acceleration=False, batch_size=1),
+    "larank": Online(schedule="larank", tol_cache=0.1),
+    "batches in order": Online(batch_size=5, shuffle=False),
+}
+
+
+class Listed(Source):
+    """Examples of lists, `size` at a time."""
+
+    def __init__(self, X, Y, size=3):
+        self.X, self.Y, self.size = X, Y, size
+        self.passes = 0
+
+    def blocks(self):
+        self.passes += 1
+        for start in range(0, len(self.Y), self.size):
+            part = slice(start, start + self.size)
+            yield Examples(self.X[part], self.Y[part])
+
+
+class CaseStream(SourceStream):
+    """The examples of a case, each with its own cost."""
+
+    def __init__(self, case, size=3):
+        source = Listed(case.X, list(zip(case.Y, case.cost, strict=True)), size)
+
+        def bind(X, y, _):
+            Y, cost = zip(*y, strict=True)
+            return PythonTrainingSet(case.problem, X, Y, np.array(cost), case.rescaling)
+
+        super().__init__(source, bind, 1.0)
+
+
+@cache
+def case_of(kind, seed):
+    return random_classes(seed) if kind == "classes" else random_chains(seed)
+
+
+def solve(training, solver, tol=1e-5, max_iter=300, **options):
+    return solver.solve(training, Stopping(tol, max_iter), **options)
+
+
+@pytest.mark.parametrize("kind", ["classes", "chains"])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_cycled_passes_end_at_the_optimum(name, kind):
+    for seed in range(2):
+        case = case_of(kind, seed)
+        result = solve(CaseStream(case), SOLVERS[name])
+        assert result.status is Status.CONVERGED
+        assert result.certificate.relative_gap <= 1e-5
+        assert_brackets_stream(result, case)
+        assert_history(result, case.optimum.value)
+
+
+def assert_brackets_stream(result, case, slack=1e-9):
+    """The certificate holds the optimum, and is what the data in memory say."""
+    certificate, optimum = result.certificate, case.optimum.value
+    slack *= optimum
+    assert certificate.dual - slack <= optimum <= certificate.primal + slack
+    anew = certify(case.training(), result.weights, result.dual_point)
+    assert certificate.primal == pytest.approx(anew.primal, rel=1e-12)
+    assert certificate.dual == pytest.approx(anew.dual, rel=1e-12)
+    assert certificate.primal == pytest.approx(case.objective(result.weights), rel=1e-12)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_on_a_training_set_in_memory(name):
+    for kind in ("classes", "compiled"):
+        case = random_classes(3) if kind == "classes" else random_chains(3)
+        training = case.training() if kind == "classes" else compiled_chains(case)
+        result = solve(training, SOLVERS[name])
+        assert result.status is Status.CONVERGED
+        assert_brackets(result, case, training)
+
+
+def test_a_stream_and_the_same_data_in_memory_agree():
+    case = case_of("chains", 2)
+    for size in (1, 3, 100):
+        result = solve(CaseStream(case, size), Online(), tol=1e-6)
+        assert result.certificate.primal == pytest.approx(case.optimum.value, rel=1e-5)
+
+
+@pytest.mark.parametrize("schedule", ["gap", "larank", "one-pass"])
+def test_one_pass_is_one_pass_and_one_more_certifies(schedule):
+    case = case_of("classes", 0)
+    stream = CaseStream(case)
+    solver = Online(passes=1, schedule=schedule, searches=1)
+    result = solve(stream, solver, tol=1e-9)
+    assert result.status is Status.PASSES
+    assert result.rounds == len(result.history) == 1
+    assert result.history[0].oracle_calls == len(case.X)
+    assert stream.source.passes == 3  # one of them only to see the first block
+    assert_brackets_stream(result, case)
+
+
+def test_schedules_differ_by_how_often_they_revisit():
+    training = compiled_chains(random_chains(5, n=200))
+    lines = {
+        schedule: solve(training, Online(passes=1, schedule=schedule), tol=1e-4)
+        for schedule in ("gap", "larank", "one-pass")
+    }
+    assert lines["one-pass"].history[-1].cache_hits == 0
+    assert lines["larank"].history[-1].cache_hits > 1000
+    duals = {name: result.certificate.dual for name, result in lines.items()}
+    assert duals["one-pass"] < 0.9 * min(duals["gap"], duals["larank"])
+
+
+def test_the_tracked_bound_looks_less_often_and_ends_at_the_same_place(monkeypatch):
+    from maxmargin.solvers.online_run import StreamRun
+
+    looks = []
+    original = StreamRun.look
+    monkeypatch.setattr(StreamRun, "look", lambda run: looks.append(1) or original(run))
+    training = compiled_chains(random_chains(5, n=60))
+    counts = {}
+    for bound in ("tracked", "true"):
+        looks.clear()
+        result = solve(training, Online(bound=bound), tol=1e-4)
+        assert result.status is Status.CONVERGED
+        counts[bound] = len(looks)
+    assert counts["tracked"] < counts["true"]
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    size=st.integers(1, 7),
+    kilobytes=st.one_of(st.none(), st.integers(4, 12)),
+    passes=st.integers(1, 4),
+    schedule=st.sampled_from(["gap", "larank", "one-pass"]),
+)
+@settings(deadline=None, max_examples=25, phases=PHASES)
+def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
+    seed, size, kilobytes, passes, schedule
+):
+    case = random_classes(seed)
+    limit = 1 << 30 if kilobytes is None else 1024 * kilobytes
+    solver = Online(schedule=schedule, cache_bytes=limit, acceleration=False)
+    run, rounds = solver._start(CaseStream(case, size), Stopping(1e-12), Threads(1), seed=0)
+    duals = [run.dual]
+    original = run.explore
+
+    def explore(stretch, some):
+        original(stretch, some)
+        duals.append(run.dual)
+        assert run.cache.n_bytes <= limit
+
+    run.explore = explore
+    for _ in range(passes):
+        next(rounds)
+        duals.append(run.dual)
+    scale = 1e-9 * max(1.0, case.optimum.value)
+    assert all(b >= a - scale for a, b in pairwise(duals))
+    assert run.dual <= case.optimum.value + scale
+    anew = Valuation(run.point(), run.stream.n_features).add(case.training(), 0).total
+    assert run.dual == pytest.approx(anew, abs=scale)
+
+
+@pytest.mark.parametrize("kind", ["classes", "chains"])
+def test_a_small_cache_merges_and_freezes_and_stays_valid(kind):
+    case = random_classes(7, n=30, d=8) if kind == "classes" else random_chains(7, n=20, d=6)
+    limit = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case) // 2
+    solver = Online(cache_bytes=limit)
+    run, rounds = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    certificates = []
+    for _ in range(8):
+        next(rounds)
+        assert run.cache.n_bytes <= limit
+        primals, dual = run.stream.value(run.candidates, run.point(), run.threads)
+        certificates.append((min(primals), dual))
+    assert run.cache.n_merged > 0
+    assert run.cache.n_frozen > 0
+    assert certificates[-1][1] > certificates[0][1]
+    assert min(primal for primal, _ in certificates) < 1.2 * case.optimum.value
+    result = solve(CaseStream(case), solver, tol=1e-3, max_iter=4)
+    assert isinstance(result.dual_point, FrozenPoint)
+    assert_brackets_stream(result, case)
+
+
+def test_merging_alone_keeps_every_plane_checkable():
+    case = random_chains(8, n=10, d=6, shortest=4, longest=6, k=3)
+    case = case.with_cost(30.0 * case.cost)
+    needed = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case)
+    solver = Online(cache_bytes=int(1.3 * needed))
+    run, rounds = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    for _ in range(3):
+        next(rounds)
+    assert run.cache.n_merged
+    assert run.cache.frozen is None
+    training = case.training()
+    assert training.dual(run.point()) == pytest.approx(run.dual, rel=1e-10)
+
+
+def _bytes_of(result, case):
+    run = Online().new_run(CaseStream(case), Stopping(), Threads(1), 0)
+    run.resume(result.dual_point)
+    run.cache.shrink()
+    return run.cache.n_bytes
+
+
+@pytest.mark.parametrize("tight", [False, True])
+def test_starts_from_an_earlier_result(tight):
+    case = random_classes(7, n=30, d=8)
+    solver = Online(cache_bytes=TIGHT if tight else 1 << 30)
+    first = solve(CaseStream(case), solver, tol=1e-4, max_iter=3)
+    assert isinstance(first.dual_point, FrozenPoint) == tight
+    run = solver.new_run(CaseStream(case), Stopping(), Threads(1), 0)
+    run.resume(first.dual_point)
+    assert run.dual == pytest.approx(first.certificate.dual, rel=1e-9)
+    half = case.with_cost(0.5 * case.cost)
+    again = solve(CaseStream(half), solver, tol=1e-4, max_iter=3, start=first.dual_point)
+    assert_brackets_stream(again, half)
+
+
+def test_points_go_from_online_to_other_solvers_and_back():
+    training = compiled_chains(random_chains(0))
+    point = solve(training, Online()).dual_point
+    assert solve(training, Auto(), tol=1e-4, start=point).rounds <= 2
+    point = solve(training, Auto()).dual_point
+    assert solve(training, Online(), tol=1e-4, start=point).rounds <= 2
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_very_few_examples(n):
+    case = random_classes(0)
+    case = Case(case.problem, case.X[:n], case.Y[:n], np.ones(n))
+    result = solve(CaseStream(case), Online())
+    assert result.status is Status.CONVERGED
+    assert_brackets_stream(result, case)
+
+
+def test_examples_that_are_easy_or_empty():
+    nothing = Case(Classes(np.zeros((2, 2))), [np.ones(2)] * 5, [0] * 5, np.ones(5))
+    result = solve(CaseStream(nothing), Online())
+    assert result.status is Status.CONVERGED
+    assert result.certificate.primal == result.certificate.dual == 0.0
+    empty = random_classes(1)
+    empty = Case(empty.problem, [np.zeros_like(x) for x in empty.X], empty.Y, empty.cost)
+    result = solve(CaseStream(empty), Online())
+    assert result.status is Status.CONVERGED
+    assert result.certificate.primal == pytest.approx(empty.optimum.value)
+
+
+def test_rows_without_features_in_a_sparse_stream():
+    random = np.random.default_rng(0)
+    X = sp.csr_array(random.normal(size=(40, 6)) * (random.random((40, 6)) < 0.2))
+    y = random.integers(0, 3, 40)
+    problem = ManyClasses(6, 3)
+    assert (np.diff(X.indptr) == 0).any()
+    stream = SourceStream.of(problem, Listed(X, y, 7), 1.0)
+    result = solve(stream, Online(), tol=1e-4)
+    other = solve(problem.bind(X, y, np.ones(40)), Auto(), tol=1e-4)
+    assert result.status is Status.CONVERGED
+    assert result.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-4)
+
+
+def test_classes_are_checked_at_once_and_named_one_by_one():
+    problem, X = ManyClasses(2, 3), np.eye(2)
+    assert (problem.bind(X, np.array([2, 0]), np.ones(2)).truths == [[2], [0]]).all()
+    with pytest.raises(ValueError, match=r"output of example 1 is .*3.* from 0 to 2"):
+        problem.bind(X, np.array([2, 3]), np.ones(2))
+
+
+def test_relaxed_searches():
+    case = random_classes(0)
+    problem = Blurred.__new__(Blurred)
+    problem.__dict__.update(case.problem.__dict__)
+    blurred = Case(problem, case.X, case.Y, case.cost)
+    result = solve(CaseStream(blurred), Online(), max_iter=50)
+    assert result.status is Status.RELAXED
+    assert result.certificate.relaxed
+    assert result.certificate.dual <= case.optimum.value <= result.certificate.primal
+
+
+def test_a_source_that_changes_is_found_out():
+    case = case_of("classes", 0)
+    stream = CaseStream(case)
+    point = solve(stream, Online(), tol=1e-3).dual_point
+    stream.source.X, stream.source.Y = stream.source.X[:3], stream.source.Y[:3]
+    with pytest.raises(ValueError, match="must give the same examples"):
+        stream.value([], point, Threads(1))
+
+
+def test_a_source_without_examples_and_features_that_change():
+    with pytest.raises(ValueError, match="source holds no examples"):
+        solve(SourceStream.of(Classes(np.eye(2)), Listed([], []), 1.0), Online())
+    ragged = Listed([np.ones(2)] * 3 + [np.ones(3)] * 3, [0, 1, 0] * 2)
+    with pytest.raises(ValueError, match=r"from 3 on have 6 joint features, .* have 4"):
+        solve(SourceStream.of(Classes(1.0 - np.eye(2)), ragged, 1.0), Online())
+
+
+def test_a_point_that_takes_too_much_is_no_certificate():
+    case = case_of("classes", 0)
+    point = solve(CaseStream(case), Online(), tol=1e-3).dual_point
+    with pytest.raises(ValueError, match="not feasible"):
+        CaseStream(case).value([], point._replace(coef=1.5 * point.coef), Threads(1))
+
+
+@pytest.mark.parametrize("parameter", [{"schedule": "never"}, {"bound": "guessed"}])
+def test_parameters_are_checked(parameter):
+    with pytest.raises(ValueError, match=f"{next(iter(parameter))} must be"):
+        Online(**parameter)
+
+
+@pytest.mark.parametrize("at", [1, 9, 40])
+def test_ctrl_c_while_exploring_keeps_what_was_learned(at):
+    case = case_of("classes", 0)
+    result = solve(CaseStream(fragile(case, at, KeyboardInterrupt())), Online(), tol=1e-12)
+    assert result.status is Status.INTERRUPTED
+    assert_brackets_stream(result, case)
+
+
+def test_ctrl_c_while_certifying_gives_the_weights_without_a_certificate():
+    case = case_of("classes", 0)
+    counting = fragile(case, -1, None)
+    first = solve(CaseStream(counting), Online(passes=1))
+    stream = CaseStream(fragile(case, counting.problem.calls, KeyboardInterrupt()))
+    result = solve(stream, Online(passes=1))
+    assert result.status is Status.INTERRUPTED
+    assert result.certificate.primal == np.inf
+    assert result.certificate.dual == pytest.approx(first.certificate.dual, rel=1e-9)
+    assert result.weights.any()
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 4 * TIGHT])
+def test_ctrl_c_at_any_moment_leaves_a_certified_answer(limit):
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    case = random_chains(0, n=30)
+    training = compiled_chains(case)
+    never, solver = -1.0, Online(cache_bytes=limit)
+    solve(training, solver, tol=never, max_iter=3)  # compiled before the clock ticks
+    random = np.random.default_rng(0)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for delay in random.uniform(1e-4, 0.04, size=25):
+            armed = []
+
+            def arm(line, weights, delay=delay, armed=armed):
+                if not armed:
+                    signal.setitimer(signal.ITIMER_REAL, delay)
+                    armed.append(line)
+
+            result = solve(training, solver, tol=never, max_iter=10**6, on_round=arm)
+            assert result.status is Status.INTERRUPTED
+            assert_brackets(result, case, training)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_an_error_in_a_search_has_the_result_up_to_there():
+    case = case_of("classes", 0)
+    stream = CaseStream(fragile(case, 30, RuntimeError("out of luck")))
+    with pytest.raises(ValueError, match="out of luck") as caught:
+        solve(stream, Online())
+    assert 0.0 < caught.value.result.certificate.dual <= case.optimum.value
+
+
+def test_time_runs_out_on_the_way():
+    case = case_of("chains", 0)
+    result = Online().solve(CaseStream(case), Stopping(1e-15, 10**9, time_limit=0.03))
+    assert result.status in (Status.TIME_LIMIT, Status.CONVERGED)
+    assert_brackets_stream(result, case)
+
+
+def test_the_same_bits_whatever_the_number_of_threads():
+    training = compiled_chains(random_chains(5, n=60))
+    one, two = (solve(training, Online(), tol=1e-3, n_jobs=n, seed=4) for n in (1, 2))
+    np.testing.assert_array_equal(one.weights, two.weights)
+    assert one.certificate == two.certificate
+    other = solve(training, Online(), tol=1e-3, seed=5)
+    assert not np.array_equal(one.weights, other.weights)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 4 * TIGHT])
+def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, limit):
+    case, solver = random_chains(5, n=40), Online(cache_bytes=limit)
+    whole = solve(compiled_chains(case), solver, tol=1e-9, max_iter=6)
+    path = tmp_path / "online"
+    solve(compiled_chains(case), solver, tol=1e-9, max_iter=3, checkpoint=Checkpoint(path, 0.0))
+    resumed = solve(
+        compiled_chains(case), solver, tol=1e-9, max_iter=6,
+        checkpoint=Checkpoint(path, 0.0, resume=True),
+    )  # fmt: skip
+    assert resumed.rounds == 6
+    np.testing.assert_array_equal(whole.weights, resumed.weights)
+    assert whole.certificate == resumed.certificate
+
+
+def test_positions_of_a_part_of_a_stream_begin_anywhere():
+    case = case_of("classes", 0)
+    part = InMemory(case.training(), first=100)
+    run = Online().new_run(part, Stopping(), Threads(1), 0)
+    Online().explore(run)
+    assert run.point().blocks.min() >= 100
+    primals, dual = part.value([run.weights], run.point(), Threads(1))
+    assert dual == pytest.approx(run.dual, rel=1e-9)
+    assert primals[0] >= case.optimum.value
