@@ -33,6 +33,9 @@ CLAIMS = (
     "ranking",
     "performance",
     "libsvm_reading",
+    "online",
+    "out_of_core",
+    "latent",
 )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from maxmargin.solvers.online import Online
     from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
     from maxmargin.solvers.sequential_dual import SequentialDual
+    from maxmargin.solvers.streamed_dual import StreamedDual
 
 __version__ = "0.1.0"
 
@@ -75,6 +76,7 @@ _HOMES = {
     "SequenceTagger": "estimators.tagger",
     "SequentialDual": "solvers.sequential_dual",
     "SourceStream": "problems.streams",
+    "StreamedDual": "solvers.streamed_dual",
     "StructuredSVM": "estimators.structured",
 }
 
@@ -112,6 +114,7 @@ __all__ = [
     "SequenceTagger",
     "SequentialDual",
     "SourceStream",
+    "StreamedDual",
     "StructuredSVM",
     "__version__",
     "data",

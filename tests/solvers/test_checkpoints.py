@@ -7,13 +7,16 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from contextlib import suppress
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from linear_problems import KINDS, random_case
 from numpy.testing import assert_array_equal
 from safetensors.numpy import save_file
+from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains, random_classes
 
 import maxmargin as mm
@@ -21,7 +24,9 @@ from maxmargin.data.tensors import read_tensors, write_tensors
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.state import UnwritableError, capture, restore
 from maxmargin.dual.working_set import DualPoint
+from maxmargin.problems.classes import Classes
 from maxmargin.problems.graph_labelling import GraphLabelling
+from maxmargin.problems.linear import OneVersusRest, ScalarProblem
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.solvers import checkpoint as checkpoint_module
 from maxmargin.solvers.checkpoint import Checkpoint, CheckpointWarning
@@ -38,6 +43,7 @@ SOLVERS = {
     "one-slack-steps": mm.OneSlack(line_search=True, cache=0),
     "partial-linearization": mm.PartialLinearization(),
     "fixed-temperature": mm.PartialLinearization(temperature=0.3, block=False),
+    "online": mm.Online(),
     "exponentiated-gradient": mm.ExponentiatedGradient(),
 }
 ROUNDS = 25
@@ -134,6 +140,132 @@ def test_other_training_sets(name, solver, tmp_path):
     checkpoint = Checkpoint(path, 0.0, resume=True)
     found = solve(make(), SOLVERS[solver], checkpoint=checkpoint, max_iter=8)
     assert_same(found, expected)
+
+
+LINEAR = {
+    "plain": mm.SequentialDual(),
+    "not averaged": mm.SequentialDual(averaging=False, shrinking=False),
+    "not accelerated": mm.SequentialDual(acceleration=False, cooling=False),
+}
+
+
+@pytest.mark.parametrize("solver", LINEAR.values(), ids=LINEAR)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_linear_problems(solver, kind, nonnegative, tmp_path):
+    def problem():
+        return random_case(kind, 2, bias=1.0, nonnegative=nonnegative, n=60).problem
+
+    path = tmp_path / "run.checkpoint"
+    options = {"tol": 1e-6, "max_iter": 400}
+    expected = solve(problem(), solver, **options)
+    for after in [0, 1, 7]:
+        checkpoint = Checkpoint(path, 0.0, resume=True)
+        with pytest.raises(KilledError):
+            solve(problem(), solver, killer(after), checkpoint, **options)
+    for _ in range(2):
+        checkpoint = Checkpoint(path, 0.0, resume=True)
+        found = solve(problem(), solver, checkpoint=checkpoint, **options)
+        assert_same(found, expected)
+        assert_array_equal(found.dual_point, expected.dual_point)
+
+
+def test_parts_that_are_done_are_not_solved_again(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(80, 4)), random.integers(0, 5, 80)
+    signs = np.where(y[:, None] == np.arange(5), 1.0, -1.0)
+    parts = tuple(
+        ScalarProblem.hinge(column, np.ones(80), np.ones(80), X=X, bias=1.0) for column in signs.T
+    )
+    path = tmp_path / "run.checkpoint"
+    options = {"tol": 1e-4, "max_iter": 300}
+    expected = solve(OneVersusRest(parts), mm.SequentialDual(), **options)
+    with pytest.raises(KilledError):
+        solve(
+            OneVersusRest(parts), mm.SequentialDual(), killer(2), Checkpoint(path, 0.0), **options
+        )
+    rounds = []
+    found = solve(
+        OneVersusRest(parts),
+        mm.SequentialDual(),
+        lambda line, weights: bool(rounds.append(line)),
+        Checkpoint(path, 0.0, resume=True),
+        **options,
+    )
+    assert len(rounds) == 2
+    assert_same(found, expected)
+
+
+def test_streams(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(60, 4)), random.integers(0, 3, 60)
+    path = tmp_path / "run.checkpoint"
+
+    def stream():
+        return mm.SourceStream.of(
+            Classes(4, 3), mm.data.open_examples(X, y, block_bytes=20 * 32), C=1.0
+        )
+
+    options = {"tol": 1e-9, "max_iter": 6}
+    expected = solve(stream(), mm.Online(), **options)
+    with pytest.raises(KilledError):
+        solve(stream(), mm.Online(), killer(2), Checkpoint(path, 0.0), **options)
+    found = solve(stream(), mm.Online(), checkpoint=Checkpoint(path, 0.0, resume=True), **options)
+    assert_same(found, expected)
+
+
+ESTIMATORS = {
+    "classifier": (mm.LinearClassifier, {}),
+    "one-vs-rest": (mm.LinearClassifier, {"formulation": "one-vs-rest"}),
+    "nonnegative": (mm.LinearClassifier, {"nonnegative": True}),
+    "regressor": (mm.LinearRegressor, {}),
+}
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("estimator", "options"), ESTIMATORS.values(), ids=ESTIMATORS)
+def test_linear_estimators(estimator, options, streamed, tmp_path, monkeypatch):
+    monkeypatch.setattr("maxmargin.estimators.streams.SMALL_BLOCK", 1)
+    random = np.random.default_rng(0)
+    X = random.normal(size=(300, 5))
+    y = (
+        random.normal(size=300)
+        if estimator is mm.LinearRegressor
+        else random.choice(["a", "b", "c"], 300)
+    )
+    source = mm.data.open_examples(X, y, block_bytes=60 * 40)
+    data = [source] if streamed else [X, y]
+    options = options | {"tol": 1e-7, "max_iter": 12, "C": 1.0}
+
+    class Killer:
+        """A callback that ends the process, nearly."""
+
+        def setup(self, estimator, context):
+            self.left = 3
+
+        def teardown(self, estimator, context):
+            pass
+
+        def on_fit_task_begin(self, *arguments, **more):
+            pass
+
+        def on_fit_task_end(self, *arguments, **more):
+            self.left -= 1
+            if self.left < 0:
+                raise KilledError
+
+    path = tmp_path / "run.checkpoint"
+    kept = {"checkpoint": path, "checkpoint_every": 0.0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        expected = estimator(**options).fit(*data)
+        with pytest.raises(KilledError):
+            estimator(**options, **kept).set_callbacks(Killer()).fit(*data)
+        assert path.exists()
+        found = estimator(**options, **kept, resume=True).fit(*data)
+    assert_array_equal(found.coef_, expected.coef_)
+    assert found.certificate_ == expected.certificate_
+    assert found.n_iter_ == expected.n_iter_
 
 
 def test_more_rounds_and_another_time_limit_are_no_other_parameters(tmp_path):
@@ -260,7 +392,7 @@ def test_states_of_all_kinds_come_back():
     value = [
         None, True, 7, 2**80, 0.1, math.inf, "text", b"raw", (1, [2.0]), {"a": 1, 3: (4,)},
         shared, shared, point, [b"x", b"", None], np.float64(0.5),
-        sp.csr_array(np.eye(2)), Certificate(2.0, 1.0),
+        sp.csr_array(np.eye(2)), Certificate(2.0, 1.0), np.array(["a", "bc"]),
     ]  # fmt: skip
     tree, arrays = capture(value)
     back = restore(json.loads(json.dumps(tree)), arrays)
@@ -272,6 +404,7 @@ def test_states_of_all_kinds_come_back():
     assert back[13:15] == value[13:15]
     assert_array_equal(back[15].toarray(), np.eye(2))
     assert back[16] == value[16]
+    assert_array_equal(back[17], value[17])
     for bad in (object(), np.array([object()]), Odd):
         with pytest.raises(UnwritableError):
             capture([bad])

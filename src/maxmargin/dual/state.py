@@ -58,6 +58,8 @@ class _Capture:
             value = value.item()
         if isinstance(value, _PLAIN):
             return value
+        if isinstance(value, np.ndarray) and value.dtype.kind == "U":
+            return ["strings", value.tolist(), value.dtype.str]
         if isinstance(value, np.ndarray):
             return ["array", self._named(value)]
         if isinstance(value, Stateful):
@@ -106,6 +108,8 @@ class _Restore:
         match kind:
             case "array":
                 return self.arrays[parts[0]]
+            case "strings":
+                return np.array(parts[0], dtype=parts[1])
             case "state":
                 for name, part in parts[0].items():
                     setattr(into, name, self.value(part, getattr(into, name)))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -10,9 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
 
+from maxmargin.data.sources import Source
 from maxmargin.estimators.checks import as_floats, check_loss_matrix, check_per_sample
 from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.estimators.streams import (
+    BlockStream,
+    CheckedExamples,
+    class_numbers,
+    joined_classes,
+)
 from maxmargin.problems.linear import (
     CrammerSinger,
     LinearProblem,
@@ -101,15 +110,22 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     warm_start : bool, default=False
         Start `fit` from the dual solution of the fit before, also when C has changed.
     max_iter : int, default=10000
-        Most rounds over the (active) examples.
+        Most rounds over the (active) examples; for a source, passes that learn.
     time_limit : float, default=None
         Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads; None means 1 and -1 one for each core.
     random_state : int, RandomState instance or None, default=0
         Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
-    solver : "auto" or SequentialDual, default="auto"
-        A solver object with its heuristics set by hand.
+    solver : "auto", SequentialDual or StreamedDual, default="auto"
+        A solver object with its heuristics set by hand; for a source and for `partial_fit` a
+        `StreamedDual`, which says how much memory rows of earlier blocks may take.
 
     Attributes
     ----------
@@ -133,6 +149,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     --------
     LinearRegressor : The same for numbers as targets.
     SequentialDual : The solver.
+    StreamedDual : The solver for sources.
 
     Examples
     --------
@@ -167,6 +184,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         warm_start: bool = False,
         max_iter: int = 10_000,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
         solver: Any = "auto",
@@ -184,6 +204,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         self.warm_start = warm_start
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.solver = solver
@@ -192,7 +215,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def fit(
         self,
         X: Any,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         margins: ArrayLike | None = None,
     ) -> Self:
@@ -200,9 +223,13 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Labels: numbers or strings.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
+            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            A round is then a pass over the source, and Ctrl-C or `time_limit` still
+            take what is left of a pass, or one more, for the certificate. `prior`, `loss_matrix`
+            and ``class_weight="balanced"`` take one pass more.
+        y : array-like of shape (n_samples,), default=None
+            Labels: numbers or strings. None for a source.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
         margins : array-like of shape (n_samples,), default=None
@@ -218,8 +245,62 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
+        if isinstance(X, Source):
+            return self._fit_source(_LabelStream(self, X, y, sample_weight, margins))
         checked = self._check(X, y, sample_weight, margins)
         return self._fit(*checked, original_X=X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from further examples, without those of earlier calls.
+
+        Rows that still matter stay in a cache (`StreamedDual.cache_bytes`) and go on adapting to
+        those that follow. A `fit` before is forgotten.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come; needed in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : LinearClassifier
+            The model is ready to predict. ``certificate_.dual`` is a lower bound of the objective
+            over all examples so far, at any weights; ``certificate_.primal`` is infinite,
+            because nobody can value weights on examples that are gone.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_digits
+        >>> import maxmargin as mm
+        >>> X, y = load_digits(return_X_y=True)
+        >>> model = mm.LinearClassifier()
+        >>> for at in range(0, 1500, 100):
+        ...     some = slice(at, at + 100)
+        ...     _ = model.partial_fit(X[some] / 16, y[some], classes=range(10))
+        >>> bool(model.score(X[1500:] / 16, y[1500:]) > 0.85)
+        True
+        """
+        first = self._online is None
+        known = None if first else self.classes_
+        classes = self._known_classes(classes, known)
+        given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
+        check_classification_targets(y)
+        labels = class_numbers(y, classes)
+        targets, cost = self._targets(classes, labels, cost, None, None)
+        validate_data(self, given, reset=first, skip_check_array=True)
+        self._learn_online(X, targets, cost)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def path(
@@ -298,6 +379,14 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         X, y, cost = self._check_samples(X, y, sample_weight)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
+        self._check_classes(classes)
+        totals: Floats = np.bincount(labels, weights=cost).astype(np.float64)
+        targets, cost = self._targets(classes, labels, cost, margins, totals)
+        if not cost.any():
+            raise ValueError("class_weight leaves every example a weight of zero.")
+        return X, y, targets, cost
+
+    def _check_classes(self, classes: NDArray[Any]) -> None:
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs examples of at least two classes, but y holds only "
@@ -312,23 +401,51 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
                 "loss_matrix has no meaning for formulation='one-vs-rest': use 'crammer-singer' "
                 "or 'weston-watkins', or leave it out."
             )
-        n_samples = len(cost)
+
+    def _targets(
+        self,
+        classes: NDArray[Any],
+        labels: NDArray[Any],
+        cost: Floats,
+        margins: ArrayLike | None,
+        totals: Floats | None,
+    ) -> tuple[_ClassTargets, Floats]:
+        """Targets, and costs with the weights of the classes, whose examples cost `totals`."""
         if self.class_weight is not None:
-            weights = _class_weights(self.class_weight, classes, np.bincount(labels, weights=cost))
-            cost *= check_per_sample(weights, len(classes), "class_weight", "weights")[labels]
-            if not cost.any():
-                raise ValueError("class_weight leaves every example a weight of zero.")
+            weights = _class_weights(self.class_weight, classes, totals)
+            weights = check_per_sample(weights, len(classes), "class_weight", "weights")
+            cost = cost * weights[labels]
         wanted = self.margins if margins is None else margins
         if isinstance(wanted, Mapping):
             wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
         targets = _ClassTargets(
             classes=classes,
             labels=labels.astype(np.int32),
-            margins=check_per_sample(wanted, n_samples, "margins", "margins"),
+            margins=check_per_sample(wanted, len(cost), "margins", "margins"),
             loss_matrix=check_loss_matrix(self.loss_matrix, classes),
             formulation=self.formulation,
         )
-        return X, y, targets, cost
+        return targets, cost
+
+    def _known_classes(self, classes: ArrayLike | None, known: NDArray[Any] | None) -> NDArray[Any]:
+        """Classes of a `partial_fit`."""
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all examples at once: for partial_fit give a "
+                "dictionary of weights."
+            )
+        if classes is None:
+            if known is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            return known
+        given = np.unique(np.asarray(classes))
+        if known is not None and not np.array_equal(given, known):
+            raise ValueError(
+                f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
+                f"which was {known.tolist()}."
+            )
+        self._check_classes(given)
+        return given
 
     def _set_weights(
         self, targets: _ClassTargets, weights: Floats, intercept: Floats
@@ -338,6 +455,60 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             "coef_": np.array(weights.T, order="C"),
             "intercept_": intercept,
         }
+
+
+class _LabelStream(BlockStream):
+    """Blocks of a source whose targets are labels.
+
+    Classes are found as they come, unless something has to know them all (or how many
+    examples each has) before the first block: that takes a pass of its own.
+    """
+
+    estimator: LinearClassifier
+    state_names = (*BlockStream.state_names, "classes", "totals")
+
+    def __init__(
+        self,
+        estimator: LinearClassifier,
+        source: Source,
+        y: Any,
+        sample_weight: ArrayLike | None,
+        margins: ArrayLike | None,
+    ) -> None:
+        super().__init__(estimator, source, y, sample_weight)
+        wanted = estimator.margins if margins is None else margins
+        each = not isinstance(wanted, Mapping) and np.ndim(wanted) > 0
+        self.margins = as_floats(wanted, "margins") if each else None
+        self.classes: NDArray[Any] = np.empty(0)
+        self.totals: Floats | None = None
+        options = estimator.prior, estimator.loss_matrix
+        if estimator.class_weight == "balanced" or any(one is not None for one in options):
+            self.survey()
+
+    def survey(self) -> None:
+        """Find all classes, and what their examples cost together."""
+        totals: dict[Any, float] = {}
+        for examples in self.examples():
+            labels, numbers = np.unique(examples.y, return_inverse=True)
+            self.classes = joined_classes(self.classes, labels)
+            sums = np.bincount(numbers, weights=examples.cost)
+            for label, total in zip(labels.tolist(), sums.tolist(), strict=True):
+                totals[label] = totals.get(label, 0.0) + total
+        self.totals = np.array([totals[label] for label in self.classes.tolist()])
+        self.complete = True
+
+    def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats] | None:
+        if not self.complete:
+            self.classes = joined_classes(self.classes, np.unique(examples.y))
+            if len(self.classes) < 2:
+                return None
+        self.estimator._check_classes(self.classes)
+        labels = class_numbers(examples.y, self.classes)
+        margins = None if self.margins is None else examples.of(self.margins, "margins")
+        return self.estimator._targets(self.classes, labels, examples.cost, margins, self.totals)
+
+    def end(self) -> None:
+        self.estimator._check_classes(self.classes)
 
 
 def _class_weights(wanted: Mapping[Any, float] | str, classes: NDArray[Any], totals: Any) -> Floats:

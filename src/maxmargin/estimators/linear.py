@@ -1,19 +1,21 @@
 """What the linear classifier and the linear regressor share: from arrays to a certified fit."""
 
 import threading
+import time
 from abc import ABC, abstractmethod
 from functools import partial
 from numbers import Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.base import CertifiedEstimator, n_threads
 from maxmargin.estimators.checks import (
     as_floats,
     check_features,
@@ -23,8 +25,13 @@ from maxmargin.estimators.checks import (
 )
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
+from maxmargin.solvers.online_dual import OnlineDual
 from maxmargin.solvers.result import Result
 from maxmargin.solvers.sequential_dual import SequentialDual
+from maxmargin.solvers.streamed_dual import StreamedDual
+
+if TYPE_CHECKING:
+    from maxmargin.estimators.streams import BlockStream
 
 Floats = NDArray[np.float64]
 
@@ -51,7 +58,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "nonnegative": ["boolean"],
         "prior": [GaussianPrior, tuple, None],
-        "solver": [StrOptions({"auto"}), SequentialDual],
+        "solver": [StrOptions({"auto"}), SequentialDual, StreamedDual],
     }
 
     fit_intercept: bool
@@ -63,6 +70,8 @@ class LinearEstimator(CertifiedEstimator, ABC):
     coef_: Floats
     intercept_: Floats | float
 
+    _online: OnlineDual | None = None
+
     @abstractmethod
     def _set_weights(self, targets: Any, weights: Floats, intercept: Floats) -> dict[str, Any]:
         """Fitted attributes that hold the model.
@@ -72,7 +81,25 @@ class LinearEstimator(CertifiedEstimator, ABC):
 
     @property
     def _solver(self) -> SequentialDual:
+        if isinstance(self.solver, StreamedDual):
+            raise ValueError(
+                "solver=StreamedDual(...) is for sources and for partial_fit: leave the solver out "
+                "for data in memory."
+            )
         return SequentialDual() if self.solver == "auto" else self.solver
+
+    @property
+    def _streamed_solver(self) -> StreamedDual:
+        if isinstance(self.solver, SequentialDual):
+            raise ValueError(
+                "solver=SequentialDual(...) needs all data in memory: for sources and partial_fit "
+                "leave the solver out, or use StreamedDual."
+            )
+        return StreamedDual() if self.solver == "auto" else self.solver
+
+    @property
+    def _bias(self) -> float:
+        return float(self.intercept_scaling) if self.fit_intercept else 0.0
 
     def _features(self, X: Any, n_outputs: int) -> WhitenedFeatures:
         prior = self.prior
@@ -123,27 +150,74 @@ class LinearEstimator(CertifiedEstimator, ABC):
     ) -> Result:
         """Fit from the dual point of another C."""
         features = self._features(X, targets.n_outputs)
-        bias = float(self.intercept_scaling) if self.fit_intercept else 0.0
-        problem = targets.problem(
-            {
-                "X": features.X,
-                "cost": cost,
-                "bias": bias,
-                "nonnegative": self.nonnegative,
-                "origin": self._origin(features),
-            }
-        )
+        problem = self._problem(features, targets, cost)
         carried = None if start is None else _carried_over(problem, *start, self.C)
 
         def attributes(weights: Floats) -> dict[str, Any]:
-            original = features.unwhiten(weights[:-1])
-            fitted = self._set_weights(targets, original, bias * weights[-1])
-            return fitted | {"n_features_in_": X.shape[1]}
+            return self._model(features, targets, weights)
 
         solve = partial(self._solver.solve, problem, start=carried)
         result: Result = self._train(X, y, solve, attributes, cancelled)
         validate_data(self, original_X, skip_check_array=True)
+        self._online = None
         return result
+
+    def _problem(
+        self, features: WhitenedFeatures, targets: Targets, cost: Floats
+    ) -> LinearProblem | OneVersusRest:
+        return targets.problem(
+            {
+                "X": features.X,
+                "cost": cost,
+                "bias": self._bias,
+                "nonnegative": self.nonnegative,
+                "origin": self._origin(features),
+            }
+        )
+
+    def _model(
+        self, features: WhitenedFeatures, targets: Targets, weights: Floats
+    ) -> dict[str, Any]:
+        """Fitted attributes that weights in the space of `features` make up."""
+        original = features.unwhiten(weights[:-1])
+        fitted = self._set_weights(targets, original, self._bias * weights[-1])
+        return fitted | {"n_features_in_": len(original)}
+
+    def _fit_source(self, stream: "BlockStream") -> Self:
+        """Fit on blocks of a source."""
+        solve = partial(self._streamed_solver.solve, stream)
+        result: Result = self._train(
+            stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
+        )
+        self.__dict__.pop("feature_names_in_", None)
+        self._warm = self._online = None
+        self._warn_unless_converged(result, stacklevel=4)
+        return self
+
+    def _learn_online(self, X: Any, targets: Targets, cost: Floats) -> None:
+        """Dual coordinate steps on further examples, which have been checked."""
+        solver = self._streamed_solver
+        features = self._features(X, targets.n_outputs)
+        problem = self._problem(features, targets, cost)
+        online = self._online
+        if online is None:
+            seed = int(check_random_state(self.random_state).randint(2**31))
+            online = OnlineDual(solver.cache_bytes, seed)
+        started = time.perf_counter()
+        online.learn(problem, n_threads(self.n_jobs))
+        before = self.history_ if online.calls > 1 else []
+        seconds = time.perf_counter() - started + (before[-1].seconds if before else 0.0)
+        self.__dict__.update(
+            self._model(features, targets, online.weights)
+            | {
+                "certificate_": online.certificate,
+                "history_": [*before, online.as_round(seconds)],
+                "n_iter_": online.calls,
+                "status_": "partial",
+                "_online": online,
+                "_warm": None,
+            }
+        )
 
     def _fit_path(
         self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any, Cs: ArrayLike
@@ -166,9 +240,12 @@ class LinearEstimator(CertifiedEstimator, ABC):
         return [models[C] for C in values]
 
     def _check_samples(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
     ) -> tuple[Any, NDArray[Any], Floats]:
-        """Checked features and targets, and the C of each example."""
+        """Checked features and targets, and the C of each example.
+
+        If they are not `alone`, something may be learned from others.
+        """
         name = type(self).__name__
         if y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
@@ -178,7 +255,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         except ValueError as error:
             raise ValueError(one_sentence(str(error), y, "y")) from error
         check_lengths(X, y)
-        if not self.fit_intercept and not np.any(X.data if sp.issparse(X) else X):
+        if alone and not self.fit_intercept and not np.any(X.data if sp.issparse(X) else X):
             raise ValueError(
                 "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
                 "from: check how X was made."
@@ -186,7 +263,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         cost = np.full(X.shape[0], float(self.C))
         if sample_weight is not None:
             cost *= check_per_sample(sample_weight, len(cost), "sample_weight", "weights")
-            if not cost.any():
+            if alone and not cost.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
         return X, y, cost
 

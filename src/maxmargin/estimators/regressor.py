@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from numbers import Real
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import validate_data
 
+from maxmargin.data.sources import Source
 from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.estimators.streams import BlockStream, CheckedExamples
 from maxmargin.problems.linear import LinearProblem, ScalarProblem
 
 Floats = NDArray[np.float64]
@@ -49,15 +53,22 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     warm_start : bool, default=False
         Start `fit` from the dual solution of the fit before, also when C has changed.
     max_iter : int, default=10000
-        Most rounds over the (active) examples.
+        Most rounds over the (active) examples; for a source, passes that learn.
     time_limit : float, default=None
         Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads; None means 1 and -1 one for each core.
     random_state : int, RandomState instance or None, default=0
         Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
-    solver : "auto" or SequentialDual, default="auto"
-        A solver object with its heuristics set by hand.
+    solver : "auto", SequentialDual or StreamedDual, default="auto"
+        A solver object with its heuristics set by hand; for a source and for `partial_fit` a
+        `StreamedDual`, which says how much memory rows of earlier blocks may take.
 
     Attributes
     ----------
@@ -78,6 +89,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     --------
     LinearClassifier : The same for labels as targets.
     SequentialDual : The solver.
+    StreamedDual : The solver for sources.
 
     Examples
     --------
@@ -106,6 +118,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         warm_start: bool = False,
         max_iter: int = 10_000,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
         solver: Any = "auto",
@@ -120,18 +135,27 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         self.warm_start = warm_start
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.solver = solver
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Train on examples and their target values.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
+            A `Source` gives examples and targets in blocks, which need not fit in memory together.
+            A round is then a pass over the source, and Ctrl-C or `time_limit` still
+            take what is left of a pass, or one more, for the certificate.
+        y : array-like of shape (n_samples,), default=None
+            None for a source.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
 
@@ -145,7 +169,37 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
+        if isinstance(X, Source):
+            return self._fit_source(_NumberStream(self, X, y, sample_weight))
         return self._fit(*self._check(X, y, sample_weight), original_X=X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from further examples, without those of earlier calls.
+
+        Rows that still matter stay in a cache (`StreamedDual.cache_bytes`) and go on adapting to
+        those that follow. A `fit` before is forgotten.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : LinearRegressor
+            The model is ready to predict. ``certificate_.dual`` is a lower bound of the objective
+            over all examples so far, at any weights; ``certificate_.primal`` is infinite,
+            because nobody can value weights on examples that are gone.
+        """
+        first = self._online is None
+        given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
+        targets = self._targets(y)
+        validate_data(self, given, reset=first, skip_check_array=True)
+        self._learn_online(X, targets, cost)
+        return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def path(
@@ -186,6 +240,10 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     ) -> tuple[Any, Any, _NumberTargets, Floats]:
         """Checked features, values, targets and costs."""
         X, y, cost = self._check_samples(X, y, sample_weight)
+        return X, y, self._targets(y), cost
+
+    def _targets(self, y: NDArray[Any]) -> _NumberTargets:
+        """Checked values."""
         try:
             values = y.astype(np.float64)
         except (TypeError, ValueError) as error:
@@ -197,9 +255,18 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             raise ValueError(
                 f"y[{at}] is {values[at]} (NaN and inf are not allowed): leave that sample out."
             )
-        return X, y, _NumberTargets(values, float(self.epsilon)), cost
+        return _NumberTargets(values, float(self.epsilon))
 
     def _set_weights(
         self, targets: _NumberTargets, weights: Floats, intercept: Floats
     ) -> dict[str, Any]:
         return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}
+
+
+class _NumberStream(BlockStream):
+    """Blocks of a source whose targets are numbers."""
+
+    estimator: LinearRegressor
+
+    def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats]:
+        return self.estimator._targets(examples.y), examples.cost

@@ -13,9 +13,9 @@ rest on this module.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -51,6 +51,7 @@ class LinearProblem(ABC):
     origin: Floats | None = None
     nonnegative: bool = False
     relaxed: ClassVar[bool] = False  # an explicit maximum over classes is always found
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost")
 
     @property
     @abstractmethod
@@ -79,9 +80,22 @@ class LinearProblem(ABC):
         """Shape of the weights, the row of the constant feature included."""
         return int(self.X.shape[1]) + 1, self.n_outputs
 
+    def some(self, examples: NDArray[Any]) -> Self:
+        """The same problem on some of the examples only."""
+        return replace(self, **{name: getattr(self, name)[examples] for name in self._per_example})
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """The same problem on the examples of others, too."""
+        together: dict[str, Any] = {}
+        for name in self._per_example:
+            arrays = [getattr(problem, name) for problem in (self, *others)]
+            sparse = any(map(sp.issparse, arrays))
+            together[name] = sp.vstack(arrays, format="csr") if sparse else np.concatenate(arrays)
+        return replace(self, **together)
+
     def _chunks(self) -> Iterator[slice]:
         n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
-        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + n_entries / self.n_samples))
+        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + n_entries / max(1, self.n_samples)))
         for start in range(0, self.n_samples, step):
             yield slice(start, min(start + step, self.n_samples))
 
@@ -100,7 +114,10 @@ class LinearProblem(ABC):
 
     def weights(self, dual_coef: Floats) -> Floats:
         """Weights that belong to dual coefficients: ``W(B)``."""
-        u = self.unclipped_weights(dual_coef)
+        return self._clipped(self.unclipped_weights(dual_coef))
+
+    def _clipped(self, u: Floats) -> Floats:
+        """Weights of ``u``, in its place."""
         if self.nonnegative:
             np.maximum(u[:-1], 0.0, out=u[:-1])
         return u
@@ -111,21 +128,31 @@ class LinearProblem(ABC):
 
     def primal(self, weights: Floats) -> float:
         """Objective value at `weights` (which must satisfy `nonnegative`)."""
+        return self.penalty(weights) + self.total_loss(weights)
+
+    def penalty(self, weights: Floats) -> float:
+        """What `weights` cost by themselves."""
         away = weights if self.origin is None else weights - self.origin
-        loss = sum(
+        return 0.5 * float(np.vdot(away, away))
+
+    def total_loss(self, weights: Floats) -> float:
+        """Sum over the examples of cost times loss."""
+        return sum(
             float(self.cost[rows] @ self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
         )
-        return 0.5 * float(np.vdot(away, away)) + loss
 
     def dual(self, dual_coef: Floats) -> float:
         """Dual value of feasible coefficients: never above the optimum."""
-        weights = self.weights(dual_coef)
+        return self.dual_of_sums(self.linear(dual_coef), self.unclipped_weights(dual_coef))
+
+    def dual_of_sums(self, linear: float, unclipped: Floats) -> float:
+        """Dual value from its linear term and ``u(B)``, which is overwritten."""
+        weights = self._clipped(unclipped)
         if self.origin is None:
-            return self.linear(dual_coef) - 0.5 * float(np.vdot(weights, weights))
+            return linear - 0.5 * float(np.vdot(weights, weights))
         # A product, not a difference of squares: exact where the weights are the origin.
-        grown = float(np.vdot(weights - self.origin, weights + self.origin))
-        return self.linear(dual_coef) - 0.5 * grown
+        return linear - 0.5 * float(np.vdot(weights - self.origin, weights + self.origin))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -144,6 +171,7 @@ class MulticlassProblem(LinearProblem):
     labels: NDArray[np.int32]
     margins: Floats
     loss_matrix: Floats
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "labels", "margins")
 
     @property
     def n_outputs(self) -> int:
@@ -214,6 +242,7 @@ class ScalarProblem(LinearProblem):
     epsilon: float
     lower: Floats
     upper: Floats
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "target", "lower", "upper")
 
     @classmethod
     def hinge(cls, signs: Floats, margins: Floats, cost: Floats, **shared: Any) -> "ScalarProblem":

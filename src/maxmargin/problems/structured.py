@@ -165,7 +165,7 @@ class TrainingSet(ABC):
         """What searches remember from one to the next, where that can change what they find."""
         return None
 
-    @search_state.setter
+    @search_state.setter  # noqa: B027
     def search_state(self, state: Any) -> None:
         """Remember that again."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.rows import Rows, make_rows, squared_norms
 from maxmargin.dual.schedule import DUE, visiting_order
-from maxmargin.dual.simd import padded
+from maxmargin.dual.state import Stateful
 from maxmargin.dual.sweeps import (
     add_snapshot,
     copy_rows,
@@ -38,6 +38,7 @@ from maxmargin.problems.linear import (
     ScalarProblem,
     WestonWatkins,
 )
+from maxmargin.solvers.shared_weights import SNAPSHOT_COST, SharedWeights, n_columns
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
@@ -70,7 +71,7 @@ class Geometry(NamedTuple):
         return cls(rows, norms)
 
 
-class Blocks(ABC):
+class Blocks(Stateful, ABC):
     """State and moves that do not depend on the kind of problem.
 
     Parameters
@@ -83,7 +84,15 @@ class Blocks(ABC):
         Most rounds that an idle example is left alone; 0 visits all in every round.
     seed : int
         Of the order of visits.
+    shared : SharedWeights or None
+        Weights to which other examples contribute as well, and in which `start` is already
+        counted. Such blocks cannot be extrapolated.
     """
+
+    state_names = (
+        "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
+        "shared", "visits", "random", "round", "linear",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -92,6 +101,7 @@ class Blocks(ABC):
         start: Floats | None,
         longest_wait: int,
         seed: int,
+        shared: SharedWeights | None = None,
     ) -> None:
         n = problem.n_samples
         self.random = np.array([seed], dtype=np.uint64)
@@ -106,22 +116,21 @@ class Blocks(ABC):
         self.visits[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
         self.terms = self._terms(1.0 / np.where(empty, 1.0, curvature))
 
-        self.n_columns = padded(problem.n_outputs) if problem.n_outputs > 1 else 1
+        self.n_columns = n_columns(problem)
         self.coef = np.zeros((n, self.n_columns))
-        self.unclipped = np.zeros((problem.weights_shape[0], self.n_columns))
-        self.weights = self.unclipped.copy() if problem.nonnegative else self.unclipped
         if start is not None:
             self.dual_coef[:] = problem.feasible(start)
         self._settle(np.flatnonzero(empty).astype(np.int32))
-        if start is not None:
-            self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
-        elif problem.origin is not None:
-            self.unclipped[:, : problem.n_outputs] = problem.origin
-        self._clip()
         self.linear = self._linear()
-        self.restart()
-        per_row = len(self.rows.values) / n + 1.0
-        self.visits_per_snapshot = 1 + int(10.0 * len(self.weights) / per_row)
+        self.alone = shared is None
+        self.attach(SharedWeights(problem) if shared is None else shared)
+        if self.alone:
+            if start is not None:
+                self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
+                self.shared.clip()
+            self.restart()
+        self.per_row = per_row = len(self.rows.values) / max(1, n) + 1.0
+        self.visits_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
         self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
         self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
 
@@ -160,22 +169,30 @@ class Blocks(ABC):
         self.previous = self.coef.copy()
         self.last_unclipped = self.unclipped.copy()
         self.copies: list[Floats] = []
-        self.average = self.weights.copy()
+        self.average = self.shared.average = self.weights.copy()
         self.snapshots = np.zeros(1, dtype=np.int64)
+
+    def attach(self, shared: SharedWeights) -> None:
+        """Work on these weights from now on."""
+        self.shared = shared
+        self.unclipped, self.weights = shared.unclipped, shared.weights
+        self.average, self.snapshots = shared.average, shared.snapshots
+        self.copies = []
 
     def release(self) -> None:
         """Give back the memory that only further moves need; `restart` before the next."""
         del self.previous, self.last_unclipped, self.copies, self.average
-
-    def _clip(self) -> None:
-        if self.problem.nonnegative:
-            np.maximum(self.unclipped[:-1], 0.0, out=self.weights[:-1])
-            self.weights[-1] = self.unclipped[-1]
+        self.shared.average = self.weights
 
     @property
     def dual_coef(self) -> Floats:
         """The coefficients without their padding."""
         return self.coef[:, : self.problem.n_outputs]
+
+    def set_coef(self, dual_coef: Floats) -> None:
+        """Replace the coefficients by a feasible point next to `dual_coef`, but not the weights."""
+        self.dual_coef[:] = self.problem.feasible(dual_coef)
+        self.linear = self._linear()
 
     @property
     def dual(self) -> float:
@@ -204,6 +221,10 @@ class Blocks(ABC):
         """Improve the dual over each example of `order` in turn."""
         if threads.n_threads > 1 and len(order) >= self.visits_per_merge:
             self._sweep_in_threads(order, threshold, threads)
+        elif not self.alone:
+            never = len(order) + 1
+            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, never)
+            self.shared.count(len(order) * self.per_row)
         else:
             every = max(self.visits_per_snapshot, len(order) // SNAPSHOTS)
             self.linear += self._sweep(order, self.weights, self.unclipped, threshold, every)
@@ -250,7 +271,7 @@ class Blocks(ABC):
             return
         direction *= step
         self.unclipped += direction
-        self._clip()
+        self.shared.clip()
         self.linear = self._linear_after(linear, step)
         add_snapshot(self.weights, self.average, self.snapshots)
 
@@ -294,13 +315,13 @@ class Blocks(ABC):
         """Go on by `momentum` times the move since the last call, as far as is feasible."""
         move_on(self.unclipped, self.last_unclipped, momentum)
         self.linear += self._extrapolate(momentum)
-        self._clip()
+        self.shared.clip()
 
     def revert(self) -> None:
         """Back to where the last call of `extrapolate` started."""
         self.coef[:] = self.previous
         self.unclipped[:] = self.last_unclipped
-        self._clip()
+        self.shared.clip()
         self.linear = self._linear()
 
 
@@ -316,9 +337,10 @@ class MulticlassBlocks(Blocks):
         start: Floats | None,
         longest_wait: int,
         seed: int,
+        shared: SharedWeights | None = None,
     ) -> None:
         self.separate_slacks = isinstance(problem, WestonWatkins)
-        super().__init__(problem, geometry, start, longest_wait, seed)
+        super().__init__(problem, geometry, start, longest_wait, seed, shared)
 
     def _terms(self, inverse: Floats) -> Floats:
         return np.column_stack([self.problem.cost, self.problem.margins, inverse])
@@ -431,12 +453,13 @@ def make_blocks(
     start: Floats | None = None,
     longest_wait: int = 0,
     seed: int = 0,
+    shared: SharedWeights | None = None,
 ) -> Blocks:
     """The state of whichever kind of problem this is."""
     if isinstance(problem, MulticlassProblem):
-        return MulticlassBlocks(problem, geometry, start, longest_wait, seed)
+        return MulticlassBlocks(problem, geometry, start, longest_wait, seed, shared)
     if isinstance(problem, ScalarProblem):
-        return ScalarBlocks(problem, geometry, start, longest_wait, seed)
+        return ScalarBlocks(problem, geometry, start, longest_wait, seed, shared)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

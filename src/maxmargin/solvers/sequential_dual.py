@@ -4,15 +4,18 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.state import Stateful
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.solvers.blocks import MERGES, Blocks, Geometry, make_blocks
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -25,6 +28,9 @@ OnRound = Callable[[Round, Callable[[], Floats]], bool]
 
 LONGEST_WAIT = 63
 """Rounds after which even an example that never moves is looked at again."""
+
+FINISHED = (Status.CONVERGED, Status.MAX_ITER)
+"""Where a part of a problem ends whatever the clock says."""
 
 COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
@@ -78,6 +84,7 @@ class SequentialDual:
         seed: int = 0,
         start: Floats | None = None,
         on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Solve `problem`; never raises for stopping early, the result's status tells.
 
@@ -93,71 +100,98 @@ class SequentialDual:
             Dual coefficients of an earlier solve.
         on_round : callable or None
             See `OnRound`.
+        checkpoint : Checkpoint or None
+            Where to keep the state after rounds, and whether to go on from there. Of a
+            one-versus-rest problem, the parts that are done are kept.
         """
+        about = {
+            "data": "" if checkpoint is None else fingerprint(problem),
+            "solver": repr(self),
+            "tol": stopping.tol,
+            "seed": seed,
+            "n_jobs": n_jobs,
+        }
         if isinstance(problem, OneVersusRest):
-            return self._solve_parts(problem, stopping, n_jobs, seed, start, on_round)
-        with Threads(n_jobs) as threads:
-            return self._solve(
-                problem, Geometry.of(problem), stopping, threads, seed, start, on_round
+            parts = _Parts()
+            if checkpoint is not None and checkpoint.begin(about, parts):
+                stopping.earlier = parts.seconds
+            return self._solve_parts(
+                problem, stopping, n_jobs, seed, start, on_round, parts, checkpoint
             )
+        with Threads(n_jobs) as threads:
+            run = self._run(problem, Geometry.of(problem), seed, start)
+            if checkpoint is not None and checkpoint.begin(about, run):
+                stopping.earlier = run.seconds
+            return self._solve(run, stopping, threads, on_round, checkpoint)
 
-    def _solve(
-        self,
-        problem: LinearProblem,
-        geometry: Geometry,
-        stopping: Stopping,
-        threads: Threads,
-        seed: int,
-        start: Floats | None,
-        on_round: OnRound | None,
-    ) -> Result:
+    def _run(
+        self, problem: LinearProblem, geometry: Geometry, seed: int, start: Floats | None
+    ) -> "_Run":
         longest_wait = LONGEST_WAIT if self.shrinking else 0
         blocks = make_blocks(problem, geometry, start, longest_wait, seed)
         momentum = Momentum(blocks, self.acceleration)
-        answer = _Answer(blocks, self.averaging, warm=start is not None)
-        history: list[Round] = []
-        visits = 0
-        threshold = 0.0
+        return _Run(blocks, momentum, _Answer(blocks, self.averaging, warm=start is not None))
 
+    def _solve(
+        self,
+        run: "_Run",
+        stopping: Stopping,
+        threads: Threads,
+        on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Result:
+        blocks, answer = run.blocks, run.answer
         certified = None
-        status = stopping.reason(0)
+        stop = False
+        status = None if answer.closes_gap(stopping.tol) else stopping.reason(blocks.round)
         try:
             while status is None:
-                momentum.apply()
-                order = blocks.due_examples()
-                for batch in _batches(order, blocks, threads):
-                    blocks.sweep(batch, threshold, threads)
-                    if stopping.out_of_time:
+                if answer.closes_gap(stopping.tol):
+                    certified = run.certified(stopping.tol)
+                    if certified is not None:
+                        status = Status.CONVERGED
                         break
-                visits += len(order)
-                blocks.round += 1
-                settled = momentum.settle()
-                answer.best_dual = max(answer.best_dual, momentum.dual)
-
-                if settled and answer.is_due(visits, stopping.tol):
-                    answer.value(visits, threads)
-                    if self.cooling:
-                        threshold = COOLING * answer.certificate.gap / problem.cost.sum()
-                    if answer.certificate.relative_gap <= stopping.tol:
-                        certified = answer.certified()
-                        if certified.certificate.relative_gap <= stopping.tol:
-                            status = Status.CONVERGED
-                        else:
-                            momentum.restart()
-                history.append(answer.as_round(stopping.seconds, visits))
-                stop = on_round is not None and on_round(history[-1], answer.weights)
-                if status is None:
+                else:
+                    stop = self._round(run, stopping, threads, on_round)
+                if not answer.closes_gap(stopping.tol):
                     status = Status.STOPPED if stop else stopping.reason(blocks.round)
+                # A round that ran out of time is not whole: it would lead to another answer.
+                if checkpoint is not None and not stopping.out_of_time:
+                    ends = status is not None or answer.closes_gap(stopping.tol)
+                    checkpoint.offer(lambda: run, final=ends)
         except KeyboardInterrupt:
             stopping.cancelled.set()
             status = Status.INTERRUPTED
-        if certified is None or status is not Status.CONVERGED:
-            momentum.settle(early=True)
-            answer.value(visits, threads)
+        if certified is None:
+            run.momentum.settle(early=True)
+            answer.value(run.visits, threads)
             certified = answer.certified()
         if certified.certificate.relative_gap <= stopping.tol:
             status = Status.CONVERGED
-        return Result(*certified, status, blocks.round, history)
+        assert status is not None
+        return Result(*certified, status, blocks.round, run.history)
+
+    def _round(
+        self, run: "_Run", stopping: Stopping, threads: Threads, on_round: OnRound | None
+    ) -> bool:
+        """Visit the examples that are due, and value the answer if it is; whether to stop."""
+        blocks, momentum, answer = run.blocks, run.momentum, run.answer
+        momentum.apply()
+        order = blocks.due_examples()
+        for batch in _batches(order, blocks, threads):
+            blocks.sweep(batch, run.threshold, threads)
+            if stopping.out_of_time:
+                break
+        run.visits += len(order)
+        blocks.round += 1
+        settled = momentum.settle()
+        answer.best_dual = max(answer.best_dual, momentum.dual)
+        if settled and answer.is_due(run.visits, stopping.tol):
+            answer.value(run.visits, threads)
+            if self.cooling:
+                run.threshold = COOLING * answer.certificate.gap / blocks.problem.cost.sum()
+        run.history.append(answer.as_round(stopping.seconds, run.visits))
+        return on_round is not None and on_round(run.history[-1], answer.weights)
 
     def _solve_parts(
         self,
@@ -167,12 +201,13 @@ class SequentialDual:
         seed: int,
         start: Floats | None,
         on_round: OnRound | None,
+        done: "_Parts",
+        checkpoint: Checkpoint | None,
     ) -> Result:
         """One binary problem after the other, shared out among the threads."""
         geometry = Geometry.of(problem.parts[0])
         n_parts = len(problem.parts)
-        results: dict[int, Result] = {}
-        history: list[Round] = []
+        results, history = done.results, done.history
         lock = threading.Lock()
         stopped = False
 
@@ -186,19 +221,21 @@ class SequentialDual:
             alone = None if start is None else start[:, [m]]
             left = stopping.share(max(1.0, (n_parts - len(results)) / n_jobs))
             with Threads(1) as thread:
-                result = self._solve(
-                    problem.parts[m], geometry, left, thread, seed + m, alone, None
-                )
+                run = self._run(problem.parts[m], geometry, seed + m, alone)
+                result = self._solve(run, left, thread)
             with lock:
                 results[m] = result
                 history.append(_total(list(results.values()), stopping.seconds))
+                if checkpoint is not None and result.status in FINISHED:
+                    checkpoint.offer(lambda: done, final=len(results) == n_parts)
                 if on_round is not None and on_round(history[-1], weights):
                     stopped = True
                     stopping.cancelled.set()
 
         try:
             with Threads(min(n_jobs, n_parts)) as threads:
-                threads.map(solve_part, range(n_parts), stopping.cancelled.set)
+                left_to_do = [m for m in range(n_parts) if m not in results]
+                threads.map(solve_part, left_to_do, stopping.cancelled.set)
         except KeyboardInterrupt:
             stopping.cancelled.set()
             on_round = None
@@ -213,6 +250,64 @@ class SequentialDual:
         dual_coef = np.hstack([part.dual_point for part in parts])
         rounds = max(part.rounds for part in parts)
         return Result(weights(), dual_coef, certificate, status, rounds, history)
+
+
+class _Run(Stateful):
+    """One solve: the dual state, what moves it, the best answer, and what it has cost."""
+
+    state_names = ("blocks", "momentum", "answer", "history", "visits", "threshold")
+
+    def __init__(self, blocks: Blocks, momentum: Momentum, answer: "_Answer") -> None:
+        self.blocks, self.momentum, self.answer = blocks, momentum, answer
+        self.history: list[Round] = []
+        self.visits = 0
+        self.threshold = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """That the rounds so far have taken."""
+        return self.history[-1].seconds if self.history else 0.0
+
+    def certified(self, tol: float) -> "_Certified | None":
+        """The answer, valued anew; None if its gap is not closed after all."""
+        certified = self.answer.certified()
+        if certified.certificate.relative_gap <= tol:
+            return certified
+        self.momentum.restart()
+        self.answer.is_new = False
+        return None
+
+
+class _Parts(Stateful):
+    """The parts of a problem that are solved."""
+
+    state_names = ("rows", "history")
+
+    def __init__(self) -> None:
+        self.results: dict[int, Result] = {}
+        self.history: list[Round] = []
+
+    @property
+    def seconds(self) -> float:
+        """That the parts so far have taken."""
+        return self.history[-1].seconds if self.history else 0.0
+
+    @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The finished ones as plain data."""
+        return [
+            (m, part.weights, part.dual_point, part.certificate, str(part.status), part.rounds,
+             part.history[-1:])
+            for m, part in self.results.items()
+            if part.status in FINISHED
+        ]  # fmt: skip
+
+    @rows.setter
+    def rows(self, rows: list[tuple[Any, ...]]) -> None:
+        self.results = {
+            m: Result(weights, coef, certificate, Status(status), rounds, history)
+            for m, weights, coef, certificate, status, rounds, history in rows
+        }
 
 
 def _total(results: list[Result], seconds: float) -> Round:
@@ -237,8 +332,13 @@ def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
         yield order[at : at + size]
 
 
-class _Answer:
+class _Answer(Stateful):
     """The best weights so far: the last ones or their average, whichever has less loss."""
+
+    state_names = (
+        "candidates", "valued", "best", "certificate", "best_dual", "planes", "visits_valued",
+        "settled_dual", "is_new",
+    )  # fmt: skip
 
     def __init__(self, blocks: Blocks, averaging: bool, warm: bool) -> None:
         self.blocks = blocks
@@ -250,6 +350,11 @@ class _Answer:
         self.planes = 0
         self.visits_valued = 0
         self.settled_dual = blocks.dual if warm else -math.inf
+        self.is_new = False
+
+    def closes_gap(self, tol: float) -> bool:
+        """Whether the gap of an answer that nobody has certified yet is small enough."""
+        return self.is_new and self.certificate.relative_gap <= tol
 
     def is_due(self, visits: int, tol: float) -> bool:
         """Whether a `value`, which costs about half a round, could find the gap closed.
@@ -285,6 +390,7 @@ class _Answer:
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
         self.valued += 1
+        self.is_new = True
         self.certificate = Certificate(best_primal, blocks.dual)
         self.planes = int(np.count_nonzero(blocks.coef))
 

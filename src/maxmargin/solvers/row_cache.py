@@ -1,0 +1,300 @@
+"""Examples at hand, out of many that are not: blocks just read, and rows kept from earlier ones.
+
+Sweeps over a block soon leave most of its examples in a corner of their feasible set (no violation,
+or as much as their cost allows), where they stay. What still moves are the others, and there are
+few of them: at the optimum about as many as weights. Kept in memory, they go on adapting to the
+blocks that follow, which saves most of the passes that would be needed otherwise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.dual.schedule import DUE, WAIT
+from maxmargin.dual.state import Stateful
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.linear import LinearProblem
+from maxmargin.solvers.blocks import ONE_THREAD, Blocks, Geometry, make_blocks
+from maxmargin.solvers.shared_weights import SharedWeights
+from maxmargin.solvers.stored_coefficients import Fractions, fractions_of
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.int32]
+
+LONGEST_WAIT = 63
+"""Sweeps after which even an example that never moves is looked at again."""
+
+_OWN = ("coef", "linear", "visits", "round", "random")
+"""Attributes of blocks that belong to their examples, not to the weights."""
+
+ROOM_AFTER_THINNING = 0.75
+"""Share of its memory that a full cache uses after it has dropped what it can do without."""
+
+SMALL_PORTION = 0.05
+"""Share of the memory below which a portion is dropped as a whole."""
+
+WORTH_COPYING = 0.7
+"""Share of a portion's examples below which those that move are worth a copy without the others."""
+
+
+class Portion:
+    """Some examples of one block, for each part of the problem, on the weights of all.
+
+    Parameters
+    ----------
+    parts : sequence of LinearProblem
+        The parts of the problem on these examples, which have the same features.
+    rows : ndarray of int32
+        Which examples of their block they are.
+    weights : sequence of SharedWeights
+        One for each part.
+    starts : sequence of ndarray of shape (n_samples, n_outputs) or None
+        Dual coefficients that the weights contain.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[LinearProblem],
+        rows: Rows,
+        weights: Sequence[SharedWeights],
+        starts: Sequence[Floats | None],
+        seed: int,
+    ) -> None:
+        self.rows, self.seed = rows, seed
+        geometry = Geometry.of(parts[0])
+        self.blocks: list[Blocks] = [
+            make_blocks(part, geometry, start, LONGEST_WAIT, seed + m, shared)
+            for m, (part, start, shared) in enumerate(zip(parts, starts, weights, strict=True))
+        ]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def parts(self) -> list[LinearProblem]:
+        """The parts of the problem on these examples."""
+        return [blocks.problem for blocks in self.blocks]
+
+    @property
+    def dual_coefs(self) -> list[Floats]:
+        """Dual coefficients of each part."""
+        return [blocks.dual_coef for blocks in self.blocks]
+
+    @property
+    def linear(self) -> float:
+        """Linear term of these examples in the dual."""
+        return sum(blocks.linear for blocks in self.blocks)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes, about."""
+        X = self.parts[0].X
+        entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
+        per_row = [blocks.coef.itemsize * blocks.n_columns + 120 for blocks in self.blocks]
+        return int(entries + len(self) * sum(per_row))
+
+    def sweep(self, threads: Threads) -> int:
+        """Visit the examples that are due; parts side by side, if there are several.
+
+        Returns how many examples were visited, on average over the parts.
+        """
+
+        def sweep_one(blocks: Blocks, threads: Threads = ONE_THREAD) -> int:
+            order = blocks.due_examples()
+            blocks.sweep(order, 0.0, threads)
+            blocks.round += 1
+            return len(order)
+
+        if len(self.blocks) == 1:
+            return sweep_one(self.blocks[0], threads)
+        return sum(threads.map(sweep_one, self.blocks)) // len(self.blocks)
+
+    def moving(self) -> Rows:
+        """Examples that, when last visited, moved or were in no corner, in some part."""
+        moving = [
+            (b.visits[:, WAIT] == 0) & (b.visits[:, DUE] <= b.round + LONGEST_WAIT)
+            for b in self.blocks
+        ]
+        return np.flatnonzero(np.any(moving, axis=0)).astype(np.int32)
+
+    def worth_keeping(self) -> Rows:
+        """Those that are moving; all, if the others are too few to copy the rest."""
+        moving = self.moving()
+        return (
+            moving
+            if len(moving) < WORTH_COPYING * len(self)
+            else np.arange(len(self), dtype=np.int32)
+        )
+
+    def some(self, examples: Rows) -> "Portion":
+        """A portion of this one, its features copied."""
+        coefs = [coef[examples] for coef in self.dual_coefs]
+        parts = _with_same_features([part.some(examples) for part in self.parts])
+        weights = [blocks.shared for blocks in self.blocks]
+        return Portion(parts, self.rows[examples], weights, coefs, self.seed)
+
+    @classmethod
+    def joined(cls, portions: "Sequence[Portion]") -> "Portion":
+        """One portion of the examples of several."""
+        first = portions[0]
+        same = zip(*(portion.parts for portion in portions), strict=True)
+        parts = _with_same_features([part.joined(others) for part, *others in same])
+        coefs = [np.vstack(c) for c in zip(*(p.dual_coefs for p in portions), strict=True)]
+        rows = np.concatenate([portion.rows for portion in portions])
+        return cls(parts, rows, [blocks.shared for blocks in first.blocks], coefs, first.seed)
+
+    def fractions(self) -> list[Fractions]:
+        """Coefficients of each part as `StoredCoefficients` wants them."""
+        return [fractions_of(blocks.problem, blocks.dual_coef) for blocks in self.blocks]
+
+    def round(self) -> None:
+        """Round the coefficients to what `fractions` tells of them."""
+        for blocks, fractions in zip(self.blocks, self.fractions(), strict=True):
+            blocks.set_coef(fractions * blocks.problem.cost[:, None])
+
+    def attach(self, weights: Sequence[SharedWeights]) -> None:
+        """Work on these weights from now on."""
+        for blocks, shared in zip(self.blocks, weights, strict=True):
+            blocks.attach(shared)
+
+    @property
+    def plain(self) -> tuple[Any, ...]:
+        """All of it but the weights, as plain data."""
+        states = [[getattr(blocks, name) for name in _OWN] for blocks in self.blocks]
+        return self.parts, self.rows, self.seed, states
+
+    @classmethod
+    def of_plain(cls, plain: Sequence[Any], weights: Sequence[SharedWeights]) -> "Portion":
+        """The portion that was `plain`, on weights that contain its coefficients."""
+        parts, rows, seed, states = plain
+        portion = cls(parts, rows, weights, [None] * len(parts), seed)
+        for blocks, state in zip(portion.blocks, states, strict=True):
+            for name, value in zip(_OWN, state, strict=True):
+                setattr(blocks, name, value)
+        return portion
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What the blocks are made of; compiled code must not see arrays that pickle has made."""
+        return {"plain": self.plain, "weights": [blocks.shared for blocks in self.blocks]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(vars(self.of_plain(**state)))
+
+
+def _with_same_features(parts: list[LinearProblem]) -> list[LinearProblem]:
+    """The parts with one copy of the features for all."""
+    return [replace(part, X=parts[0].X) for part in parts]
+
+
+LetGo = Callable[[int, Portion, Rows], None]
+
+
+def _forget(block: int, portion: Portion, examples: Rows) -> None:
+    """What is let go is lost."""
+
+
+class RowCache(Stateful):
+    """Portions of blocks that are not in memory, within a bound on the bytes.
+
+    Parameters
+    ----------
+    max_bytes : int
+    seed : int
+        Of which examples go when there is no room for all.
+
+    Attributes
+    ----------
+    portions : dict of Portion
+        By the number of their block.
+    nbytes : int
+        Memory in use, about.
+    """
+
+    state_names = ("nbytes", "_random", "_turn")
+
+    def __init__(self, max_bytes: int, seed: int) -> None:
+        self.max_bytes = max_bytes
+        self.portions: dict[int, Portion] = {}
+        self.nbytes = 0
+        self._random = np.random.default_rng(seed)
+        self._turn = 0
+
+    def take(self, block: int) -> Portion | None:
+        """What is kept of a block, which is no longer kept then."""
+        portion = self.portions.pop(block, None)
+        self.nbytes -= 0 if portion is None else portion.nbytes
+        return portion
+
+    def keep(self, block: int, portion: Portion, let_go: LetGo = _forget) -> None:
+        """Keep what still moves of a portion, and drop other things if there is no room.
+
+        Of each portion that loses examples, `let_go` is told beforehand, and which they are.
+        """
+        self._put(block, portion, portion.moving())
+        while self.nbytes > self.max_bytes:
+            self._thin(let_go)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.portions.values()))
+
+    def sweep(self, n_visits: int, threads: Threads) -> tuple[int, float]:
+        """Sweep portions, each in its turn, until that was about `n_visits` examples.
+
+        Returns how many it was, and the change of the linear term.
+        """
+        portions = list(self.portions.values())
+        visited, linear = 0, 0.0
+        for _ in range(len(portions)):
+            if visited >= n_visits:
+                break
+            portion = portions[self._turn % len(portions)]
+            self._turn += 1
+            linear -= portion.linear
+            visited += portion.sweep(threads)
+            linear += portion.linear
+        return visited, linear
+
+    def join_small(self) -> None:
+        """Make one portion of the last ones where the last is not much smaller than the one before.
+
+        That leaves few portions of many small blocks. Which block they came from is forgotten.
+        """
+        while len(self.portions) > 1:
+            before, last = list(self.portions)[-2:]
+            if len(self.portions[before]) > 2 * len(self.portions[last]):
+                return
+            pair = self.take(before), self.take(last)
+            self._put(before, Portion.joined([portion for portion in pair if portion is not None]))
+
+    def _put(self, block: int, portion: Portion, examples: Rows | None = None) -> None:
+        if examples is not None:
+            if not len(examples):
+                return
+            portion = portion.some(examples)
+        self.portions[block] = portion
+        self.nbytes += portion.nbytes
+
+    def _thin(self, let_go: LetGo) -> None:
+        """Drop what has come to rest and, if that is not enough, some of the rest at random.
+
+        Small portions go or stay as a whole, which takes less time than to copy a part of each.
+        """
+        stay = {block: portion.worth_keeping() for block, portion in self.portions.items()}
+        left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.portions.items())
+        share = min(1.0, ROOM_AFTER_THINNING * self.max_bytes / max(left, 1.0))
+        for block, examples in stay.items():
+            portion = self.portions[block]
+            large = portion.nbytes > SMALL_PORTION * self.max_bytes
+            chosen = self._random.random(len(examples) if large else 1) < share
+            examples = examples[np.broadcast_to(chosen, len(examples))]
+            if len(examples) < len(portion):
+                gone = np.ones(len(portion), dtype=bool)
+                gone[examples] = False
+                let_go(block, portion, np.flatnonzero(gone).astype(np.int32))
+                self.take(block)
+                self._put(block, portion, examples)
