@@ -36,6 +36,7 @@ CLAIMS = (
     "online",
     "out_of_core",
     "latent",
+    "kernels",
 )
 
 

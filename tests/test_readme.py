@@ -21,6 +21,7 @@ EXAMPLES = [
         "docs/checkpoints.md",
         "docs/data.md",
         "docs/latent.md",
+        "docs/kernels.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)

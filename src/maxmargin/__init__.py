@@ -8,12 +8,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maxmargin import data as data
+    from maxmargin import problems as problems
     from maxmargin.dual.certificate import Certificate
+    from maxmargin.dual.kernels import (
+        FunctionKernel,
+        JointKernel,
+        KernelError,
+        LinearKernel,
+        PolynomialKernel,
+        ProductKernel,
+        RBFKernel,
+    )
     from maxmargin.dual.planes import Planes
     from maxmargin.estimators.classifier import LinearClassifier
     from maxmargin.estimators.dependency_parser import DependencyParser
     from maxmargin.estimators.graph_labeler import GraphLabeler
     from maxmargin.estimators.hierarchical import HierarchicalClassifier
+    from maxmargin.estimators.kernel import KernelStructuredSVM
+    from maxmargin.estimators.kernel_low_rank import LowRankKernel
     from maxmargin.estimators.latent import LatentStructuredSVM
     from maxmargin.estimators.latent_classifier import LatentClassifier
     from maxmargin.estimators.multilabel import MultilabelClassifier
@@ -25,7 +37,9 @@ if TYPE_CHECKING:
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.problems.dependency_arrays import DependencyTrees
+    from maxmargin.problems.kernel import Candidates, KernelProblem
     from maxmargin.problems.latent import LatentProblem
+    from maxmargin.problems.low_rank_kernel import LowRankProblem
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.streams import SourceStream
     from maxmargin.problems.structured import Problem, ProblemError
@@ -35,6 +49,8 @@ if TYPE_CHECKING:
     from maxmargin.solvers.cutting_plane import NSlack, OneSlack
     from maxmargin.solvers.dual_coordinate import DualCoordinate
     from maxmargin.solvers.frank_wolfe import FrankWolfe
+    from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+    from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
     from maxmargin.solvers.online import Online
     from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
     from maxmargin.solvers.sequential_dual import SequentialDual
@@ -44,6 +60,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Auto": "solvers.auto",
+    "Candidates": "problems.kernel",
     "Certificate": "dual.certificate",
     "Checkpoint": "solvers.checkpoint",
     "CheckpointWarning": "solvers.checkpoint",
@@ -52,15 +69,25 @@ _HOMES = {
     "DualCoordinate": "solvers.dual_coordinate",
     "ExponentiatedGradient": "solvers.partial_linearization",
     "FrankWolfe": "solvers.frank_wolfe",
+    "FunctionKernel": "dual.kernels",
     "GaussianPrior": "problems.prior",
     "GrammarParser": "estimators.parser",
     "GraphLabeler": "estimators.graph_labeler",
     "HierarchicalClassifier": "estimators.hierarchical",
+    "JointKernel": "dual.kernels",
+    "KernelClassesDual": "solvers.mini_batch_dual_classes",
+    "KernelError": "dual.kernels",
+    "KernelProblem": "problems.kernel",
+    "KernelStructuredSVM": "estimators.kernel",
     "LatentClassifier": "estimators.latent_classifier",
     "LatentProblem": "problems.latent",
     "LatentStructuredSVM": "estimators.latent",
     "LinearClassifier": "estimators.classifier",
+    "LinearKernel": "dual.kernels",
     "LinearRegressor": "estimators.regressor",
+    "LowRankKernel": "estimators.kernel_low_rank",
+    "LowRankProblem": "problems.low_rank_kernel",
+    "MiniBatchDual": "solvers.mini_batch_dual",
     "MultilabelClassifier": "estimators.multilabel",
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
@@ -69,9 +96,12 @@ _HOMES = {
     "PartialLinearization": "solvers.partial_linearization",
     "PerformanceClassifier": "estimators.performance",
     "Planes": "dual.planes",
+    "PolynomialKernel": "dual.kernels",
     "Problem": "problems.structured",
     "ProblemError": "problems.structured",
+    "ProductKernel": "dual.kernels",
     "ProgressLine": "report.progress",
+    "RBFKernel": "dual.kernels",
     "Ranker": "estimators.ranker",
     "SequenceTagger": "estimators.tagger",
     "SequentialDual": "solvers.sequential_dual",
@@ -80,8 +110,11 @@ _HOMES = {
     "StructuredSVM": "estimators.structured",
 }
 
+_PACKAGES = ("data", "problems")
+
 __all__ = [
     "Auto",
+    "Candidates",
     "Certificate",
     "Checkpoint",
     "CheckpointWarning",
@@ -90,15 +123,25 @@ __all__ = [
     "DualCoordinate",
     "ExponentiatedGradient",
     "FrankWolfe",
+    "FunctionKernel",
     "GaussianPrior",
     "GrammarParser",
     "GraphLabeler",
     "HierarchicalClassifier",
+    "JointKernel",
+    "KernelClassesDual",
+    "KernelError",
+    "KernelProblem",
+    "KernelStructuredSVM",
     "LatentClassifier",
     "LatentProblem",
     "LatentStructuredSVM",
     "LinearClassifier",
+    "LinearKernel",
     "LinearRegressor",
+    "LowRankKernel",
+    "LowRankProblem",
+    "MiniBatchDual",
     "MultilabelClassifier",
     "NSlack",
     "OneSlack",
@@ -107,9 +150,12 @@ __all__ = [
     "PartialLinearization",
     "PerformanceClassifier",
     "Planes",
+    "PolynomialKernel",
     "Problem",
     "ProblemError",
+    "ProductKernel",
     "ProgressLine",
+    "RBFKernel",
     "Ranker",
     "SequenceTagger",
     "SequentialDual",
@@ -118,6 +164,7 @@ __all__ = [
     "StructuredSVM",
     "__version__",
     "data",
+    "problems",
 ]
 
 
@@ -126,8 +173,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
-    if name == "data":
-        return import_module(f"{__name__}.data")
+    if name in _PACKAGES:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -1,0 +1,96 @@
+"""Rows of a Gram matrix, computed when they are needed; those used least recently give way."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.kernels import Kernel, KernelError, check_block, check_finite
+
+Order = NDArray[np.int64]
+
+
+class KernelRowCache:
+    """Kernel of some rows with all rows, as many as fit.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    X : rows
+        In the width of floats that the kernel is to be computed in.
+    max_bytes : int
+    least : int
+        Rows that are kept at least, whatever they take.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_slots, n_rows)
+    diagonal : ndarray of shape (n_rows,)
+    evaluations : int
+        Values of the kernel that were computed.
+    """
+
+    def __init__(self, kernel: Kernel, X: Any, max_bytes: int, least: int) -> None:
+        self.kernel, self.X = kernel, X
+        n = X.shape[0]
+        dtype = X.dtype if X.dtype == np.float32 else np.dtype(np.float64)
+        slots = min(n, max(least, max_bytes // max(1, n * dtype.itemsize)))
+        self.values = np.empty((slots, n), dtype=dtype)  # what is never used takes no memory
+        self.diagonal = _diagonal(kernel, X)
+        self.slot_of = np.full(n, -1, dtype=np.int64)
+        self.row_in = np.full(slots, -1, dtype=np.int64)
+        self.last_use = np.full(slots, -1, dtype=np.int64)
+        self.evaluations = n
+        self._clock = 0
+
+    def slots(self, rows: Order) -> Order:
+        """Where in `values` the kernel of these rows, at most `least`, is; computed if need be."""
+        missing = rows[self.slot_of[rows] < 0]
+        self._clock += 1
+        held = self.slot_of[rows]
+        self.last_use[held[held >= 0]] = self._clock
+        if len(missing):
+            given = np.argpartition(self.last_use, len(missing) - 1)[: len(missing)]
+            if self.last_use[given].max() == self._clock:
+                raise ValueError("More rows are asked for than the cache can hold.")
+            block = self.kernel(self.X[missing], self.X)
+            self.evaluations += block.size
+            self._check(missing, block)
+            leaving = self.row_in[given]
+            self.slot_of[leaving[leaving >= 0]] = -1
+            self.values[given] = block
+            self.row_in[given] = missing
+            self.slot_of[missing] = given
+            self.last_use[given] = self._clock
+        return self.slot_of[rows]
+
+    def between(self, rows: Order) -> Any:
+        """The Gram matrix of some rows that are all at hand, as a copy."""
+        gram = np.empty((len(rows), len(rows)), dtype=self.values.dtype)
+        for k, slot in enumerate(self.slot_of[rows].tolist()):
+            np.take(self.values[slot], rows, out=gram[k])
+        return gram
+
+    def _check(self, rows: Order, block: Any) -> None:
+        name = self.kernel.name
+        check_finite(block, name)
+        if self.values.dtype == np.float64:
+            check_block(block, self.diagonal[rows], self.diagonal, name)
+        other = self.row_in[self.row_in >= 0][:1]
+        if len(other):
+            there, back = block[0, other[0]], self.values[self.slot_of[other[0]], rows[0]]
+            if abs(there - back) > 1e-4 * max(abs(there), abs(back), 1e-300) + 1e-9:
+                raise KernelError(
+                    f"{name} is not symmetric: for two training rows it is {there:.6g} one way and "
+                    f"{back:.6g} the other."
+                )
+
+
+def _diagonal(kernel: Kernel, X: Any) -> NDArray[np.float64]:
+    """Kernel of each row with itself, some at a time."""
+    size = 64
+    parts = [
+        kernel(X[start : start + size], X[start : start + size]).diagonal()
+        for start in range(0, X.shape[0], size)
+    ]
+    return np.concatenate(parts).astype(np.float64)

@@ -1,0 +1,343 @@
+"""The dual of a kernel structural SVM over the outputs in hand.
+
+An *atom* is an output of an example, seen through a part row and a label row of two tables; rows
+that several atoms share are there once. The truth is an atom like the others, with what is left of
+its example's C. So an example's coefficients add up to its C, a step moves coefficient from one
+atom to another of the same example, and all that steps need is the score of each atom and the
+kernel between atoms, ``parts[p, p'] * labels[l, l']``.
+
+With ``a`` the coefficients, the model is ``w = sum a_y (phi(truth) - phi(y))``: in terms of atoms,
+the factor of an output is ``-a`` and that of a truth ``C - a``.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.compiled import compiled
+from maxmargin.dual.kernel_gram import GrowingGram
+from maxmargin.dual.kernels import KernelError, ProductKernel
+from maxmargin.dual.simplex import ROUNDING
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+TRUTH = None
+"""The output that stands for an example's true one."""
+
+
+class Atoms(NamedTuple):
+    """What is known of each atom; replaced as a whole, because Ctrl-C may come at any moment."""
+
+    blocks: Order = np.zeros(0, dtype=np.int64)
+    parts: Order = np.zeros(0, dtype=np.int64)
+    labels: Order = np.zeros(0, dtype=np.int64)
+    is_truth: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+    losses: Floats = np.zeros(0)
+    coef: Floats = np.zeros(0)
+    scores: Floats = np.zeros(0)
+    idle: Order = np.zeros(0, dtype=np.int64)
+    outputs: tuple[Any, ...] = ()
+
+    def take(self, which: Order) -> "Atoms":
+        """Some of them."""
+        arrays: list[Any] = [values[which] for values in self[:-1]]
+        return Atoms._make([*arrays, tuple(self.outputs[k] for k in which)])
+
+
+class NewOutputs(NamedTuple):
+    """Outputs to take in, with their rows.
+
+    Parameters
+    ----------
+    blocks : ndarray of shape (n,)
+    outputs : list of length n
+    losses : ndarray of shape (n,)
+    parts, labels : rows, n of each
+    coef : ndarray of shape (n,)
+        What they start with, taken from the truth.
+    """
+
+    blocks: Order
+    outputs: list[Any]
+    losses: Floats
+    parts: Any
+    labels: Any
+    coef: Floats
+
+
+class KernelPlanes:
+    """Outputs of all examples with their coefficients, and the moves that improve them.
+
+    Parameters
+    ----------
+    cost : ndarray of shape (n_blocks,)
+        C of each example.
+    kernel : ProductKernel
+    """
+
+    def __init__(self, cost: Floats, kernel: ProductKernel) -> None:
+        self.cost = cost
+        self.parts = GrowingGram(kernel.parts)
+        self.labels = GrowingGram(kernel.labels)
+        self.atoms = Atoms()
+        self._known: set[tuple[int, int, int, float]] = set()
+        self.has_truth = np.zeros(len(cost), dtype=np.bool_)
+
+    def __len__(self) -> int:
+        return int(len(self.atoms.blocks) - np.count_nonzero(self.atoms.is_truth))
+
+    @property
+    def factors(self) -> Floats:
+        """Factor of each atom in the model."""
+        atoms = self.atoms
+        return np.where(atoms.is_truth, self.cost[atoms.blocks] - atoms.coef, -atoms.coef)
+
+    @property
+    def half_square(self) -> float:
+        """``1/2 |w|^2``."""
+        return 0.5 * float(self.factors @ self.atoms.scores)
+
+    @property
+    def dual(self) -> float:
+        """Dual value of the coefficients."""
+        return float(self.atoms.losses @ self.atoms.coef) - self.half_square
+
+    def slacks(self) -> Floats:
+        """Hinge of each example, as far as the outputs in hand tell."""
+        atoms = self.atoms
+        highest = np.full(len(self.cost), -np.inf)
+        np.maximum.at(highest, atoms.blocks, atoms.losses + atoms.scores)
+        truth = np.zeros(len(self.cost))
+        truth[atoms.blocks[atoms.is_truth]] = atoms.scores[atoms.is_truth]
+        return np.where(np.isfinite(highest), np.maximum(highest - truth, 0.0), 0.0)
+
+    def add(self, truths: NewOutputs, outputs: NewOutputs) -> int:
+        """Take in the truths that are missing, then outputs; says how many outputs are new.
+
+        An output with the rows and the loss of one that its example has already is left out.
+        """
+        missing = np.flatnonzero(~self.has_truth[truths.blocks])
+        part_numbers, label_numbers = self.parts.add(truths.parts), self.labels.add(truths.labels)
+        chosen = []
+        for k in missing.tolist():
+            i = int(truths.blocks[k])
+            if not self.has_truth[i]:
+                self.has_truth[i] = True
+                self._known.add((i, int(part_numbers[k]), int(label_numbers[k]), 0.0))
+                chosen.append(k)
+        self._append(truths, chosen, part_numbers, label_numbers, are_truths=True)
+
+        part_numbers, label_numbers = self.parts.add(outputs.parts), self.labels.add(outputs.labels)
+        chosen = []
+        for k, i in enumerate(outputs.blocks.tolist()):
+            key = (i, int(part_numbers[k]), int(label_numbers[k]), float(outputs.losses[k]))
+            if key not in self._known:
+                self._known.add(key)
+                chosen.append(k)
+        self._append(outputs, chosen, part_numbers, label_numbers, are_truths=False)
+        return len(chosen)
+
+    def _append(
+        self, new: NewOutputs, chosen: list[int], parts: Order, labels: Order, are_truths: bool
+    ) -> None:
+        if not chosen:
+            return
+        which, old = np.array(chosen), self.atoms
+        blocks, n = new.blocks[which], len(chosen)
+        coef = self.cost[blocks] if are_truths else new.coef[which]
+        scores = self._scores(parts[which], labels[which])
+        self.atoms = Atoms(
+            np.append(old.blocks, blocks),
+            np.append(old.parts, parts[which]),
+            np.append(old.labels, labels[which]),
+            np.append(old.is_truth, np.full(n, are_truths)),
+            np.append(old.losses, np.zeros(n) if are_truths else new.losses[which]),
+            np.append(old.coef, coef),
+            np.append(old.scores, scores),
+            np.append(old.idle, np.zeros(n, dtype=np.int64)),
+            (*old.outputs, *(TRUTH if are_truths else new.outputs[k] for k in chosen)),
+        )
+        if not are_truths and coef.any():
+            self._take_from_truths(coef, blocks)
+
+    def _take_from_truths(self, coef: Floats, blocks: Order) -> None:
+        """What outputs start with comes from their truths; scores are made anew."""
+        atoms = self.atoms
+        used = np.bincount(blocks, weights=coef, minlength=len(self.cost))
+        truths = np.flatnonzero(atoms.is_truth)
+        atoms.coef[truths] = np.maximum(atoms.coef[truths] - used[atoms.blocks[truths]], 0.0)
+        atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
+
+    def _scores(self, parts: Order, labels: Order) -> Floats:
+        """Scores of outputs with these rows."""
+        out = np.zeros(len(parts))
+        atoms = self.atoms
+        if len(atoms.coef):
+            _score(
+                self.parts.values, self.labels.values, parts, labels,
+                atoms.parts, atoms.labels, self.factors, out,
+            )  # fmt: skip
+        return out
+
+    def solve(self, blocks: Order | None, gap: float, max_visits: int) -> tuple[float, int]:
+        """Steps over these examples (None: all), the worst first, until their gap is small.
+
+        The gap is that of the quadratic program over the outputs in hand. An example violates its
+        optimum by what the highest of its outputs, loss included, is above the lowest that has
+        any coefficient.
+
+        Returns
+        -------
+        gap : float
+            What is left of it.
+        visits : int
+        """
+        atoms = self.atoms
+        if not len(atoms.coef):
+            return 0.0, 0
+        members = np.argsort(atoms.blocks, kind="stable")
+        present, starts = np.unique(atoms.blocks[members], return_index=True)
+        starts = np.append(starts, len(members)).astype(np.int64)
+        wanted = np.arange(len(present))
+        if blocks is not None:
+            wanted = np.flatnonzero(np.isin(present, blocks))
+        widest = int(np.diff(starts).max())
+        left, visits, curvature = _solve(
+            self.parts.values, self.labels.values, atoms.parts, atoms.labels, atoms.losses,
+            atoms.coef, atoms.scores, members, starts, wanted, self.cost[present], gap,
+            max_visits, np.empty(len(wanted)), np.empty(widest * widest), np.empty(widest),
+            np.empty(widest),
+        )  # fmt: skip
+        if curvature < -1e-6:
+            raise KernelError(
+                f"{self.parts.kernel.name} is not positive semi-definite: two outputs are at a "
+                f"squared distance of {curvature:.3g} times their squared lengths."
+            )
+        return float(left), int(visits)
+
+    def note_idle(self) -> None:
+        """Count the rounds for which coefficients have been zero."""
+        atoms = self.atoms
+        atoms.idle[:] = np.where(atoms.coef > 0.0, 0, atoms.idle + 1)
+
+    def drop_idle(self, longest: int) -> None:
+        """Drop outputs that have been idle for so many rounds, and rows that nobody needs."""
+        atoms = self.atoms
+        stay = np.flatnonzero(atoms.is_truth | (atoms.idle < longest))
+        # A truth without outputs has no factor; it comes back with the next output.
+        outputs_left = np.bincount(atoms.blocks[stay], minlength=len(self.cost)) > 1
+        stay = stay[outputs_left[atoms.blocks[stay]]]
+        if len(stay) == len(atoms.blocks):
+            return
+        kept = atoms.take(stay)
+        numbers = []
+        for table, used in ((self.parts, kept.parts), (self.labels, kept.labels)):
+            which, renumbered = np.unique(used, return_inverse=True)
+            table.keep(which)
+            numbers.append(renumbered.astype(np.int64))
+        self.atoms = kept._replace(parts=numbers[0], labels=numbers[1])
+        self.has_truth[:] = False
+        self.has_truth[kept.blocks] = True
+        columns = kept.blocks, numbers[0], numbers[1], kept.losses
+        self._known = set(zip(*(column.tolist() for column in columns), strict=True))
+
+
+@compiled
+def _score(part_gram, label_gram, parts, labels, other_parts, other_labels, factors, out):  # type: ignore[no-untyped-def]
+    """``out[a] = sum_b factors[b] * kernel(a, b)``."""
+    for a in range(len(out)):
+        total = 0.0
+        p = parts[a]
+        q = labels[a]
+        for b in range(len(factors)):
+            total += factors[b] * part_gram[p, other_parts[b]] * label_gram[q, other_labels[b]]
+        out[a] = total
+
+
+@compiled
+def _solve(  # type: ignore[no-untyped-def]
+    part_gram, label_gram, parts, labels, losses, coef, scores, members, starts, wanted, cost,
+    tolerance, max_visits, violations, gram, values, change,
+):  # fmt: skip
+    """Rounds over the examples whose violation is within a half of the largest.
+
+    Returns the gap that is left, the visits, and the least curvature met, in parts of the squared
+    lengths.
+    """
+    visits = 0
+    least = 0.0
+    while True:
+        worst = 0.0
+        gap = 0.0
+        for w in range(len(wanted)):
+            g = wanted[w]
+            highest = -1e300
+            lowest = 1e300
+            used = 0.0
+            for at in range(starts[g], starts[g + 1]):
+                a = members[at]
+                value = losses[a] + scores[a]
+                used += coef[a] * value
+                highest = value if value > highest else highest
+                if coef[a] > 0.0:
+                    lowest = value if value < lowest else lowest
+            gap += cost[g] * highest - used
+            violations[w] = highest - lowest
+            worst = violations[w] if violations[w] > worst else worst
+        if gap <= tolerance or worst <= ROUNDING or visits >= max_visits or least < -1e-6:
+            return gap, visits, least
+        bar = 0.5 * worst
+        for w in range(len(wanted)):
+            if violations[w] < bar or visits >= max_visits:
+                continue
+            g = wanted[w]
+            visits += 1
+            size = starts[g + 1] - starts[g]
+            for j in range(size):
+                a = members[starts[g] + j]
+                values[j] = losses[a] + scores[a]
+                change[j] = 0.0
+                for k in range(size):
+                    b = members[starts[g] + k]
+                    gram[j * size + k] = (
+                        part_gram[parts[a], parts[b]] * label_gram[labels[a], labels[b]]
+                    )
+            for _ in range(4 * size):
+                up = down = 0
+                highest = -1e300
+                lowest = 1e300
+                for j in range(size):
+                    if values[j] > highest:
+                        highest = values[j]
+                        up = j
+                    if coef[members[starts[g] + j]] > 0.0 and values[j] < lowest:
+                        lowest = values[j]
+                        down = j
+                if highest - lowest <= 0.1 * bar:
+                    break
+                lengths = gram[up * size + up] + gram[down * size + down]
+                curvature = lengths - 2.0 * gram[up * size + down]
+                least = min(least, curvature / max(lengths, 1e-300))
+                available = coef[members[starts[g] + down]]
+                step = available
+                if curvature * available > highest - lowest:
+                    step = (highest - lowest) / curvature
+                rest = available - step
+                if rest < ROUNDING * cost[g]:
+                    step = available
+                    rest = 0.0
+                coef[members[starts[g] + down]] = rest
+                coef[members[starts[g] + up]] += step
+                change[up] -= step
+                change[down] += step
+                for j in range(size):
+                    values[j] += step * (gram[down * size + j] - gram[up * size + j])
+            for j in range(size):
+                if change[j] != 0.0:
+                    a = members[starts[g] + j]
+                    p = parts[a]
+                    q = labels[a]
+                    for b in range(len(scores)):
+                        scores[b] += change[j] * part_gram[p, parts[b]] * label_gram[q, labels[b]]

@@ -1,0 +1,294 @@
+"""KernelStructuredSVM: any problem whose outputs can be listed, through a kernel."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
+from maxmargin.engines.threads import Threads
+from maxmargin.estimators.base import CertifiedEstimator, n_threads
+from maxmargin.estimators.checks import check_features, check_loss_matrix, check_per_sample
+from maxmargin.problems.kernel import n_rows
+from maxmargin.problems.kernel_scores import predict
+from maxmargin.problems.kernel_training import KernelTrainingSet
+from maxmargin.problems.multiclass_kernel import (
+    Classes,
+    ClassTrainingSet,
+    Multiclass,
+    class_scores,
+)
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
+from maxmargin.solvers.result import Result
+
+Floats = NDArray[np.float64]
+
+
+class KernelStructuredSVM(CertifiedEstimator):
+    """Structural SVM in the space of a kernel, with a certificate of optimality.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``. Scores are ``<w, phi(x, y)>``, but
+    only the kernel ``<phi(x, y), phi(x', y')>`` is known. The model keeps the outputs with a
+    coefficient, and nothing else.
+
+    Parameters
+    ----------
+    problem : KernelProblem or Problem
+        `Multiclass` for classes. A `Problem` must have ``outputs(x)``; the kernel then compares its
+        joint features.
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    kernel : {"linear", "rbf", "polynomial"}, kernel object or callable, default="rbf"
+        A callable is ``k(A, B)``, all values between two batches of rows. Objects are
+        `FunctionKernel` (also for pairs of anything), `JointKernel` (of inputs and outputs) and
+        `ProductKernel` (of parts, times one of labels).
+    gamma : float, default=None
+        Of "rbf" and "polynomial"; None is one over the number of features times their variance.
+    degree : int, default=3
+        Of "polynomial".
+    coef0 : float, default=1.0
+        Of "polynomial".
+    solver : "auto", MiniBatchDual or KernelClassesDual, default="auto"
+        "auto" is `KernelClassesDual` for `Multiclass` and `MiniBatchDual` for all others.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=100000
+        Most rounds: mini-batches, or visits of the worst examples.
+    time_limit : float, default=None
+        Most seconds.
+    n_jobs : int, default=None
+        Threads for searches and predictions; None means 1 and -1 one for each core. The answer
+        does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+
+    Attributes
+    ----------
+    model_ : KernelModel
+        Rows, factors and the kernel, from which scores are made.
+    support_size_ : int
+        Rows in the model.
+    classes_ : ndarray of shape (n_classes,)
+        Of `Multiclass` only.
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap``, with the kernel computed anew.
+    status_ : str
+        "converged", or why the fit stopped before.
+    history_ : list of Round
+        Seconds, searches, primal and dual value after each round.
+    n_iter_ : int
+
+    See Also
+    --------
+    KernelProblem : What to write.
+    StructuredSVM : The same without a kernel.
+    LowRankKernel : Features that stand for a kernel, for any linear model.
+
+    Examples
+    --------
+    A kernel of inputs and outputs. Which of two words rhymes with a word?
+
+    >>> from maxmargin.dual.kernels import JointKernel
+    >>> from maxmargin.estimators.kernel import KernelStructuredSVM
+    >>> from maxmargin.problems.kernel import KernelProblem
+    >>> class Choice(KernelProblem):
+    ...     def outputs(self, x):
+    ...         return x[1:]
+    ...     def loss(self, truth, y):
+    ...         return float(truth != y)
+    >>> def ends(x, y):
+    ...     return [x[0][-k:] == y[-k:] for k in (1, 2, 3)]
+    >>> def kernel(x, y, x2, y2):
+    ...     return sum(a and b for a, b in zip(ends(x, y), ends(x2, y2)))
+    >>> X = [("house", "mouse", "horse"), ("light", "line", "night")]
+    >>> model = KernelStructuredSVM(Choice(), kernel=JointKernel(kernel)).fit(X, ["mouse", "night"])
+    >>> model.predict([("tree", "tea", "free")])
+    ['free']
+    """
+
+    _parameter_constraints = CertifiedEstimator._parameter_constraints | {
+        "problem": [HasMethods(["loss"])],
+        "kernel": [StrOptions(set(NAMES)), Kernel, ProductKernel, callable],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "degree": [Interval(Integral, 1, None, closed="left")],
+        "coef0": [Real],
+        "solver": [StrOptions({"auto"}), MiniBatchDual, KernelClassesDual],
+    }
+
+    def __init__(
+        self,
+        problem: Any,
+        C: float = 1.0,
+        *,
+        kernel: Any = "rbf",
+        gamma: float | None = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 100_000,
+        time_limit: float | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.problem = problem
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, Y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:
+        """Train on inputs and their true outputs.
+
+        Parameters
+        ----------
+        X, Y : sequence of length n_samples
+            Inputs and outputs, as the problem understands them.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self : KernelStructuredSVM
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem raises or breaks its contract.
+        KernelError
+            If the kernel is not symmetric, or not positive semi-definite.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best model so
+            far is kept, with its certificate.
+        """
+        n = n_rows(X)
+        if n != len(Y):
+            raise ValueError(f"X has {n} inputs but Y has {len(Y)} outputs: give one for each.")
+        if not n:
+            raise ValueError("X is empty: there is nothing to learn from.")
+        cost = np.full(n, float(self.C))
+        if sample_weight is not None:
+            cost *= check_per_sample(sample_weight, n, "sample_weight", "weights")
+            if not cost.any():
+                raise ValueError("All sample weights are zero: at least one must be positive.")
+        kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
+        if isinstance(self.problem, Multiclass):
+            return self._fit_classes(X, Y, cost, kernel)
+        if isinstance(self.solver, KernelClassesDual):
+            raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
+        training = KernelTrainingSet(self.problem, X, Y, cost, kernel)
+        solver = MiniBatchDual() if self.solver == "auto" else self.solver
+        return self._fit_training(training, training.problem, solver, X, Y, n)
+
+    def _fit_classes(self, X: Any, Y: Any, cost: Floats, kernel: Any) -> Self:
+        classes = self.problem.known_classes(Y)
+        problem = Classes(classes, check_loss_matrix(self.problem.loss_matrix, classes))
+        X = self._rows(X, kernel)
+        if isinstance(self.solver, MiniBatchDual) or isinstance(kernel, ProductKernel):
+            if isinstance(self.solver, KernelClassesDual):
+                raise ValueError("KernelClassesDual has the kernel of labels built in.")
+            training: Any = KernelTrainingSet(problem, X, Y, cost, kernel)
+            solver: Any = MiniBatchDual() if self.solver == "auto" else self.solver
+        else:
+            labels = np.array([problem.number(y) for y in Y], dtype=np.int64)
+            training = ClassTrainingSet(problem, X, labels, cost, kernel)
+            solver = KernelClassesDual() if self.solver == "auto" else self.solver
+        return self._fit_training(training, problem, solver, X, Y, len(cost))
+
+    def _fit_training(
+        self, training: Any, problem: Any, solver: Any, X: Any, Y: Any, n: int
+    ) -> Self:
+        def attributes(model: Any) -> dict[str, Any]:
+            known = {"classes_": problem.classes} if isinstance(problem, Classes) else {}
+            return known | {
+                "model_": model,
+                "support_size_": int(model.parts.shape[0]),
+                "_problem": problem,
+            }
+
+        key = type(solver), n
+        start = getattr(self, "_warm", None) if self.warm_start else None
+        start = start[1] if start is not None and start[0] == key else None
+        solve: Callable[..., Result] = partial(solver.solve, training, start=start)
+        try:
+            result = self._train(X, Y, solve, attributes)
+        except ProblemError as error:
+            if error.result is not None:
+                self.__dict__.update(self._learned(error.result, attributes))
+            raise
+        self._warm = (key, result.dual_point) if self.warm_start else None
+        self._warn_unless_converged(result, stacklevel=4)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """The best output of each input.
+
+        Parameters
+        ----------
+        X : sequence of inputs
+
+        Returns
+        -------
+        Y : list, or for `Multiclass` ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        if isinstance(self._problem, Classes):
+            return self.classes_[self.decision_function(X).argmax(axis=1)]
+        return [output for output, _ in self._predicted(X)]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the best output of each input; for `Multiclass`, of every class.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+        """
+        check_is_fitted(self)
+        if not isinstance(self._problem, Classes):
+            return np.array([score for _, score in self._predicted(X)])
+        rows = self._rows(X, self.model_.kernel.parts)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return class_scores(self.model_, self._problem.codes, rows, threads)
+
+    def score(self, X: Any, Y: Sequence[Any]) -> float:
+        """Minus the mean loss of the predictions: zero is perfect."""
+        pairs = zip(Y, self.predict(X), strict=True)
+        return -float(np.mean([self._problem.loss(y, z) for y, z in pairs]))
+
+    def accuracy(self, X: Any, Y: Sequence[Any]) -> float:
+        """Share of the predictions that are right."""
+        return float(np.mean([y == z for y, z in zip(Y, self.predict(X), strict=True)]))
+
+    def _predicted(self, X: Any) -> list[tuple[Any, float]]:
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return predict(self._problem, self.model_, X, threads)
+
+    def _rows(self, X: Any, kernel: Any) -> Any:
+        """Checked features, unless the kernel takes anything."""
+        inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
+        if getattr(inner, "pairwise", False):
+            return inner.rows(X)
+        return check_features(X, type(self).__name__)

@@ -1,0 +1,259 @@
+"""KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.kernel_cache import KernelRowCache
+from maxmargin.dual.kernel_classes import polish, survey, violations_of, visit
+from maxmargin.dual.simd import padded
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.kernel_model import KernelModel
+from maxmargin.problems.multiclass_kernel import ClassTrainingSet
+from maxmargin.solvers.mini_batch_dual import OnKernelRound, certified, loop
+from maxmargin.solvers.result import Result, Round
+from maxmargin.solvers.stopping import Stopping
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+_BATCH = 64
+"""Examples whose kernel rows are computed by one product of matrices."""
+
+_WITHIN = 0.3
+"""A round visits the examples whose violation is at least this part of the largest."""
+
+_POLISH = 10
+"""Steps at most, in a round, for each example whose kernel row is at hand."""
+
+_MOST_AT_ONCE = 8000
+"""Examples whose Gram matrix is copied out, so that steps over them read memory in one piece."""
+
+_DEEPER = 0.3
+"""Examples at hand are solved to this part of what the others are."""
+
+_SINGLE = 1e-2
+"""Kernel rows are in single precision if that changes them by no more than this part of tol."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelClassesDual:
+    """Visits the examples that violate the optimum most, each with an exact step over its classes.
+
+    Scores of all examples are kept up to date with the kernel row of each example that moves, so
+    the gap is known after every round.
+
+    Parameters
+    ----------
+    cache_bytes : int, default=1_000_000_000
+        For kernel rows. With more of them, those used least recently are computed again.
+
+    Examples
+    --------
+    >>> from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
+    >>> KernelClassesDual(cache_bytes=10**8)
+    KernelClassesDual(cache_bytes=100000000)
+    """
+
+    cache_bytes: int = 1_000_000_000
+
+    def solve(
+        self,
+        training: ClassTrainingSet,
+        stopping: Stopping,
+        *,
+        n_jobs: int = 1,
+        seed: int = 0,
+        start: Floats | None = None,
+        on_round: OnKernelRound | None = None,
+    ) -> Result:
+        """Train; see `MiniBatchDual.solve`. There is nothing random in it."""
+        with Threads(n_jobs) as threads:
+            run = ClassRun(self, training, stopping, threads)
+            if start is not None:
+                run.resume(start)
+            status = loop(run, run.rounds(), on_round)
+            return certified(run, status)
+
+
+class ClassRun:
+    """One solve.
+
+    Parameters
+    ----------
+    solver : KernelClassesDual
+    training : ClassTrainingSet
+    stopping : Stopping
+    threads : Threads
+    """
+
+    def __init__(
+        self,
+        solver: KernelClassesDual,
+        training: ClassTrainingSet,
+        stopping: Stopping,
+        threads: Threads,
+    ) -> None:
+        self.training, self.stopping, self.threads = training, stopping, threads
+        n, k = len(training.labels), training.n_classes
+        X = _narrowed(training, stopping.tol)
+        self.cache = KernelRowCache(training.kernel, X, solver.cache_bytes, 2 * _BATCH)
+        self.scores = np.zeros((k, n))
+        self.coef = np.zeros((n, padded(k)))
+        self.losses = np.ascontiguousarray(training.problem.loss_matrix)
+        self.highest, self.lowest = np.empty(n), np.empty(n)
+        self.calls = 0
+        self.history: list[Round] = []
+        self.primal = math.inf
+        self.certificate: Certificate | None = None
+        self._survey()
+
+    @property
+    def dual_coef(self) -> Floats:
+        """Dual coefficients without the padding."""
+        return self.coef[:, : self.training.n_classes]
+
+    @property
+    def half_square(self) -> float:
+        """``1/2 |w|^2``."""
+        return 0.5 * float(np.einsum("im,mi->", self.dual_coef, self.scores))
+
+    @property
+    def dual(self) -> float:
+        """Dual value of the present point."""
+        losses = self.losses[self.training.labels]
+        return -float(np.sum(self.dual_coef * losses)) - self.half_square
+
+    @property
+    def n_planes(self) -> int:
+        """Dual coefficients of wrong classes that are not zero."""
+        return int(np.count_nonzero(self.coef < 0.0))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the gap, as far as kept scores tell, is closed."""
+        return Certificate(self.primal, self.dual).relative_gap <= self.stopping.tol
+
+    def resume(self, start: Floats) -> None:
+        """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
+        cost = self.training.cost
+        own = start[np.arange(len(start)), self.training.labels]
+        scale = np.minimum(1.0, cost / np.maximum(own, 1e-300))
+        self.coef[:, : self.training.n_classes] = start * scale[:, None]
+        used = np.flatnonzero(self.coef.any(axis=1))
+        for some in np.split(used, range(_BATCH, len(used), _BATCH)):
+            self.cache.slots(some)
+            self._add(some, self.dual_coef[some])
+        self._survey()
+
+    def point(self) -> Floats:
+        """The present dual coefficients."""
+        return self.dual_coef.copy()
+
+    def answer(self) -> KernelModel:
+        """The present model."""
+        return self.training.model_of(self.dual_coef)
+
+    def rounds(self) -> Iterator[None]:
+        """The worst examples, a batch at a time; then all whose kernel rows are at hand."""
+        while True:
+            violations = self.highest - self.lowest
+            bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
+            queue = np.flatnonzero((violations >= bar) & (self.cache.slot_of < 0))
+            self._visit(queue[np.argsort(-violations[queue], kind="stable")], bar)
+            self._polish(violations, bar)
+            self._survey()
+            yield
+
+    def _visit(self, queue: Order, bar: float) -> None:
+        """Visit those of the examples whose violation is still above the bar at their turn."""
+        training, cache = self.training, self.cache
+        own, change = np.empty(self.coef.shape[1]), np.empty(self.coef.shape[1])
+        violations = np.empty(len(queue))
+        left = queue
+        while len(left) and not self.stopping.out_of_time:
+            found = violations[: len(left)]
+            violations_of(
+                left, self.scores, self.coef, training.labels, self.losses, training.cost, found
+            )
+            left = left[found >= bar]
+            rows, left = left[:_BATCH], left[_BATCH:]
+            if len(rows):
+                self.calls += visit(
+                    rows, cache.slots(rows), cache.values, cache.diagonal, training.problem.scale,
+                    self.scores, self.coef, training.labels, self.losses, training.cost, bar, own,
+                    change,
+                )  # fmt: skip
+
+    def _polish(self, violations: Floats, goal: float) -> None:
+        """Many steps over the examples that matter, of those whose kernel rows are at hand.
+
+        An example matters if it has coefficients or violates. The scores of all others are made
+        up for at the end, by products of matrices.
+        """
+        training, cache = self.training, self.cache
+        rows = np.sort(cache.row_in[cache.row_in >= 0])
+        rows = rows[(violations[rows] >= goal) | self.coef[rows].any(axis=1)]
+        if len(rows) > _MOST_AT_ONCE:
+            rows = np.sort(rows[np.argsort(-violations[rows], kind="stable")[:_MOST_AT_ONCE]])
+        old, coef = self.coef[rows], self.coef[rows]
+        padding = coef.shape[1]
+        self.calls += polish(
+            cache.between(rows), training.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
+            coef, training.labels[rows], self.losses, training.cost[rows], _DEEPER * goal,
+            _POLISH * len(rows), np.empty(len(rows)), np.empty(len(rows)), np.empty(padding),
+            np.empty(padding),
+        )  # fmt: skip
+        moved = np.flatnonzero((coef != old).any(axis=1))
+        change = (coef - old)[moved, : training.n_classes]
+        self.coef[rows] = coef
+        self._add(rows[moved], change)
+
+    def _add(self, rows: Order, change: Floats) -> None:
+        """Bring all scores up to date after a change of the coefficients of rows at hand."""
+        for start in range(0, len(rows), _BATCH):
+            some = slice(start, start + _BATCH)
+            kernel_rows = self.cache.values[self.cache.slot_of[rows[some]]].astype(np.float64)
+            self.scores += self.training.problem.scale * (change[some].T @ kernel_rows)
+
+    def _survey(self) -> None:
+        """Violations of all examples, and the primal value, by the scores at hand."""
+        training = self.training
+        self.certificate = None
+        survey(
+            self.scores, self.coef, training.labels, self.losses, training.cost, self.highest,
+            self.lowest,
+        )  # fmt: skip
+        own = self.scores[training.labels, np.arange(len(training.labels))]
+        self.primal = self.half_square + float(training.cost @ (self.highest - own))
+
+    def value(self) -> None:
+        """Certify the present point."""
+        self.certificate = self.training.certify(self.dual_coef, self.threads)
+
+    def as_round(self) -> Round:
+        """The state as a line of history."""
+        return Round(
+            seconds=self.stopping.seconds,
+            oracle_calls=self.calls,
+            cache_hits=0,
+            primal=self.primal,
+            dual=self.dual,
+            planes=self.n_planes,
+        )
+
+
+def _narrowed(training: ClassTrainingSet, tol: float) -> Any:
+    """The rows in single precision, if that is precise enough for the kernel."""
+    X, kernel = training.X, training.kernel
+    if X.dtype == object:
+        return X
+    some = X[: 2 * _BATCH]
+    exact = kernel(some, some)
+    off = np.abs(kernel(some.astype(np.float32), some.astype(np.float32)) - exact).max()
+    return X.astype(np.float32) if off <= _SINGLE * tol * np.abs(exact).max() else X

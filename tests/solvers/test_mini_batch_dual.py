@@ -1,0 +1,417 @@
+"""The solvers of kernel problems against clarabel on the dual with every output written out."""
+
+import kernel_referee
+import numpy as np
+import pytest
+import structured_referee
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+
+from maxmargin.dual.kernels import (
+    FunctionKernel,
+    JointKernel,
+    LinearKernel,
+    ProductKernel,
+    RBFKernel,
+)
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.kernel import Candidates, KernelProblem
+from maxmargin.problems.kernel_training import KernelTrainingSet
+from maxmargin.problems.multiclass_kernel import Classes, ClassTrainingSet
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
+from maxmargin.solvers.result import Status
+from maxmargin.solvers.stopping import Stopping
+
+TIGHT = 1e-6
+
+
+class Turns(KernelProblem):
+    """Which of some windows of an input, turned how: parts are rows of x, labels are angles."""
+
+    angles = (0.0, 1.0, 2.5)
+
+    def outputs(self, x):
+        return [(k, angle) for k in range(len(x)) for angle in self.angles]
+
+    def loss(self, truth, y):
+        return 0.5 * (truth[0] != y[0]) + 0.3 * abs(truth[1] - y[1])
+
+    def part(self, x, y):
+        return x[y[0]]
+
+    def label(self, y):
+        return y[1]
+
+
+class GridOfTurns(Turns):
+    """The same with candidates made at once."""
+
+    def candidates(self, x):
+        return Candidates.grid(self.outputs(x), x, np.array(self.angles)[:, None])
+
+    def losses(self, truth, candidates):
+        return np.array([self.loss(truth, y) for y in candidates.outputs])
+
+
+LABELS = RBFKernel(0.8)
+PARTS = {
+    "linear": (LinearKernel(), lambda a, b: a @ b),
+    "rbf": (RBFKernel(0.3), lambda a, b: np.exp(-0.3 * np.sum((a - b) ** 2))),
+}
+
+
+def turns(seed, n=7):
+    """Inputs whose true angles are in the list or between, and costs, one of them zero."""
+    random = np.random.default_rng(seed)
+    X = [random.normal(size=(int(random.integers(1, 4)), 3)) for _ in range(n)]
+    Y = [(int(random.integers(len(x))), float(random.choice([0.0, 1.0, 1.7, 2.5]))) for x in X]
+    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.0)
+    cost[1] = 0.0
+    return X, Y, cost
+
+
+def referee_value(X, Y, cost, parts):
+    formula = PARTS[parts][1]
+
+    def kernel(p, q):
+        return formula(p[0], q[0]) * np.exp(-0.8 * (p[1] - q[1]) ** 2)
+
+    return kernel_referee.optimum(Turns(), X, Y, cost, kernel)
+
+
+def training_of(X, Y, cost, parts="rbf", problem=Turns):
+    kernel = ProductKernel(PARTS[parts][0], LABELS)
+    return KernelTrainingSet(problem(), X, Y, cost, kernel)
+
+
+def solve(training, tol=TIGHT, max_iter=20_000, seed=0, n_jobs=1, start=None, **options):
+    solver = MiniBatchDual(**options)
+    stopping = Stopping(tol=tol, max_iter=max_iter)
+    return solver.solve(training, stopping, seed=seed, n_jobs=n_jobs, start=start)
+
+
+def assert_certifies(result, value, tol=TIGHT):
+    certificate = result.certificate
+    assert result.status is Status.CONVERGED
+    assert certificate.relative_gap <= tol
+    assert certificate.dual <= value * (1 + 1e-6) + 1e-9
+    assert certificate.primal >= value * (1 - 1e-6) - 1e-9
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("steps", ["qp", "smo"])
+@pytest.mark.parametrize("seed", range(3))
+def test_optimum_is_the_referees(seed, steps, parts):
+    X, Y, cost = turns(seed)
+    value = referee_value(X, Y, cost, parts)
+    assert_certifies(solve(training_of(X, Y, cost, parts), steps=steps), value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 1},
+        {"batch_size": 100},
+        {"outputs_per_search": 3},
+        {"outputs_per_search": 3, "diversity": 0.7},
+        {"outputs_per_search": 100, "diversity": 0.1},
+        {"prune_every": 1, "max_idle": 1},
+        {"prune_every": 2, "max_idle": 1, "steps": "smo", "batch_size": 2},
+    ],
+    ids=str,
+)
+def test_no_option_changes_the_optimum(options):
+    X, Y, cost = turns(11)
+    value = referee_value(X, Y, cost, "rbf")
+    assert_certifies(solve(training_of(X, Y, cost), **options), value)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "make", [structured_referee.random_classes, structured_referee.random_chains]
+)
+def test_linear_kernel_of_joint_features_is_the_linear_problem(make, seed):
+    case = make(seed)
+    training = KernelTrainingSet(case.problem, case.X, case.Y, case.cost, LinearKernel())
+    assert_certifies(solve(training), case.optimum.value)
+
+
+def test_grids_are_lists():
+    X, Y, cost = turns(3)
+    one, other = training_of(X, Y, cost), training_of(X, Y, cost, problem=GridOfTurns)
+    model = solve(one, max_iter=3).weights
+    for count in (1, 4):
+        found = one.search(model, np.arange(len(X)), Threads(1), count, 0.3)
+        again = other.search(model, np.arange(len(X)), Threads(1), count, 0.3)
+        assert found.outputs.outputs == again.outputs.outputs
+        assert_allclose(found.slopes, again.slopes, atol=1e-12)
+        assert_allclose(found.hinges, again.hinges, atol=1e-12)
+
+
+def test_joint_kernel_is_the_product():
+    X, Y, cost = turns(5)
+    joint = JointKernel(
+        lambda x, y, x2, y2: (x[y[0]] @ x2[y2[0]]) * np.exp(-0.8 * (y[1] - y2[1]) ** 2)
+    )
+    training = KernelTrainingSet(Turns(), X, Y, cost, joint)
+    assert_certifies(solve(training), referee_value(X, Y, cost, "linear"))
+
+
+def test_function_of_rows_is_the_kernel_by_name():
+    X, Y, cost = turns(6)
+    function = FunctionKernel(lambda A, B: RBFKernel(0.3)(A, B))
+    training = KernelTrainingSet(Turns(), X, Y, cost, ProductKernel(function, LABELS))
+    assert_certifies(solve(training), referee_value(X, Y, cost, "rbf"))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    steps=st.sampled_from(["qp", "smo"]),
+    count=st.integers(1, 3),
+    batch_size=st.integers(1, 8),
+)
+def test_dual_never_falls_and_never_passes_a_primal(seed, steps, count, batch_size):
+    X, Y, cost = turns(seed)
+    training = training_of(X, Y, cost)
+    options = {"steps": steps, "outputs_per_search": count, "batch_size": batch_size}
+    result = solve(training, tol=1e-4, prune_every=3, max_idle=2, **options)
+    duals = [line.dual for line in result.history]
+    assert (np.diff([0.0, *duals]) >= -1e-10 * (1.0 + abs(duals[-1]))).all()
+    primal = training.primal(result.weights)
+    assert primal == pytest.approx(result.certificate.primal)
+    assert training.dual(result.dual_point) == pytest.approx(result.certificate.dual)
+    assert duals[-1] <= primal + 1e-9
+    assert training.primal(training.model_of(result.dual_point)) >= result.certificate.dual - 1e-9
+
+
+def assert_greedy(taken, gains, differences, count, diversity):
+    """Each is the highest, of all not yet taken, in gain plus bonus; equals may take turns."""
+    assert len(taken) == len(set(taken)) == min(count, len(gains))
+    for k, choice in enumerate(taken):
+        values = {
+            other: gains[other] + diversity * sum(differences[t][other] for t in taken[:k])
+            for other in range(len(gains))
+            if other not in taken[:k]
+        }
+        assert values[choice] >= max(values.values()) - 1e-9
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 12), diversity=st.sampled_from([0, 0.3, 5]))
+def test_diverse_outputs_are_those_of_brute_force(seed, count, diversity):
+    X, Y, cost = turns(seed)
+    training, problem = training_of(X, Y, cost), Turns()
+    model = solve(training, max_iter=2).weights
+    found = training.search(model, np.arange(len(X)), Threads(1), count, float(diversity))
+    at = 0
+    for i, (x, truth) in enumerate(zip(X, Y, strict=True)):
+        listed = problem.outputs(x)
+        rows = np.array([problem.part(x, y) for y in [truth, *listed]])
+        labels = np.array([[y[1]] for y in [truth, *listed]])
+        scores = model.pair_scores(rows, labels)
+        gains = scores[1:] - scores[0] + [problem.loss(truth, y) for y in listed]
+        differences = [[problem.loss(y, z) for z in listed] for y in listed]
+        part = slice(at, at + min(count, len(listed)))
+        taken = [listed.index(y) for y in found.outputs.outputs[part]]
+        assert_greedy(taken, gains, differences, count, float(diversity))
+        assert_allclose(found.slopes[part], gains[taken], atol=1e-9)
+        assert found.hinges[i] == pytest.approx(max(gains.max(), 0.0), abs=1e-9)
+        at = part.stop
+    assert at == len(found.slopes)
+
+
+def test_scores_are_explicit_kernel_sums():
+    X, Y, cost = turns(8)
+    training = training_of(X, Y, cost)
+    result = solve(training)
+    point, model = result.dual_point, result.weights
+    random = np.random.default_rng(0)
+    for part, angle in zip(random.normal(size=(5, 3)), random.uniform(0, 3, 5), strict=True):
+        total = 0.0
+        for i, y, coef in zip(point.blocks, point.outputs, point.coef, strict=True):
+            for output, sign in ((Y[i], 1.0), (y, -1.0)):
+                near = np.exp(-0.3 * np.sum((X[i][output[0]] - part) ** 2))
+                total += sign * coef * near * np.exp(-0.8 * (output[1] - angle) ** 2)
+        scored = model.pair_scores(part[None, :], np.array([[angle]]))
+        assert scored[0] == pytest.approx(total, abs=1e-10)
+
+
+def test_large_epsilon_ends_early_and_says_the_gap():
+    X, Y, cost = turns(2, n=12)
+    exact = solve(training_of(X, Y, cost))
+    rough = solve(training_of(X, Y, cost), epsilon=0.2)
+    assert rough.status is Status.CONVERGED
+    assert rough.rounds < exact.rounds
+    assert rough.certificate.gap <= 0.25 * cost.sum() + TIGHT
+    none = solve(training_of(X, Y, cost), epsilon=100.0)
+    assert none.rounds == 2
+    assert none.certificate.dual == 0.0
+
+
+def test_threads_change_nothing():
+    X, Y, cost = turns(4, n=20)
+    one, two = (solve(training_of(X, Y, cost), n_jobs=n) for n in (1, 2))
+    assert one.certificate == two.certificate
+    assert_array_equal(one.dual_point.coef, two.dual_point.coef)
+
+
+def test_same_seed_same_answer():
+    X, Y, cost = turns(4)
+    one, two, other = (solve(training_of(X, Y, cost), seed=seed, tol=1e-2) for seed in (1, 1, 2))
+    assert_array_equal(one.dual_point.coef, two.dual_point.coef)
+    assert other.certificate.primal == pytest.approx(one.certificate.primal, rel=2e-2)
+
+
+def test_warm_start_begins_where_the_other_ended():
+    X, Y, cost = turns(9)
+    first = solve(training_of(X, Y, cost))
+    again = solve(training_of(X, Y, cost), start=first.dual_point)
+    assert again.history[0].dual >= first.certificate.dual * (1 - 1e-9)
+    assert again.rounds <= first.rounds
+    smaller = solve(training_of(X, Y, 0.3 * cost), start=first.dual_point)
+    assert_certifies(smaller, referee_value(X, Y, 0.3 * cost, "rbf"))
+
+
+def test_stopped_early_is_certified():
+    X, Y, cost = turns(9)
+    result = solve(training_of(X, Y, cost), max_iter=1, batch_size=2)
+    assert result.status is Status.MAX_ITER
+    assert result.certificate.dual <= result.certificate.primal
+    value = referee_value(X, Y, cost, "rbf")
+    assert result.certificate.dual <= value <= result.certificate.primal + 1e-8
+
+
+def test_interrupt_is_certified():
+    X, Y, cost = turns(9)
+    training = training_of(X, Y, cost)
+
+    def interrupt(line, model):
+        raise KeyboardInterrupt
+
+    result = MiniBatchDual().solve(training, Stopping(tol=1e-9), on_round=interrupt)
+    assert result.status is Status.INTERRUPTED
+    assert result.certificate.primal == pytest.approx(training.primal(result.weights))
+
+
+def test_problem_that_fails_is_named():
+    class Failing(Turns):
+        calls = 0
+
+        def loss(self, truth, y):
+            Failing.calls += 1
+            if Failing.calls > 200:
+                raise RuntimeError("no more")
+            return super().loss(truth, y)
+
+    X, Y, cost = turns(9)
+    kernel = ProductKernel("linear", LABELS)
+    with pytest.raises(
+        ProblemError, match=r"loss.* of Failing raised RuntimeError .*: no more"
+    ) as e:
+        solve(KernelTrainingSet(Failing(), X, Y, cost, kernel))
+    assert e.value.result.status is Status.FAILED
+
+
+def test_negative_loss_is_named():
+    class Negative(Turns):
+        def loss(self, truth, y):
+            return -1.0
+
+    X, Y, cost = turns(9)
+    with pytest.raises(ProblemError, match=r"loss of Negative must be a finite number.*it is -1"):
+        solve(KernelTrainingSet(Negative(), X, Y, cost, ProductKernel("linear", LABELS)))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, "batch_size is 0, but must be at least 1"),
+        ({"outputs_per_search": 0}, "outputs_per_search is 0"),
+        ({"diversity": -1.0}, "diversity is -1.0, but must not be negative"),
+        ({"epsilon": float("nan")}, "epsilon is nan"),
+        ({"steps": "newton"}, "steps is 'newton', but must be 'qp' or 'smo'"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        MiniBatchDual(**options)
+
+
+# Classes
+
+
+def class_case(seed, n=25, k=4):
+    random = np.random.default_rng(seed)
+    X, labels = random.normal(size=(n, 3)), random.integers(0, k, n)
+    labels[:k] = np.arange(k)
+    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.5)
+    cost[-1] = 0.0
+    loss = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
+    return X, labels, cost, Classes(np.arange(k), loss)
+
+
+def class_training(X, labels, cost, problem, kernel):
+    return ClassTrainingSet(problem, X, labels, cost, kernel)
+
+
+def solve_classes(training, tol=TIGHT, start=None, **options):
+    return KernelClassesDual(**options).solve(training, Stopping(tol=tol), start=start)
+
+
+@pytest.mark.parametrize("k", [2, 4])
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_optimum_is_the_referees(seed, parts, k):
+    X, labels, cost, problem = class_case(seed, k=k)
+    kernel, formula = PARTS[parts]
+    value = kernel_referee.optimum(
+        problem, X, labels.tolist(), cost, lambda p, q: formula(p[0], q[0]) * (p[1] @ q[1])
+    )
+    result = solve_classes(class_training(X, labels, cost, problem, kernel))
+    assert_certifies(result, value)
+    general = KernelTrainingSet(problem, X, labels.tolist(), cost, kernel)
+    assert_certifies(solve(general), value)
+    assert general.primal(result.weights) == pytest.approx(result.certificate.primal)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 6))
+def test_classes_dual_never_falls_and_is_certified(seed, k):
+    X, labels, cost, problem = class_case(seed, k=k)
+    result = solve_classes(class_training(X, labels, cost, problem, RBFKernel(0.3)), tol=1e-4)
+    duals = [line.dual for line in result.history]
+    assert (np.diff([0.0, *duals]) >= -1e-7 * (1.0 + abs(duals[-1]))).all()  # in single precision
+    assert -1e-12 <= result.certificate.relative_gap <= 1e-4
+    assert duals[-1] == pytest.approx(result.certificate.dual, rel=1e-5)
+
+
+def test_small_cache_finds_the_same_optimum():
+    X, labels, cost, problem = class_case(3, n=300)
+    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    all_rows, few_rows = (solve_classes(training, cache_bytes=size) for size in (10**9, 1))
+    assert few_rows.status is all_rows.status is Status.CONVERGED
+    assert few_rows.certificate.primal >= all_rows.certificate.dual
+    assert all_rows.certificate.primal >= few_rows.certificate.dual
+
+
+def test_classes_warm_start():
+    X, labels, cost, problem = class_case(4)
+    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    first = solve_classes(training)
+    again = solve_classes(training, start=first.dual_point)
+    assert again.rounds == 1
+    half = class_training(X, labels, 0.5 * cost, problem, RBFKernel(0.3))
+    from_more, anew = solve_classes(half, start=first.dual_point), solve_classes(half)
+    assert from_more.certificate.primal == pytest.approx(anew.certificate.primal, rel=3e-6)
+
+
+def test_infeasible_coefficients_are_refused():
+    X, labels, cost, problem = class_case(4)
+    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    coef = solve_classes(training).dual_point
+    with pytest.raises(ValueError, match="not feasible"):
+        training.certify(1.5 * coef, Threads(1))
