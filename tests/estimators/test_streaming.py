@@ -10,8 +10,6 @@ from structured_referee import Classes, random_chains, random_classes
 import maxmargin as mm
 from maxmargin.data.sources import Examples, Source
 from maxmargin.dual.certificate import certify
-from maxmargin.estimators.streaming import StreamedEstimator
-from maxmargin.problems.structured import bind
 from maxmargin.solvers.online import Online
 
 
@@ -25,18 +23,8 @@ class Listed(Source):
             yield Examples(self.X[part], self.Y[part])
 
 
-class Streamed(StreamedEstimator, mm.StructuredSVM):
-    """Any problem, online."""
-
-    def _bind(self, X, Y, cost):
-        return bind(self.problem, X, Y, cost, self.rescaling)
-
-    def _attributes(self, weights):
-        return {"weights_": weights}
-
-
 def model_of(case, **options):
-    return Streamed(case.problem, C=0.5, **options)
+    return mm.StructuredSVM(case.problem, C=0.5, **options)
 
 
 def whole(case):
@@ -114,7 +102,7 @@ def test_ctrl_c_keeps_what_was_learned_and_the_next_call_goes_on():
 
     case = whole(random_classes(1))
     problem = Impatient(case.problem.matrix)
-    model = Streamed(problem, C=0.5).partial_fit(case.X, case.Y)
+    model = mm.StructuredSVM(problem, C=0.5).partial_fit(case.X, case.Y)
     assert model.status_ == "interrupted"
     before = model.certificate_.dual
     assert before > 0.0
@@ -125,25 +113,28 @@ def test_ctrl_c_keeps_what_was_learned_and_the_next_call_goes_on():
 @pytest.mark.parametrize("make", [random_classes, random_chains])
 def test_fit_from_a_source_is_the_fit_of_the_same_data(make):
     case = whole(make(2))
-    model = model_of(case, tol=1e-4)._fit_source(Listed(case.X, case.Y))
+    model = model_of(case, tol=1e-4).fit(Listed(case.X, case.Y))
     assert model.status_ == "converged"
     assert model.certificate_.relative_gap <= 1e-4
     assert model.certificate_.primal == pytest.approx(case.optimum.value, rel=2e-4)
     assert len(model.predict(case.X)) == len(case.X)
 
 
-def test_one_pass_warns_that_it_was_one():
+def test_one_pass_is_enough_if_it_is_asked_for():
     case = whole(random_classes(2))
-    model = model_of(case, tol=1e-9, solver=Online(passes=1))
-    with pytest.warns(mm_warning(), match="stopped"):
-        model._fit_source(Listed(case.X, case.Y))
+    model = model_of(case, tol=1e-9, solver=Online(passes=1)).fit(Listed(case.X, case.Y))
+    assert model.status_ == "passes"
     assert model.certificate_.dual <= case.optimum.value <= model.certificate_.primal
 
 
-def mm_warning():
-    from sklearn.exceptions import ConvergenceWarning
-
-    return ConvergenceWarning
+def test_a_source_comes_alone():
+    case = whole(random_classes(2))
+    source = Listed(case.X, case.Y)
+    for name, others in {"Y": {"Y": case.Y}, "sample_weight": {"sample_weight": [1.0]}}.items():
+        with pytest.raises(ValueError, match=f"leave {name} out"):
+            model_of(case).fit(source, **others)
+    with pytest.raises(ValueError, match="holds no examples"):
+        model_of(case).fit(Listed([], []))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +147,6 @@ def mm_warning():
 )
 def test_bad_input(X, Y, message):
     problem = Classes(1.0 - np.eye(4))
-    model = Streamed(problem).partial_fit([np.ones(3), np.zeros(3)], [0, 1])
+    model = mm.StructuredSVM(problem).partial_fit([np.ones(3), np.zeros(3)], [0, 1])
     with pytest.raises(ValueError, match=message):
         model.partial_fit(X, Y)

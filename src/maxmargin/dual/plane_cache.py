@@ -500,12 +500,6 @@ class PlaneCache(WorkingSet):
             longer = longer if wanted <= longer else self._grown(longer, wanted)
         return longer - length
 
-    def _resize_arena(self, size: int) -> None:
-        """Room for exactly so many entries."""
-        # In place: a copy beside the old arena would be the peak of all memory.
-        self._table.columns.resize(size, refcheck=False)
-        self._table.values.resize(size, refcheck=False)
-
     def _note_outputs(self) -> None:
         if self._latest is not None:
             added, outputs = self._latest

@@ -370,9 +370,16 @@ class WorkingSet(Stateful):
         if self._has_gaps:
             self._close_gaps()
         if size > len(table.values):
-            # In place: a copy beside the old arena would be the peak of all memory.
-            table.columns.resize(size, refcheck=False)
-            table.values.resize(size, refcheck=False)
+            self._resize_arena(size)
+
+    def _resize_arena(self, size: int) -> None:
+        """Room for exactly so many entries."""
+        if not self._table.values.flags.owndata:  # those out of a pickle live in its memory
+            own = {name: getattr(self._table, name).copy() for name in ("columns", "values")}
+            self._table = self._table._replace(**own)
+        # In place: a copy beside the old arena would be the peak of all memory.
+        self._table.columns.resize(size, refcheck=False)
+        self._table.values.resize(size, refcheck=False)
 
     @property
     def _has_gaps(self) -> bool:

@@ -1,22 +1,24 @@
 """What the estimators share whose inputs are feature rows and whose outputs have a structure."""
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from maxmargin.data.sources import Source
 from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
+from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.feature_rows import ClassProblem, Codes, RowProblem, RowTrainingSet
 
 Floats = NDArray[np.float64]
 
 
-class RowEstimator(StructuredEstimator):
+class RowEstimator(StreamedEstimator, StructuredEstimator):
     """Base of the estimators on feature rows."""
 
     _parameter_constraints: dict[str, list[Any]] = StructuredEstimator._parameter_constraints | {
@@ -27,19 +29,27 @@ class RowEstimator(StructuredEstimator):
 
     classes_: NDArray[Any]
 
-    def _training(
-        self,
-        problem: RowProblem,
-        X: Any,
-        codes: Codes,
-        sample_weight: ArrayLike | None,
-        classes: NDArray[Any],
+    def _row_training(
+        self, X: Any, codes: Codes, cost: Floats, problem: RowProblem
     ) -> RowTrainingSet:
-        """The examples of a fit; one before with other classes is no start for it."""
-        if not np.array_equal(getattr(self, "classes_", classes), classes):
-            self._warm = None
-        cost = self._costs(X.shape[0], sample_weight)
+        if X.shape[1] != problem.n_inputs:
+            raise ValueError(
+                f"X has {X.shape[1]} features, but the examples before had {problem.n_inputs}: the "
+                f"features must be the same for all."
+            )
         return RowTrainingSet(problem, X, codes, cost, slack=self.rescaling == "slack")
+
+    def _learn_rows(
+        self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: ArrayLike | None
+    ) -> Self:
+        """What `partial_fit` does once the classes are known."""
+        examples = self._read(X, y, self._begun)
+        if self._begun is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return self._learn(X, y, examples, sample_weight, classes)
+
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        validate_data(self, X, skip_check_array=True)
 
     def _checked(self, X: Any) -> Any:
         """Rows to answer for."""
@@ -59,6 +69,68 @@ class RowClassifier(ClassifierMixin, RowEstimator):
 
     _problem: ClassProblem
     _weights: Floats
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train on examples and their classes.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
+            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            Then `Online` trains, whose parameters count if `solver` is one.
+        y : array-like of shape (n_samples,), default=None
+            Numbers or strings. None for a source.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example. Not for a source.
+
+        Returns
+        -------
+        self
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if isinstance(X, Source):
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        examples = self._read(X, y, None)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, examples.X, examples.y, attributes)
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more examples, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come; needed in the first call.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn_rows(X, y, self._all_classes(classes), sample_weight)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores.
@@ -94,21 +166,25 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         scores = self._problem.scores(X, self._weights)
         return self._problem.class_scores(scores, self._problem.split(self._weights)[1])
 
-    def _check_samples(self, X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
-        """Checked features and labels."""
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
         name = type(self).__name__
-        if y is None:
+        if Y is None:
             raise ValueError(f"{name} requires y to be passed, but the target y is None.")
         X = check_features(X, name)
         try:
-            y = column_or_1d(y, warn=True)
+            y = column_or_1d(Y, warn=True)
         except ValueError as error:
-            raise ValueError(one_sentence(str(error), y, "y")) from error
+            raise ValueError(one_sentence(str(error), Y, "y")) from error
         check_lengths(X, y)
         check_classification_targets(y)
-        if (y == y[0]).all():
+        return Checked(X, y, len(y))
+
+    def _found_classes(self, y: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
+        """The classes given, or those of the examples; at least two."""
+        found = np.unique(y) if classes is None else classes
+        if len(found) < 2:
             raise ValueError(
-                f"{name} needs examples of at least two classes, but y holds only one class, "
-                f"{y[0]!r}."
+                f"{type(self).__name__} needs examples of at least two classes, but y holds only "
+                f"one class, {found.tolist()[0]!r}."
             )
-        return X, y
+        return found

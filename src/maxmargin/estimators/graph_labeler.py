@@ -1,5 +1,6 @@
 """GraphLabeler: a label for each node of a graph."""
 
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Self
 
@@ -10,13 +11,16 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.graphs import node_values, stack_graphs
+from maxmargin.data.sources import Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
+from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator, numbers_among
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.graph_labelling import GraphModel
 from maxmargin.problems.graph_training import GraphTrainingSet
 from maxmargin.problems.graphs import METHODS, GraphLayout, Graphs
+from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
 
@@ -24,7 +28,7 @@ SHARE_OF_TOL = 0.1
 """Relaxed searches of a fit stop where their bounds are as good as this part of `tol` asks."""
 
 
-class GraphLabeler(StructuredEstimator):
+class GraphLabeler(StreamedEstimator, StructuredEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -175,7 +179,7 @@ class GraphLabeler(StructuredEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         sample_weight: ArrayLike | None = None,
         node_weight: Any = None,
@@ -184,14 +188,17 @@ class GraphLabeler(StructuredEstimator):
 
         Parameters
         ----------
-        X : list of n_graphs graphs
-        y : list of n_graphs label arrays
+        X : list of n_graphs graphs, or Source
+            A `Source` gives graphs and labels in blocks, which need not fit in memory together.
+            Then `Online` trains, whose parameters count if `solver` is one; labels are found by a
+            pass before.
+        y : list of n_graphs label arrays, default=None
             Numbers or strings, one for each node, in the order of the rows or of the graph's
-            ``nodes``; for networkx graphs also dictionaries by node.
+            ``nodes``; for networkx graphs also dictionaries by node. None for a source.
         sample_weight : array-like of shape (n_graphs,), default=None
-            Multiplies the C of each graph.
+            Multiplies the C of each graph. Not for a source.
         node_weight : list of n_graphs arrays, default=None
-            Multiplies the loss of each node.
+            Multiplies the loss of each node. Not for a source.
 
         Returns
         -------
@@ -204,51 +211,100 @@ class GraphLabeler(StructuredEstimator):
             searches cannot close the gap; the best weights so far are kept, with their
             certificate.
         """
-        graphs = Graphs(*stack_graphs(X))
-        labels = _of_nodes(y, X, graphs, "labels")
+        if isinstance(X, Source):
+            others = {"sample_weight": sample_weight, "node_weight": node_weight}
+            return self._fit_source(X, y=y, **others)
+        examples = self._read(X, y, None, node_weight)
+        training, attributes, _ = self._anew(examples, sample_weight)
+        self._fit_training(training, X, y, attributes)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        node_weight: Any = None,
+    ) -> Self:
+        """Learn from some more graphs, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, sample_weight, node_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come, without `void`; needed in the first call.
+
+        Returns
+        -------
+        self : GraphLabeler
+        """
+        classes = self._all_classes(classes)
+        examples = self._read(X, y, self._begun, node_weight)
+        return self._learn(X, y, examples, sample_weight, classes)
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None, node_weight: Any = None) -> Checked:
+        if Y is None:
+            raise ValueError("y is missing: give the labels of the nodes of each graph.")
+        graphs = Graphs(*stack_graphs(X)) if fixed is None else _alike(X, fixed)
+        labels = _of_nodes(Y, X, graphs, "labels")
         factors = np.ones(len(labels))
         if node_weight is not None:
             weights = _of_nodes(node_weight, X, graphs, "node weights")
             factors = check_per_sample(weights, len(labels), "node_weight", "weights")
         known = self._known(labels)
         graphs, labels, factors = graphs.keeping(known), labels[known], factors[known]
-        if not len(labels):
+        return Checked(graphs, labels, graphs.n_graphs, factors)
+
+    def _classes_of(self, source: Source) -> NDArray[Any]:
+        labels = [self._read(X, y, None).y for X, y in source.blocks() if len(y)]
+        found = [np.unique(some) for some in labels if len(some)]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0)
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        if not len(examples.y):
             raise ValueError("X holds no labelled nodes: there is nothing to learn from.")
-        classes, numbers = np.unique(labels, return_inverse=True)
+        classes = np.unique(examples.y) if classes is None else classes
         layout = GraphLayout.of(
-            graphs.X.shape[1],
-            graphs.edge_rows.shape[1],
+            examples.X.X.shape[1],
+            examples.X.edge_rows.shape[1],
             len(classes),
             bias=self.fit_intercept,
             directed=self.directed,
         )
+        return {
+            "classes_": classes,
+            "n_features_in_": layout.n_features,
+            "n_edge_features_in_": layout.n_edge_features,
+            "_layout": layout,
+        }
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        graphs, labels, _, factors = examples
         named = isinstance(self.loss, str)
         if named and self.loss == "hamming-normalized":
             factors = factors / np.repeat(graphs.n_nodes, graphs.n_nodes)
         training = GraphTrainingSet(
             graphs,
-            numbers,
-            layout,
-            self._costs(graphs.n_graphs, sample_weight),
-            check_loss_matrix(None if named else self.loss, classes),
+            numbers_among(labels, fixed["classes_"]),
+            fixed["_layout"],
+            cost,
+            check_loss_matrix(None if named else self.loss, fixed["classes_"]),
             factors,
             inference=self.inference,
             enough=SHARE_OF_TOL * self.tol,
             quick=self.rescaling == "margin",
         )
+        return self._rescaled(training)
 
-        def attributes(weights: Floats) -> dict[str, Any]:
-            return {
-                "classes_": classes,
-                "n_features_in_": layout.n_features,
-                "n_edge_features_in_": layout.n_edge_features,
-                "_layout": layout,
-                "_weights": weights,
-                **_parts(weights, layout),
-            }
-
-        self._fit_training(self._rescaled(training), X, y, attributes)
-        return self
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"_weights": weights, **_parts(weights, fixed["_layout"])}
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """Labels of all nodes of each graph.
@@ -313,18 +369,25 @@ class GraphLabeler(StructuredEstimator):
     def _checked(self, X: Any) -> Graphs:
         """Graphs to answer for, with the features of the training data."""
         check_is_fitted(self)
-        graphs = Graphs(*stack_graphs(X))
-        widths = {
-            "node": (graphs.X.shape, self.n_features_in_),
-            "edge": (graphs.edge_rows.shape, self.n_edge_features_in_),
-        }
-        for what, ((n_rows, width), expected) in widths.items():
-            if n_rows and width != expected:
-                raise ValueError(
-                    f"Each {what} of X has {width} features, but GraphLabeler was trained with "
-                    f"{expected}."
-                )
-        return graphs
+        return _alike(X, self.__dict__)
+
+
+def _alike(X: Any, fixed: Fixed) -> Graphs:
+    """Graphs with the features of the training data."""
+    graphs = Graphs(*stack_graphs(X))
+    widths = {"X": ("node", "n_features_in_"), "edge_rows": ("edge", "n_edge_features_in_")}
+    for name, (what, width) in widths.items():
+        rows, expected = getattr(graphs, name), fixed[width]
+        if rows.shape[1] == expected:
+            continue
+        if rows.shape[0]:
+            raise ValueError(
+                f"Each {what} of X has {rows.shape[1]} features, but GraphLabeler was trained with "
+                f"{expected}."
+            )
+        empty: dict[str, Any] = {name: np.zeros((0, expected))}
+        graphs = replace(graphs, **empty)
+    return graphs
 
 
 def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str) -> NDArray[Any]:

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.estimators.feature_rows import RowClassifier
+from maxmargin.estimators.streaming import Checked, Fixed, numbers_among
+from maxmargin.problems.feature_rows import RowTrainingSet
 from maxmargin.problems.hierarchy import Hierarchy, Taxonomy
 
 Floats = NDArray[np.float64]
@@ -145,55 +145,34 @@ class HierarchicalClassifier(RowClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on examples and their classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Names of nodes of the taxonomy, leaves or not.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self : HierarchicalClassifier
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
-        """
-        given, (X, labels) = X, self._check_samples(X, y)
-        classes, numbers = np.unique(labels, return_inverse=True)
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        classes = self._found_classes(examples.y, classes)
         tree = Taxonomy.of(self.taxonomy, classes.tolist())
         loss_matrix = self._losses(tree, classes)
-        problem = Hierarchy(X.shape[1], tree, loss_matrix, self.fit_intercept)
+        return {
+            "classes_": classes,
+            "nodes_": tree.nodes,
+            "parents_": tree.parents,
+            "loss_matrix_": loss_matrix,
+            "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
+        }
 
-        def attributes(weights: Floats) -> dict[str, Any]:
-            table = problem.split(weights)[0][:, : problem.n_columns]
-            of_nodes = table[: X.shape[1]].T.copy()
-            intercepts = table[-1] if self.fit_intercept else np.zeros(problem.n_columns)
-            return {
-                "classes_": classes,
-                "nodes_": tree.nodes,
-                "parents_": tree.parents,
-                "node_coef_": of_nodes,
-                "coef_": tree.paths @ of_nodes,
-                "intercept_": tree.paths @ intercepts,
-                "loss_matrix_": loss_matrix,
-                "_problem": problem,
-                "_weights": weights,
-            }
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        codes = numbers_among(examples.y, fixed["classes_"]).astype(np.int32)[:, None]
+        return self._row_training(examples.X, codes, cost, fixed["_problem"])
 
-        codes = numbers.astype(np.int32)[:, None]
-        training = self._training(problem, X, codes, sample_weight, classes)
-        self._fit_training(training, X, labels, attributes)
-        validate_data(self, given, skip_check_array=True)
-        return self
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        problem = fixed["_problem"]
+        paths = problem.taxonomy.paths
+        table = problem.split(weights)[0][:, : problem.n_columns]
+        of_nodes = table[: problem.n_inputs].T.copy()
+        intercepts = table[-1] if problem.fit_intercept else np.zeros(problem.n_columns)
+        return fixed | {
+            "node_coef_": of_nodes,
+            "coef_": paths @ of_nodes,
+            "intercept_": paths @ intercepts,
+            "_weights": weights,
+        }
 
     def _losses(self, tree: Taxonomy, classes: NDArray[Any]) -> Floats:
         if isinstance(self.loss, str) and self.loss == "tree":

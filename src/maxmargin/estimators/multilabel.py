@@ -9,14 +9,15 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
+from maxmargin.data.sources import Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features
 from maxmargin.estimators.feature_rows import RowEstimator
+from maxmargin.estimators.streaming import Checked, Fixed, all_classes
 from maxmargin.inference.label_set_kernels import LOSSES
-from maxmargin.problems.feature_rows import Codes
+from maxmargin.problems.feature_rows import Codes, RowTrainingSet
 from maxmargin.problems.multilabel import LabelSets, chow_liu_tree
 
 Floats = NDArray[np.float64]
@@ -150,17 +151,20 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, Y: Any, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, Y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on examples and their sets of labels.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
+            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            Then `Online` trains, whose parameters count if `solver` is one, and ``graph="tree"`` is
+            the tree of the first block.
         Y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
             Zeros and ones, one column a label; or the labels of each example, as a set, or as a
-            list of strings.
+            list of strings. None for a source.
         sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
+            Multiplies the C of each example. Not for a source.
 
         Returns
         -------
@@ -172,34 +176,90 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        given, X = X, check_features(X, type(self).__name__)
-        sets = _holds_sets(Y)
-        classes = _members(Y) if sets else None
-        codes = _from_sets(Y, classes)[0] if classes is not None else _from_matrix(Y)
-        if classes is None:
-            classes = np.asarray(getattr(Y, "columns", np.arange(codes.shape[1])))
-        _check_shapes(X, codes)
-        edges = self._edges(codes, classes)
-        problem = LabelSets(X.shape[1], len(classes), edges, self.loss, self.fit_intercept)
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            table, tables = problem.split(weights)
-            table = table[:, : len(classes)]
-            return {
-                "classes_": classes,
-                "coef_": table[: X.shape[1]].T.copy(),
-                "intercept_": table[-1].copy() if self.fit_intercept else np.zeros(len(classes)),
-                "edges_": edges,
-                "pair_coef_": tables.reshape(-1, 2, 2).copy(),
-                "_problem": problem,
-                "_weights": weights,
-                "_sets": sets,
-            }
-
-        training = self._training(problem, X, codes, sample_weight, classes)
-        self._fit_training(training, X, codes, attributes)
-        validate_data(self, given, skip_check_array=True)
+        if isinstance(X, Source):
+            return self._fit_source(X, Y=Y, sample_weight=sample_weight)
+        examples = self._read(X, Y, None)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, examples.X, examples.y, attributes)
+        self._finish(X, fixed)
         return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        Y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more examples, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of. With ``graph="tree"`` the tree is that of the first call.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+            In the same form in all calls.
+        classes : array-like of shape (n_labels,), default=None
+            All labels that will ever come; needed in the first call if `Y` holds sets. A matrix
+            has a column for each.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self
+        """
+        if self._begun is None and not _holds_sets(Y):
+            given = None if classes is None else all_classes(classes, _columns(Y))
+        else:
+            given = self._all_classes(classes)
+        return self._learn_rows(X, Y, given, sample_weight)
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        X = check_features(X, type(self).__name__)
+        sets = _holds_sets(Y)
+        if fixed is not None and sets != fixed["_sets"]:
+            forms = "matrix", "list of sets"
+            raise ValueError(
+                f"Y is a {forms[sets]}, but was a {forms[not sets]} before: keep to one form."
+            )
+        if sets:
+            _check_sets(Y)
+        labels = Y if sets else _from_matrix(Y)
+        if X.shape[0] != len(labels):
+            raise ValueError(
+                f"X has {X.shape[0]} rows but Y has {len(labels)}: give one set for each."
+            )
+        return Checked(X, labels, len(labels), None if sets else _columns(Y))
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        sets = examples.extra is None
+        if not sets:
+            classes = examples.extra
+        elif classes is None:
+            classes = _members(examples.y)
+        edges = self._edges(examples, classes)
+        n_features = examples.X.shape[1]
+        problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
+        return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        codes = _codes(examples, fixed["classes_"])
+        return self._row_training(examples.X, codes, cost, fixed["_problem"])
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        problem, n_labels = fixed["_problem"], len(fixed["classes_"])
+        table, tables = problem.split(weights)
+        table = table[:, :n_labels]
+        return fixed | {
+            "coef_": table[: problem.n_inputs].T.copy(),
+            "intercept_": table[-1].copy() if problem.fit_intercept else np.zeros(n_labels),
+            "pair_coef_": tables.reshape(-1, 2, 2).copy(),
+            "_weights": weights,
+        }
 
     def predict(self, X: Any) -> Any:
         """The best set of labels of each example.
@@ -301,12 +361,12 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             return codes
         return [set(self.classes_[row == 1].tolist()) for row in codes]
 
-    def _edges(self, codes: Codes, classes: NDArray[Any]) -> Edges:
+    def _edges(self, examples: Checked, classes: NDArray[Any]) -> Edges:
         """Edges of the graph asked for."""
         n_labels = len(classes)
         if isinstance(self.graph, str):
             if self.graph == "tree":
-                return chow_liu_tree(codes)
+                return chow_liu_tree(_codes(examples, classes))
             pairs = np.triu_indices(n_labels if self.graph == "full" else 0, 1)
             return np.column_stack(pairs).astype(np.int64)
         places = {label: place for place, label in enumerate(classes.tolist())}
@@ -341,18 +401,47 @@ def _holds_sets(Y: Any) -> bool:
     if np.dtype(getattr(Y, "dtype", object)).kind != "O":
         return False
     members = [labels for labels in Y if isinstance(labels, Collection)]
+    if members and not any(map(len, members)):
+        return True
     return any(isinstance(labels, set | frozenset) for labels in members) or any(
         isinstance(label, str) for labels in members for label in labels
     )
 
 
-def _members(Y: Sequence[Any]) -> NDArray[Any]:
-    """All labels in the sets, sorted."""
+def _columns(Y: Any) -> NDArray[Any]:
+    """Labels of a matrix: the names of its columns, or their numbers."""
+    return np.asarray(getattr(Y, "columns", np.arange(np.shape(Y)[1])))
+
+
+def _codes(examples: Checked, classes: NDArray[Any]) -> Codes:
+    """Sets of labels as rows of zeros and ones; labels that are no classes are refused."""
+    if examples.extra is None:
+        codes, known = _from_sets(examples.y, classes)
+        if not known.all():
+            i = int(np.flatnonzero(~known)[0])
+            label = next(label for label in examples.y[i] if label not in classes)
+            raise ValueError(
+                f"Y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
+            )
+        return codes
+    if not np.array_equal(examples.extra, classes):
+        raise ValueError(
+            f"Y has the columns {examples.extra.tolist()}, but those before were "
+            f"{classes.tolist()}: they must stay the same."
+        )
+    return np.asarray(examples.y)
+
+
+def _check_sets(Y: Sequence[Any]) -> None:
     for i, labels in enumerate(Y):
         if isinstance(labels, str) or not isinstance(labels, Collection):
             raise ValueError(
                 f"Y[{i}] is {labels!r:.80}, but must be a set of labels, as the others are."
             )
+
+
+def _members(Y: Sequence[Any]) -> NDArray[Any]:
+    """All labels in the sets, sorted."""
     members = {label for labels in Y for label in labels}
     if not members:
         raise ValueError("All sets in Y are empty: there is nothing to learn from.")
@@ -399,8 +488,3 @@ def _from_matrix(Y: Any) -> Codes:
             f"or number, use sets."
         )
     return codes
-
-
-def _check_shapes(X: Any, codes: Codes) -> None:
-    if X.shape[0] != len(codes):
-        raise ValueError(f"X has {X.shape[0]} rows but Y has {len(codes)}: give one set for each.")

@@ -1,16 +1,16 @@
 """OrdinalClassifier: classes in an order."""
 
 from os import PathLike
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import validate_data
 
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.estimators.feature_rows import RowClassifier
+from maxmargin.estimators.streaming import Checked, Fixed, all_classes
+from maxmargin.problems.feature_rows import RowTrainingSet
 from maxmargin.problems.ordinal import Ordinal, distances
 
 Floats = NDArray[np.float64]
@@ -135,53 +135,10 @@ class OrdinalClassifier(RowClassifier):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on examples and their classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        y : array-like of shape (n_samples,)
-            Numbers or strings.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self : OrdinalClassifier
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
-        """
-        given, (X, labels) = X, self._check_samples(X, y)
-        classes, ranks = self._ranked(labels)
-        loss_matrix = self._losses(classes)
-        problem = Ordinal(X.shape[1], len(classes), loss_matrix)
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            table, thresholds = problem.split(weights)
-            return {
-                "classes_": classes,
-                "coef_": table[:, 0].copy(),
-                "thresholds_": thresholds.copy(),
-                "loss_matrix_": loss_matrix,
-                "_problem": problem,
-                "_weights": weights,
-            }
-
-        training = self._training(problem, X, ranks[:, None], sample_weight, classes)
-        self._fit_training(training, X, labels, attributes)
-        validate_data(self, given, skip_check_array=True)
-        return self
-
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
         """Minus how many classes predictions are from the truth, on average: zero is perfect."""
         predicted = self._class_scores(X).argmax(axis=1)
-        _, truth = _ranks(np.asarray(y), self.classes_)
+        truth = _ranks(np.asarray(y), self.classes_)
         return -float(np.average(np.abs(predicted - truth), weights=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
@@ -189,17 +146,40 @@ class OrdinalClassifier(RowClassifier):
         tags.classifier_tags.poor_score = True  # where classes have no order
         return tags
 
-    def _ranked(self, y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """The classes in their order, and the place of each label."""
+    def _order(self) -> NDArray[Any] | None:
+        """The parameter classes, checked."""
         if self.classes is None:
-            return _ranks(y, np.unique(y))
+            return None
         classes = np.asarray(self.classes)
         if classes.ndim != 1:
             raise ValueError(f"classes must be a list, but has {classes.ndim} dimensions.")
         values, counts = np.unique(classes, return_counts=True)
         if (counts > 1).any():
             raise ValueError(f"classes lists {values[counts > 1][0]!r} more than once.")
-        return _ranks(y, classes)
+        return classes
+
+    def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
+        order = self._order()
+        return super()._all_classes(classes) if order is None else all_classes(classes, order)
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        found, order = self._found_classes(examples.y, classes), self._order()
+        classes = found if order is None else order
+        loss_matrix = self._losses(classes)
+        problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
+        return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        ranks = _ranks(examples.y, fixed["classes_"])
+        return self._row_training(examples.X, ranks[:, None], cost, fixed["_problem"])
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        table, thresholds = fixed["_problem"].split(weights)
+        return fixed | {
+            "coef_": table[:, 0].copy(),
+            "thresholds_": thresholds.copy(),
+            "_weights": weights,
+        }
 
     def _losses(self, classes: NDArray[Any]) -> Floats:
         if isinstance(self.loss, str):
@@ -207,8 +187,8 @@ class OrdinalClassifier(RowClassifier):
         return check_loss_matrix(self.loss, classes)
 
 
-def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int32]]:
-    """The classes, and the place of each label among them."""
+def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """The place of each label among the classes."""
     order = np.argsort(classes, kind="stable")
     at = np.searchsorted(classes[order], y)
     ranks = order[np.minimum(at, len(classes) - 1)]
@@ -218,4 +198,4 @@ def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> tuple[NDArray[Any], NDArra
             f"y[{unknown[0]}] is {y[unknown[0]]!r}, which is not among the classes: list all of "
             f"them, in their order, in the parameter classes."
         )
-    return classes, ranks.astype(np.int32)
+    return np.asarray(ranks, dtype=np.int32)

@@ -12,14 +12,17 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.data.sources import Source
 from maxmargin.data.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.grammar_lexicon import Sentence
 from maxmargin.problems.grammar_model import GrammarModel
 from maxmargin.problems.grammar_rules import Grammar
 from maxmargin.problems.grammar_training import GrammarTrainingSet
+from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +31,7 @@ class UnparsedWarning(UserWarning):
     """Some sentences have no tree by the grammar, and got a flat one."""
 
 
-class GrammarParser(StructuredEstimator):
+class GrammarParser(StreamedEstimator, StructuredEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
     The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
@@ -173,11 +176,13 @@ class GrammarParser(StructuredEstimator):
 
         Parameters
         ----------
-        X : sequence of sentences, or of trees
+        X : sequence of sentences, or of trees, or Source
+            With a `grammar` given, also a `Source` of sentences and their trees, which need not
+            fit in memory together. Then `Online` trains, whose parameters count if `solver` is one.
         y : sequence of trees, default=None
-            None if `X` are the trees.
+            None if `X` are the trees, or a source.
         sample_weight : array-like of shape (n_sentences,), default=None
-            Multiplies the C of each sentence.
+            Multiplies the C of each sentence. Not for a source.
 
         Returns
         -------
@@ -196,33 +201,75 @@ class GrammarParser(StructuredEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        trees = _trees(X if y is None else y)
+        if isinstance(X, Source):
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        training, attributes, _ = self._anew(self._read(X, y, None), sample_weight)
+        self._fit_training(training, X, y, attributes)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from some more sentences, without those of earlier calls.
+
+        Only with a `grammar` given, which must have all the trees. The model can be used after
+        every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self : GrammarParser
+        """
+        self._check_grammar("partial_fit")
+        return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
+
+    def _check_grammar(self, what: str) -> None:
+        if self.grammar is None:
+            raise ValueError(
+                f"{what} needs all rules before it begins: give a grammar, such as grammar_ of a "
+                f"parser fitted before, or Grammar.read(trees)."
+            )
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        trees = _trees(X if Y is None else Y)
         if not trees:
             raise ValueError("X is empty: there is nothing to learn from.")
+        return Checked(None if Y is None else X, trees, len(trees))
+
+    def _survey(self, source: Source) -> Fixed:
+        self._check_grammar("A source")
+        return {"grammar_": self.grammar}
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         grammar = self.grammar or Grammar.read(
-            trees,
+            examples.y,
             horizontal=self.horizontal,
             vertical=self.vertical,
             tags=self.tags,
             min_count=self.min_count,
         )
-        own = [Sentence(tree.words, tree.tags) for tree in trees]
-        sentences = own if y is None else _sentences(X, grammar.lexicon.given)
+        return {"grammar_": grammar}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        grammar, trees = fixed["grammar_"], examples.y
+        if examples.X is None:
+            sentences = [Sentence(tree.words, tree.tags) for tree in trees]
+        else:
+            sentences = _sentences(examples.X, grammar.lexicon.given)
         if len(sentences) != len(trees):
             raise ValueError(
                 f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
             )
-        cost = self._costs(len(trees), sample_weight)
         zero_one = self.loss == "zero-one"
         training = GrammarTrainingSet(grammar, sentences, trees, cost, zero_one=zero_one)
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            return {"grammar_": grammar, "coef_": weights}
-
         # With one cost for all mistakes, the two ways of rescaling are the same.
-        rescaled = training if zero_one else self._rescaled(training)
-        self._fit_training(rescaled, X, y, attributes)
-        return self
+        return training if zero_one else self._rescaled(training)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"coef_": weights}
 
     def predict(self, X: Any) -> list[Tree]:
         """The best tree of each sentence.

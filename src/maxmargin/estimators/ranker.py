@@ -12,9 +12,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
+from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.ranking import LIST_LOSSES, PAIR_LOSSES, RankingProblem
 from maxmargin.problems.ranking_measures import ndcg
+from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -23,7 +25,7 @@ MOST_RELEVANCE = 1000.0
 """Higher relevance would have an infinite gain."""
 
 
-class Ranker(StructuredEstimator):
+class Ranker(StreamedEstimator, StructuredEstimator):
     """Learning to rank with a linear score, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. The hinge of a
@@ -70,9 +72,10 @@ class Ranker(StructuredEstimator):
     coef_ : ndarray of shape (n_features,)
         The score of a document is its product with the features.
     n_queries_ : int
-        Queries that were learned from.
+        Queries that were learned from, in all calls of `partial_fit`.
     n_left_out_ : int
-        Queries that cannot tell one order from another, such as those with a single document.
+        Queries, in all calls, that cannot tell one order from another, such as those with a single
+        document.
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
     n_features_in_ : int
@@ -174,42 +177,102 @@ class Ranker(StructuredEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        problem = RankingProblem(self.loss, self.k, float(self.threshold))
-        given, X = X, check_features(X, type(self).__name__)
-        relevance = _check_relevance(X, y)
+        examples = self._read(X, y, None, groups)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        counts = self._counts(examples)
+        self._fit_training(training, examples.X, y, attributes)
+        self.n_queries_, self.n_left_out_ = counts
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        groups: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more queries, each of them whole, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight
+            As in `fit`. A query that was there in an earlier call is another one.
+
+        Returns
+        -------
+        self : Ranker
+
+        Warns
+        -----
+        UserWarning
+            If queries are left out because they cannot tell one order from another. A first call
+            must have one that can.
+        """
+        examples, so_far = self._read(X, y, self._begun, groups), (0, 0)
+        if self._begun is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            so_far = self.n_queries_, self.n_left_out_
+        _, kept = examples.extra
+        if kept or self._begun is None:
+            self._learn(X, y, examples, sample_weight, None)
+        counts = self._counts(examples)
+        self.n_queries_, self.n_left_out_ = (a + b for a, b in zip(so_far, counts, strict=True))
+        return self
+
+    @property
+    def _ranking(self) -> RankingProblem:
+        return RankingProblem(self.loss, self.k, float(self.threshold))
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None, groups: Any = None) -> Checked:
+        X = check_features(X, type(self).__name__)
+        relevance = _check_relevance(X, Y)
         queries = query_rows(groups, X.shape[0])
-        cost = self._costs(len(queries), sample_weight)
-        kept = [q for q, rows in enumerate(queries) if problem.informs(relevance[rows])]
+        informs = self._ranking.informs
+        kept = [q for q, rows in enumerate(queries) if informs(relevance[rows])]
+        return Checked(X, relevance, len(queries), (queries, kept))
+
+    def _counts(self, examples: Checked) -> tuple[int, int]:
+        """Queries to learn from, and queries that are left out, which is said."""
+        queries, kept = examples.extra
         n_left_out = len(queries) - len(kept)
+        if n_left_out:
+            warnings.warn(
+                f"{n_left_out} of {len(queries)} queries are left out: their documents are too few "
+                f"or too alike in relevance for loss={self.loss!r} to tell one order from another.",
+                stacklevel=4,
+            )
+        return len(kept), n_left_out
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        return {"n_features_in_": examples.X.shape[1]}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        X, relevance, n_queries, (queries, kept) = examples
         if not kept:
             raise ValueError(
-                f"None of the {len(queries)} queries has documents whose order matters to "
+                f"None of the {n_queries} queries has documents whose order matters to "
                 f"loss={self.loss!r}: there is nothing to learn from, check y and groups."
             )
         rows = np.concatenate([queries[q] for q in kept])
         ends = np.cumsum([0, *(len(queries[q]) for q in kept)], dtype=np.int64)
         in_place = len(rows) == X.shape[0] and (np.diff(rows) == 1).all()
-        training = problem.training(X if in_place else X[rows], relevance[rows], ends, cost[kept])
-
-        def attributes(weights: Floats) -> dict[str, Any]:
-            return {
-                "coef_": weights,
-                "n_queries_": len(kept),
-                "n_left_out_": n_left_out,
-                "n_features_in_": X.shape[1],
-            }
-
-        if n_left_out:
-            warnings.warn(
-                f"{n_left_out} of {len(queries)} queries are left out: their documents are too few "
-                f"or too alike in relevance for loss={self.loss!r} to tell one order from another.",
-                stacklevel=3,
-            )
+        training = self._ranking.training(
+            X if in_place else X[rows], relevance[rows], ends, cost[kept]
+        )
         # Where pairs have hinges of their own, the loss of each is one either way.
-        rescaled = training if self.loss in PAIR_LOSSES else self._rescaled(training)
-        self._fit_training(rescaled, X, y, attributes)
-        validate_data(self, given, skip_check_array=True)
-        return self
+        return training if self.loss in PAIR_LOSSES else self._rescaled(training)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"coef_": weights}
+
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        validate_data(self, X, skip_check_array=True)
 
     def predict(self, X: Any) -> Floats:
         """Score of each document: the higher, the further up in the list of its query.

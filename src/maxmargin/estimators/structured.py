@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import check_pairs, check_per_sample
-from maxmargin.estimators.streaming import StreamedEstimator
+from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -197,19 +197,57 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            return self._fit_source(X)
+            return self._fit_source(X, Y=Y, sample_weight=sample_weight)
         if Y is None:
             raise ValueError("Y is missing: give one output for each input, or a source of both.")
-        check_pairs(X, Y)
-        self._learner = None
-        training = self._bind(X, Y, self._costs(len(X), sample_weight))
-        self._fit_training(training, X, Y, self._attributes)
+        training, attributes, _ = self._anew(self._read(X, Y, None), sample_weight)
+        self._fit_training(training, X, Y, attributes)
         return self
 
-    def _bind(self, X: Any, Y: Any, cost: Floats) -> TrainingSet:
-        return bind(self.problem, X, Y, cost, self.rescaling)
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from some more examples.
 
-    def _attributes(self, weights: Floats) -> dict[str, Any]:
+        They are explored once and not kept, only the planes of those that were hard (see
+        `Online`, whose parameters count if `solver` is one). The model can be used after every
+        call. The first call begins anew; so does the first after `fit`. Examples that come again
+        count again: what is learned from `k` cycles over the same data belongs to ``k * C``.
+
+        Afterwards ``certificate_`` is that of the cached problem. Its dual value is a lower bound
+        of the objective of everything seen, in all calls. Its primal value is the objective of the
+        planes in the cache alone: the objective of everything seen is at least that, and how much
+        more only another pass over all examples can tell. `fit` with a source makes one.
+
+        Parameters
+        ----------
+        X : sequence of inputs
+        Y : sequence of outputs
+            What should be predicted for each input.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies C example by example.
+
+        Returns
+        -------
+        self
+        """
+        return self._learn(X, Y, self._read(X, Y, self._begun), sample_weight, None)
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        check_pairs(X, Y)
+        return Checked(X, Y, len(X))
+
+    def _survey(self, source: Source) -> Fixed:
+        return {}
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        return {}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        return bind(self.problem, examples.X, examples.y, cost, self.rescaling)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
 
     def predict(self, X: Sequence[Any]) -> list[Any]:

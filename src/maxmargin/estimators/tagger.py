@@ -14,12 +14,21 @@ from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.sequences import has_dictionaries, stack
+from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.streaming import (
+    Checked,
+    Fixed,
+    StreamedEstimator,
+    first_examples,
+    numbers_among,
+)
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
+from maxmargin.problems.structured import TrainingSet
 from maxmargin.problems.tagging import ChainModel
 
 Floats = NDArray[np.float64]
@@ -27,7 +36,7 @@ Floats = NDArray[np.float64]
 _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
-class SequenceTagger(StructuredEstimator):
+class SequenceTagger(StreamedEstimator, StructuredEstimator):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -174,7 +183,7 @@ class SequenceTagger(StructuredEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         lengths: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -183,13 +192,16 @@ class SequenceTagger(StructuredEstimator):
 
         Parameters
         ----------
-        X : list of n_sequences matrices, matrix of all rows, or list of lists of dictionaries
-        y : list of n_sequences label sequences, or all labels one after the other
-            Numbers or strings. The latter form goes with `lengths`.
+        X : list of matrices, matrix of all rows, list of lists of dictionaries, or Source
+            A `Source` gives matrices, or lists of dictionaries, with their labels, which need not
+            fit in memory together. Then `Online` trains, whose parameters count if `solver` is
+            one; labels and names are found by a pass before.
+        y : list of label sequences, or all labels one after the other, default=None
+            Numbers or strings. The latter form goes with `lengths`. None for a source.
         lengths : array-like of shape (n_sequences,), default=None
             Rows of each sequence, if `X` is one matrix.
         sample_weight : array-like of shape (n_sequences,), default=None
-            Multiplies the C of each sequence.
+            Multiplies the C of each sequence. Not for a source.
 
         Returns
         -------
@@ -201,53 +213,123 @@ class SequenceTagger(StructuredEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        vocabulary = Vocabulary() if lengths is None and has_dictionaries(X) else None
-        sequences = _sequences(X, lengths, vocabulary, grow=True)
-        labels = _flat_labels(y, sequences.lengths)
-        if not len(labels):
+        if isinstance(X, Source):
+            return self._fit_source(X, y=y, lengths=lengths, sample_weight=sample_weight)
+        examples = self._read(X, y, None, lengths)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, X, y, attributes)
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more sequences, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, lengths, sample_weight
+            As in `fit`. Feature dictionaries need a `fit` before, on some of them: their names are
+            those of its ``vocabulary_``, others are left out.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come; needed in the first call.
+
+        Returns
+        -------
+        self : SequenceTagger
+        """
+        classes, fixed = self._all_classes(classes), self._begun
+        if fixed is None and lengths is None and has_dictionaries(X):
+            if not hasattr(self, "vocabulary_"):
+                raise ValueError(
+                    "X holds feature dictionaries, of which partial_fit must know all names: call "
+                    "fit on some of them before, or give matrices."
+                )
+            fixed = _named_columns(self.vocabulary_)
+        examples = self._read(X, y, fixed, lengths)
+        return self._learn(X, y, examples, sample_weight, classes)
+
+    def _read(
+        self, X: Any, Y: Any, fixed: Fixed | None, lengths: ArrayLike | None = None
+    ) -> Checked:
+        if Y is None:
+            raise ValueError("y is missing: give the labels of each sequence.")
+        if fixed is not None:
+            vocabulary, sequences = fixed.get("vocabulary_"), _alike(X, lengths, fixed)
+        else:
+            vocabulary = Vocabulary() if lengths is None and has_dictionaries(X) else None
+            sequences = _sequences(X, lengths, vocabulary, grow=True)
+        labels = _flat_labels(Y, sequences.lengths)
+        return Checked(sequences, labels, len(sequences.lengths), vocabulary)
+
+    def _survey(self, source: Source) -> Fixed:
+        first = first_examples(source)
+        if not has_dictionaries(first.X):
+            return super()._survey(source)
+        vocabulary = Vocabulary()
+        for X, _ in source.blocks():
+            vocabulary.rows(X, grow=True)
+        examples = self._read(*first, _named_columns(vocabulary))
+        return self._fix(examples, self._classes_of(source))
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        n_features, vocabulary = examples.X.X.shape[1], examples.extra
+        if not len(examples.y):
             raise ValueError("X holds no positions: there is nothing to learn from.")
-        try:
-            classes, numbers = np.unique(labels, return_inverse=True)
-        except TypeError as error:
-            raise ValueError(
-                "Labels must all be strings or all be numbers, but y mixes types."
-            ) from error
-        tied = self._tied_columns(sequences.X.shape[1], vocabulary)
-        sequences = _with_tied(sequences, tied)
+        if classes is None:
+            try:
+                classes = np.unique(examples.y)
+            except TypeError as error:
+                raise ValueError(
+                    "Labels must all be strings or all be numbers, but y mixes types."
+                ) from error
+        tied = self._tied_columns(n_features, vocabulary)
         layout = Layout.of(
-            sequences.X.shape[1],
+            n_features,
             len(classes),
             bias=self.fit_intercept,
             ends=self.fit_ends,
             order=self.order,
             n_tied=0 if tied is None else len(tied),
         )
+        fixed = {
+            "classes_": classes,
+            "n_features_in_": n_features,
+            "_layout": layout,
+            "_tied": tied,
+        }
+        return fixed if vocabulary is None else fixed | {"vocabulary_": vocabulary}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        classes = fixed["classes_"]
         training = ChainTrainingSet(
-            sequences,
-            numbers,
-            layout,
-            self._costs(len(sequences.lengths), sample_weight),
+            _with_tied(examples.X, fixed["_tied"]),
+            numbers_among(examples.y, classes),
+            fixed["_layout"],
+            cost,
             check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
             **self._loss_options(),
         )
         exact = training.slack or training.zero_one
+        return training if exact else self._rescaled(training)
 
-        def attributes(weights: Floats) -> dict[str, Any]:
-            known = {} if vocabulary is None else {"vocabulary_": vocabulary}
-            return {
-                "classes_": classes,
-                "n_features_in_": sequences.X.shape[1],
-                "_layout": layout,
-                "_tied": tied,
-                "_table": layout.table(weights),
-                **_parts(layout.table(weights), layout),
-                **known,
-            }
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        table = fixed["_layout"].table(weights)
+        return fixed | {"_table": table, **_parts(table, fixed["_layout"])}
 
-        self._fit_training(training if exact else self._rescaled(training), X, y, attributes)
-        if vocabulary is None:
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        if "vocabulary_" not in fixed:
             self.__dict__.pop("vocabulary_", None)
-        return self
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
         """Labels of every position.
@@ -348,23 +430,7 @@ class SequenceTagger(StructuredEstimator):
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         """Sequences to answer for, in the columns of the training data."""
         check_is_fitted(self)
-        vocabulary = getattr(self, "vocabulary_", None)
-        dictionaries = lengths is None and has_dictionaries(X)
-        if dictionaries and vocabulary is None:
-            raise ValueError(
-                "X holds feature dictionaries, but the tagger was trained on matrices."
-            )
-        if vocabulary is not None and not dictionaries and any(map(np.size, X)):
-            raise ValueError(
-                "X holds matrices, but the tagger was trained on feature dictionaries."
-            )
-        sequences = _sequences(X, lengths, vocabulary, grow=False, width=self.n_features_in_)
-        if sequences.X.shape[1] != self.n_features_in_:
-            raise ValueError(
-                f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with "
-                f"{self.n_features_in_}."
-            )
-        return _with_tied(sequences, self._tied)
+        return _with_tied(_alike(X, lengths, self.__dict__), self._tied)
 
     def _tied_columns(
         self, n_features: int, vocabulary: Vocabulary | None
@@ -402,6 +468,27 @@ def _sequences(
         if rows.shape[0]:
             rows = check_features(rows, "SequenceTagger")
     return Sequences(rows, ends)
+
+
+def _named_columns(vocabulary: Vocabulary) -> Fixed:
+    """What a vocabulary fixes."""
+    return {"vocabulary_": vocabulary, "n_features_in_": len(vocabulary)}
+
+
+def _alike(X: Any, lengths: ArrayLike | None, fixed: Fixed) -> Sequences:
+    """Sequences in the columns of the training data."""
+    vocabulary, width = fixed.get("vocabulary_"), fixed["n_features_in_"]
+    dictionaries = lengths is None and has_dictionaries(X)
+    if dictionaries and vocabulary is None:
+        raise ValueError("X holds feature dictionaries, but the tagger was trained on matrices.")
+    if vocabulary is not None and not dictionaries and any(map(np.size, X)):
+        raise ValueError("X holds matrices, but the tagger was trained on feature dictionaries.")
+    sequences = _sequences(X, lengths, vocabulary, grow=False, width=width)
+    if sequences.X.shape[1] != width:
+        raise ValueError(
+            f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with {width}."
+        )
+    return sequences
 
 
 def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequences:

@@ -210,7 +210,8 @@ class SourceStream(Stream):
         self, source: Source, bind: Callable[[Any, Any, Floats], TrainingSet], C: float
     ) -> None:
         self.source, self.bind, self.C = source, bind, C
-        self._sizes: tuple[int, bool] | None = None
+        self._width: int | None = None
+        self._relaxed = False
 
     @classmethod
     def of(
@@ -230,12 +231,13 @@ class SourceStream(Stream):
             if not n:
                 continue
             training = self.bind(X, y, np.full(n, float(self.C)))
-            sizes = training.n_features, training.relaxed
-            self._sizes = self._sizes or sizes
-            if sizes != self._sizes:
+            self._relaxed |= training.relaxed
+            width = training.n_features
+            self._width = self._width or width
+            if width != self._width:
                 raise ProblemError(
-                    f"The examples from {first} on have {sizes[0]} joint features, but those "
-                    f"before have {self._sizes[0]}: the features must be the same for all."
+                    f"The examples from {first} on have {width} joint features, but those before "
+                    f"have {self._width}: the features must be the same for all."
                 )
             yield Stretch(first, training)
             first += n
@@ -244,15 +246,12 @@ class SourceStream(Stream):
 
     @property
     def n_features(self) -> int:
-        return self._first_sizes[0]
+        if self._width is None:
+            next(self.stretches())
+        assert self._width is not None
+        return self._width
 
     @property
     def relaxed(self) -> bool:
-        return self._first_sizes[1]
-
-    @property
-    def _first_sizes(self) -> tuple[int, bool]:
-        if self._sizes is None:
-            next(self.stretches())
-        assert self._sizes is not None
-        return self._sizes
+        """Whether searches may miss the highest output, as far as examples were looked at."""
+        return self._relaxed
