@@ -204,7 +204,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             seed = int(check_random_state(self.random_state).randint(2**31))
             online = OnlineDual(solver.cache_bytes, seed)
         started = time.perf_counter()
-        online.learn(problem, n_threads(self.n_jobs))
+        online.learn(problem, n_threads(self.n_jobs), self.tol)
         before = self.history_ if online.calls > 1 else []
         seconds = time.perf_counter() - started + (before[-1].seconds if before else 0.0)
         self.__dict__.update(

@@ -14,6 +14,13 @@ from maxmargin.solvers.result import Round
 
 Floats = NDArray[np.float64]
 
+SETTLED = 0.05
+"""Cached rows have settled when a sweep over them gains less than this times `tol`, relatively."""
+
+REVISITS = 4
+"""Most visits of cached rows after a batch, for each visit with it. One pass over MNIST (C = 0.1)
+ends 4.3 % above the optimum without any, 2.2 % with four, and no nearer with eight."""
+
 
 class OnlineDual:
     """Weights that learn from one batch of examples after the other.
@@ -34,15 +41,22 @@ class OnlineDual:
         self.learner = BlockLearner(cache_bytes, seed)
         self.calls = 0
 
-    def learn(self, problem: LinearProblem | OneVersusRest, n_jobs: int) -> None:
-        """Learn from a batch, whose problem must have the features and outputs of those before."""
+    def learn(self, problem: LinearProblem | OneVersusRest, n_jobs: int, tol: float) -> None:
+        """Learn from a batch, whose problem must have the features and outputs of those before.
+
+        Then the cached rows are swept until they have settled, as far as `tol` asks for it.
+        """
         parts = parts_of(problem)
         learner = self.learner
+        visits = learner.visits
         learner.prepare(parts)
         portion = learner.load(self.calls, parts, None)
         try:
             with Threads(n_jobs) as threads:
                 learner.learn(portion, threads)
+                visits = learner.visits - visits
+                enough = SETTLED * tol * abs(learner.dual)
+                learner.polish(REVISITS * visits, enough, threads)
         finally:
             learner.cache.keep(self.calls, portion)
             learner.cache.join_small()
