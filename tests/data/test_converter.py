@@ -152,8 +152,9 @@ def test_a_full_disk_leaves_nothing(tmp_path, text_file, monkeypatch):
 def test_ctrl_c_leaves_nothing(tmp_path):
     """An endless source, interrupted at several moments."""
     script = (
-        "import sys, numpy as np\n"
+        "import signal, sys, numpy as np\n"
         "from maxmargin.data import convert, Examples\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "def endless():\n"
         "    while True:\n"
         "        yield Examples(np.ones((1000, 10)), np.zeros(1000))\n"
@@ -166,10 +167,13 @@ def test_ctrl_c_leaves_nothing(tmp_path):
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        process.stdout.readline()
-        time.sleep(seconds)
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        try:
+            process.stdout.readline()
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.kill()
         assert b"KeyboardInterrupt" in errors
         assert names(tmp_path) == []
 

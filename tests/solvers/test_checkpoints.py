@@ -305,7 +305,7 @@ def other_chains():
 @pytest.mark.parametrize(
     ("make", "solver", "options", "sentence"),
     [
-        (other_chains, mm.Auto(), {}, "of other data: fit the same"),
+        (other_chains, mm.Auto(), {}, "of other data, or of another C, loss or the like: "),
         (chains, mm.Auto(max_steps=3), {}, r"of other parameters \(solver Auto\("),
         (chains, mm.OneSlack(), {}, r"of other parameters \(solver Auto\("),
         (chains, mm.Auto(), {"tol": 1e-3}, r"of other parameters \(tol 1e-09, not 0.001\)"),

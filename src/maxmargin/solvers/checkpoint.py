@@ -82,11 +82,12 @@ class Checkpoint:
         for name, mine in self._about.items():
             theirs = header["about"].get(name)
             if theirs != mine:
-                shown = "" if name == "data" else f" ({name} {theirs}, not {mine})"
+                other = f"parameters ({name} {theirs}, not {mine})"
+                if name == "data":  # which holds the costs and losses that parameters have made
+                    other = "data, or of another C, loss or the like"
                 raise ValueError(
-                    f"{self.path} is a checkpoint of other "
-                    f"{'data' if name == 'data' else 'parameters'}{shown}: fit the same as before, "
-                    f"give another path, or remove the file."
+                    f"{self.path} is a checkpoint of other {other}: fit the same as before, give "
+                    f"another path, or remove the file."
                 )
         # Copies, because those of the reader may not be written to or made longer.
         restore(header["state"], {name: array.copy() for name, array in arrays.items()}, state)
