@@ -340,12 +340,11 @@ def test_fit_and_partial_fit_begin_anew_after_each_other():
     model = LinearClassifier().partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
     model.fit(IRIS[:, :3], NAMES)
     assert_array_equal(model.coef_, LinearClassifier().fit(IRIS[:, :3], NAMES).coef_)
-    with pytest.raises(ValueError, match="classes must be passed on the first call"):
-        model.partial_fit(IRIS, SPECIES)
-    model.partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
-    fresh = LinearClassifier().partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
-    assert_array_equal(model.coef_, fresh.coef_)
+    fresh = LinearClassifier().partial_fit(IRIS, NAMES, classes=["ash", "birch", "cedar"])
+    assert_array_equal(model.partial_fit(IRIS, NAMES).coef_, fresh.coef_)  # classes of the fit
     assert model.n_iter_ == 1
+    model.fit(IRIS, NAMES).partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
+    assert_array_equal(model.coef_, fresh.coef_)
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)

@@ -261,7 +261,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         """Learn from further examples, without those of earlier calls.
 
         Rows that still matter stay in a cache (`StreamedDual.cache_bytes`) and go on adapting to
-        those that follow. A `fit` before is forgotten.
+        those that follow. A `fit` before is forgotten but for its classes.
 
         Parameters
         ----------
@@ -292,8 +292,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         True
         """
         first = self._online is None
-        known = None if first else self.classes_
-        classes = self._known_classes(classes, known)
+        classes = self._known_classes(classes, first)
         given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
         check_classification_targets(y)
         labels = class_numbers(y, classes)
@@ -427,19 +426,20 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         )
         return targets, cost
 
-    def _known_classes(self, classes: ArrayLike | None, known: NDArray[Any] | None) -> NDArray[Any]:
+    def _known_classes(self, classes: ArrayLike | None, first: bool) -> NDArray[Any]:
         """Classes of a `partial_fit`."""
         if self.class_weight == "balanced":
             raise ValueError(
                 "class_weight='balanced' needs all examples at once: for partial_fit give a "
                 "dictionary of weights."
             )
+        known: NDArray[Any] | None = getattr(self, "classes_", None)
         if classes is None:
             if known is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             return known
         given = np.unique(np.asarray(classes))
-        if known is not None and not np.array_equal(given, known):
+        if not first and known is not None and not np.array_equal(given, known):
             raise ValueError(
                 f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
                 f"which was {known.tolist()}."

@@ -51,16 +51,15 @@ class OnlineDual:
         visits = learner.visits
         learner.prepare(parts)
         portion = learner.load(self.calls, parts, None)
-        try:
-            with Threads(n_jobs) as threads:
+        with Threads(n_jobs) as threads:
+            try:
                 learner.learn(portion, threads)
-                visits = learner.visits - visits
-                enough = SETTLED * tol * abs(learner.dual)
-                learner.polish(REVISITS * visits, enough, threads)
-        finally:
-            learner.cache.keep(self.calls, portion)
-            learner.cache.join_small()
-            self.calls += 1
+            finally:
+                learner.cache.keep(self.calls, portion)
+                learner.cache.join_small()
+                self.calls += 1
+            most = REVISITS * (learner.visits - visits)
+            learner.polish(most, SETTLED * tol * abs(learner.dual), threads)
 
     @property
     def weights(self) -> Floats:
