@@ -37,6 +37,8 @@ CLAIMS = (
     "out_of_core",
     "latent",
     "kernels",
+    "pose",
+    "pose_batches",
 )
 
 

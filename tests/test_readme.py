@@ -22,6 +22,7 @@ EXAMPLES = [
         "docs/data.md",
         "docs/latent.md",
         "docs/kernels.md",
+        "docs/pose.md",
     )
     for number, code in enumerate(
         re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)

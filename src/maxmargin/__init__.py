@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.ordinal import OrdinalClassifier
     from maxmargin.estimators.parser import GrammarParser
     from maxmargin.estimators.performance import PerformanceClassifier
+    from maxmargin.estimators.pose import PoseEstimator
     from maxmargin.estimators.ranker import Ranker
     from maxmargin.estimators.regressor import LinearRegressor
     from maxmargin.estimators.structured import StructuredSVM
@@ -97,6 +98,7 @@ _HOMES = {
     "PerformanceClassifier": "estimators.performance",
     "Planes": "dual.planes",
     "PolynomialKernel": "dual.kernels",
+    "PoseEstimator": "estimators.pose",
     "Problem": "problems.structured",
     "ProblemError": "problems.structured",
     "ProductKernel": "dual.kernels",
@@ -151,6 +153,7 @@ __all__ = [
     "PerformanceClassifier",
     "Planes",
     "PolynomialKernel",
+    "PoseEstimator",
     "Problem",
     "ProblemError",
     "ProductKernel",
