@@ -371,10 +371,11 @@ def test_ctrl_c_at_any_moment_leaves_a_certified_answer(limit):
 
             def arm(line, weights, delay=delay, armed=armed):
                 if not armed:
-                    signal.setitimer(signal.ITIMER_REAL, delay)
+                    signal.setitimer(signal.ITIMER_REAL, delay, 5.0)  # again, if Python dropped it
                     armed.append(line)
 
             result = solve(training, solver, tol=never, max_iter=10**6, on_round=arm)
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
             assert result.status is Status.INTERRUPTED
             assert_brackets(result, case, training)
     finally:
