@@ -3,12 +3,14 @@
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from maxmargin.data.tensors import read_tensors, write_tensors
 from maxmargin.dual.state import Stateful, UnwritableError, capture, restore
+from maxmargin.solvers.fingerprint import fingerprint
+from maxmargin.solvers.stopping import Stopping
 
 _FORMAT = 1
 
@@ -52,24 +54,47 @@ class Checkpoint:
     ) -> None:
         self.path, self.every, self.resume = Path(path), every, resume
         self._about: dict[str, Any] = {}
+        self._stopping = Stopping()
         self._last = time.perf_counter()
 
-    def begin(self, about: Mapping[str, Any], state: Stateful) -> bool:
+    def begin(
+        self,
+        state: Stateful,
+        content: Any,
+        solver: Any,
+        stopping: Stopping,
+        seed: int,
+        **parameters: Any,
+    ) -> bool:
         """Note what the solve is about, and go on from the file if there is one to go on from.
 
         Parameters
         ----------
-        about : mapping
-            Everything the answer depends on: names with what JSON can hold.
         state : Stateful
             Of a new solve; changed if this returns True.
+        content : object
+            All that tells the data from others.
+        solver : object
+            Its ``repr`` tells its parameters.
+        stopping : Stopping
+            Its clock goes on from where that of the file stopped.
+        seed : int
+        **parameters
+            What else the answer depends on, as JSON can hold it.
 
         Raises
         ------
         ValueError
             If the file is damaged, or is about something else.
         """
-        self._about = dict(about)
+        self._about = {
+            "data": fingerprint(content),
+            "solver": repr(solver),
+            "tol": stopping.tol,
+            "seed": seed,
+            **parameters,
+        }
+        self._stopping = stopping
         self._last = time.perf_counter()
         if not (self.resume and self.path.exists()):
             return False
@@ -91,6 +116,7 @@ class Checkpoint:
                 )
         # Copies, because those of the reader may not be written to or made longer.
         restore(header["state"], {name: array.copy() for name, array in arrays.items()}, state)
+        stopping.earlier = header["seconds"]
         return True
 
     def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
@@ -99,7 +125,8 @@ class Checkpoint:
             return
         try:
             tree, arrays = capture(state())
-            header = {"format": _FORMAT, "about": self._about, "state": tree}
+            seconds = self._stopping.seconds
+            header = {"format": _FORMAT, "about": self._about, "seconds": seconds, "state": tree}
             write_tensors(self.path, header, arrays)
         except (OSError, UnwritableError) as error:
             warnings.warn(

@@ -21,7 +21,6 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.latent import LatentTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet
 from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import OnRound, StructuredSolver
@@ -324,10 +323,8 @@ class ConvexConcave:
         with Threads(n_jobs) as threads:
             starts = _Starts(_Descent(latent, stopping, threads))
             if checkpoint is not None:
-                data = fingerprint(latent, initial, start)
-                resumed = checkpoint.begin(self._about(data, stopping, seed), starts)
-                if resumed and starts.descent.history:
-                    stopping.earlier = starts.descent.history[-1].seconds
+                content, most = (latent, initial, start), stopping.max_iter
+                checkpoint.begin(starts, content, self, stopping, seed, max_iter=most)
             try:
                 while True:
                     descent, restart = starts.descent, starts.ended
@@ -365,16 +362,6 @@ class ConvexConcave:
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return LatentStart(result.weights, None)
-
-    def _about(self, data: str, stopping: Stopping, seed: int) -> dict[str, Any]:
-        """What the answer depends on."""
-        return {
-            "data": data,
-            "solver": repr(self),
-            "tol": stopping.tol,
-            "max_iter": stopping.max_iter,
-            "seed": seed,
-        }
 
 
 def _best_start(training: TrainingSet, points: list[Any]) -> tuple[Any, float]:

@@ -8,15 +8,14 @@ import numpy as np
 from maxmargin.data.sources_hash import SampledHash
 
 
-def fingerprint(*values: Any) -> str:
-    """A name for what values hold: equal ones have the same, others hardly ever.
+def fingerprint(value: Any) -> str:
+    """A name for what a value holds: equal ones have the same, others hardly ever.
 
     Goes through all of arrays, lists, dictionaries, and the attributes of any other object. Of what
     has none, such as functions, only the type counts.
     """
     found = _WholeHash("")
-    for value in values:
-        found.add(value)
+    found.add(value)
     return found.text()
 
 

@@ -15,7 +15,6 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.solvers.blocks import MERGES, Blocks, Geometry, make_blocks
 from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -104,24 +103,17 @@ class SequentialDual:
             Where to keep the state after rounds, and whether to go on from there. Of a
             one-versus-rest problem, the parts that are done are kept.
         """
-        about = {
-            "data": "" if checkpoint is None else fingerprint(problem),
-            "solver": repr(self),
-            "tol": stopping.tol,
-            "seed": seed,
-            "n_jobs": n_jobs,
-        }
         if isinstance(problem, OneVersusRest):
             parts = _Parts()
-            if checkpoint is not None and checkpoint.begin(about, parts):
-                stopping.earlier = parts.seconds
+            if checkpoint is not None:
+                checkpoint.begin(parts, problem, self, stopping, seed, n_jobs=n_jobs)
             return self._solve_parts(
                 problem, stopping, n_jobs, seed, start, on_round, parts, checkpoint
             )
         with Threads(n_jobs) as threads:
             run = self._run(problem, Geometry.of(problem), seed, start)
-            if checkpoint is not None and checkpoint.begin(about, run):
-                stopping.earlier = run.seconds
+            if checkpoint is not None:
+                checkpoint.begin(run, problem, self, stopping, seed, n_jobs=n_jobs)
             return self._solve(run, stopping, threads, on_round, checkpoint)
 
     def _run(
@@ -263,11 +255,6 @@ class _Run(Stateful):
         self.visits = 0
         self.threshold = 0.0
 
-    @property
-    def seconds(self) -> float:
-        """That the rounds so far have taken."""
-        return self.history[-1].seconds if self.history else 0.0
-
     def certified(self, tol: float) -> "_Certified | None":
         """The answer, valued anew; None if its gap is not closed after all."""
         certified = self.answer.certified()
@@ -286,11 +273,6 @@ class _Parts(Stateful):
     def __init__(self) -> None:
         self.results: dict[int, Result] = {}
         self.history: list[Round] = []
-
-    @property
-    def seconds(self) -> float:
-        """That the parts so far have taken."""
-        return self.history[-1].seconds if self.history else 0.0
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:

@@ -16,7 +16,6 @@ from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.summed_value import SummedValue, parts_of
 from maxmargin.solvers.block_learner import BlockLearner
 from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.row_cache import Portion
 from maxmargin.solvers.sequential_dual import OnRound
@@ -115,7 +114,8 @@ class StreamedDual:
             run = _Run(BlockLearner(self.cache_bytes, seed), blocks, stopping, threads)
             try:
                 if checkpoint is not None:
-                    run.go_on_from(checkpoint, repr(self), seed, n_jobs)
+                    content = blocks.content  # type: ignore[attr-defined]
+                    checkpoint.begin(run, content, self, stopping, seed, n_jobs=n_jobs)
                 status = run.reason_to_stop()
                 while status is None:
                     run.read(learn=True)
@@ -162,18 +162,6 @@ class _Run(Stateful):
         self.best_primals = np.array([math.inf])
         self.best_dual = -math.inf
         self.history: list[Round] = []
-
-    def go_on_from(self, checkpoint: Checkpoint, solver: str, seed: int, n_jobs: int) -> None:
-        """Take over the state of a checkpoint, if it asks for that and there is one."""
-        about = {
-            "data": fingerprint(self.blocks.content),  # type: ignore[attr-defined]
-            "solver": solver,
-            "tol": self.stopping.tol,
-            "seed": seed,
-            "n_jobs": n_jobs,
-        }
-        if checkpoint.begin(about, self) and self.history:
-            self.stopping.earlier = self.history[-1].seconds
 
     def reason_to_stop(self) -> Status | None:
         """Why to stop after the passes so far; None to go on."""

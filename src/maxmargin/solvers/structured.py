@@ -22,7 +22,6 @@ from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
 from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -164,16 +163,7 @@ class Run(Stateful, ABC):
 
     def go_on_from(self, checkpoint: Checkpoint, solver: "StructuredSolver", seed: int) -> bool:
         """Take over the state of a checkpoint, if it asks for that and there is one."""
-        about = {
-            "data": fingerprint(self.training.content),
-            "solver": repr(solver),
-            "tol": self.stopping.tol,
-            "seed": seed,
-        }
-        resumed = checkpoint.begin(about, self.state())
-        if resumed and self.history:
-            self.stopping.earlier = self.history[-1].seconds
-        return resumed
+        return checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
 
     def _closes_gap(self, primal: float) -> bool:
         return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
