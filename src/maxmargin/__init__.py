@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.regressor import LinearRegressor
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
+    from maxmargin.persistence.models import ModelFileError, load, read_header, save
     from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.kernel import Candidates, KernelProblem
     from maxmargin.problems.latent import LatentProblem
@@ -89,6 +90,7 @@ _HOMES = {
     "LowRankKernel": "estimators.kernel_low_rank",
     "LowRankProblem": "problems.low_rank_kernel",
     "MiniBatchDual": "solvers.mini_batch_dual",
+    "ModelFileError": "persistence.models",
     "MultilabelClassifier": "estimators.multilabel",
     "NSlack": "solvers.cutting_plane",
     "OneSlack": "solvers.cutting_plane",
@@ -110,6 +112,9 @@ _HOMES = {
     "SourceStream": "problems.streams",
     "StreamedDual": "solvers.streamed_dual",
     "StructuredSVM": "estimators.structured",
+    "load": "persistence.models",
+    "read_header": "persistence.models",
+    "save": "persistence.models",
 }
 
 _PACKAGES = ("data", "problems")
@@ -144,6 +149,7 @@ __all__ = [
     "LowRankKernel",
     "LowRankProblem",
     "MiniBatchDual",
+    "ModelFileError",
     "MultilabelClassifier",
     "NSlack",
     "OneSlack",
@@ -167,7 +173,10 @@ __all__ = [
     "StructuredSVM",
     "__version__",
     "data",
+    "load",
     "problems",
+    "read_header",
+    "save",
 ]
 
 

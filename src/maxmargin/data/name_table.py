@@ -10,7 +10,7 @@ by byte in place, and no Python object is made.
 import ctypes
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numba
 import numpy as np
@@ -18,6 +18,8 @@ import scipy.sparse as sp
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from maxmargin.dual.state import Remade
 
 SEPARATOR = "="
 """Between a feature and its value in the name of an indicator: ``word=the``."""
@@ -54,7 +56,7 @@ _SIGN = np.uint8(ord(SEPARATOR))
 _LOW, _HALF = 0xFFFFFFFF, 32
 
 
-class NameTable:
+class NameTable(Remade):
     """Names and their columns, in the order in which they were added."""
 
     def __init__(self) -> None:
@@ -62,6 +64,18 @@ class NameTable:
         self.ends = np.zeros(257, dtype=np.int64)  # of each name in the text
         self.text = np.empty(4096, dtype=np.uint8)
         self.slots = np.zeros(512, dtype=np.int64)  # half of the hash, and the column + 1
+
+    def parts(self) -> dict[str, Any]:
+        ends = self.ends[: self.n_columns + 1]
+        return {"ends": ends, "text": self.text[: ends[-1]], "slots": self.slots}
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        table, ends = cls(), parts["ends"]
+        table.n_columns, table.text, table.slots = len(ends) - 1, parts["text"], parts["slots"]
+        table.ends = np.zeros(len(table.slots) // 2 + 1, dtype=np.int64)  # with room for more
+        table.ends[: len(ends)] = ends
+        return table
 
     def names(self) -> list[str]:
         """All names, by column."""
@@ -101,7 +115,8 @@ class NameTable:
             if outcome == _TABLE_FULL:
                 self._enlarge()
             elif outcome == _TEXT_FULL:
-                self.text = np.concatenate([self.text, np.empty_like(self.text)])
+                more = np.empty(max(len(self.text), 4096), dtype=np.uint8)
+                self.text = np.concatenate([self.text, more])
             else:
                 at = int(state[_POSITION])
                 pointed[at] = plain(at)

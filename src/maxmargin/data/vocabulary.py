@@ -7,18 +7,19 @@ of indicators.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.name_table import SEPARATOR, NameTable
+from maxmargin.dual.state import Remade
 
 _LISTS = list, tuple, set, frozenset
 
 
-class Vocabulary(Mapping[str, int]):
+class Vocabulary(Remade, Mapping[str, int]):
     """Columns of feature names, in the order in which they were first seen.
 
     Parameters
@@ -44,6 +45,15 @@ class Vocabulary(Mapping[str, int]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_table": self._table, "_columns": {}}
+
+    def parts(self) -> dict[str, Any]:
+        return {"table": self._table}
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        vocabulary = cls()
+        vocabulary._table = parts["table"]
+        return vocabulary
 
     def __len__(self) -> int:
         return self._table.n_columns

@@ -1,13 +1,15 @@
-"""The state of a solve as plain data, and back.
+"""Values as plain data, and back: the state of a solve, and what a model has learned.
 
-Objects with state name what belongs to it in `state_names`; the rest can be made anew. What they
-hold may be numbers, strings, bytes, arrays, random generators, and lists, tuples, dictionaries,
-named tuples and data classes of such. Arrays that are the same stay the same.
+Objects that a solve changes are `Stateful`: they name what belongs to their state, the rest can be
+made anew. Objects that are made again from their parts are `Remade`. What they hold may be numbers,
+strings, bytes, arrays, random generators, and lists, tuples, dictionaries, named tuples and data
+classes of such. Arrays that are the same, or views of the same memory, stay so.
 """
 
 import dataclasses
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,78 +30,147 @@ class Stateful:
     """Attributes that make the difference between it and a new one."""
 
 
+class Remade:
+    """An object that can be made again from parts that have a plain form."""
+
+    def parts(self) -> dict[str, Any]:
+        """What `remade` takes: by default, arguments of the constructor."""
+        raise NotImplementedError
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        """An object with these parts."""
+        return cls(**parts)
+
+
 class UnwritableError(ValueError):
     """A value that has no plain form; says which type it is of."""
 
 
-def capture(value: Any) -> tuple[Tree, Arrays]:
+def capture(value: Any, foreign: Callable[[Any], Tree] | None = None) -> tuple[Tree, Arrays]:
     """A value as a tree, and the arrays that the tree names.
+
+    Parameters
+    ----------
+    value : object
+    foreign : callable, default=None
+        Says what stands in the tree for a value that has no plain form; it may raise
+        `UnwritableError`, which is what happens without it.
 
     Raises
     ------
     UnwritableError
     """
-    capturing = _Capture()
-    return capturing.tree(value), capturing.arrays
+    capturing = _Capture(foreign or _refuse)
+    return capturing.tree(value, ""), capturing.arrays
 
 
-def restore(tree: Tree, arrays: Arrays, into: Any = None) -> Any:
+def restore(
+    tree: Tree, arrays: Arrays, into: Any = None, foreign: Callable[[Tree], Any] | None = None
+) -> Any:
     """The value of a tree. `Stateful` objects are changed in place, and so must be in `into`."""
-    return _Restore(arrays).value(tree, into)
+    return _Restore(arrays, foreign).value(tree, into)
+
+
+def _refuse(value: Any) -> Tree:
+    raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
 
 
 class _Capture:
-    def __init__(self) -> None:
-        self.arrays: Arrays = {}
-        self._names: dict[int, str] = {}
+    """Arrays are named by the way to them: ``fitted.coef_``."""
 
-    def tree(self, value: Any) -> Tree:
+    def __init__(self, foreign: Callable[[Any], Tree]) -> None:
+        self._foreign = foreign
+        self._seen: dict[int, str] = {}
+        self.arrays: Arrays = {}
+
+    def tree(self, value: Any, path: str) -> Tree:
         if isinstance(value, np.generic):
             value = value.item()
         if isinstance(value, _PLAIN):
             return value
-        if isinstance(value, np.ndarray) and value.dtype.kind == "U":
-            return ["strings", value.tolist(), value.dtype.str]
         if isinstance(value, np.ndarray):
-            return ["array", self._named(value)]
+            return self._array(value, path)
         if isinstance(value, Stateful):
-            names = type(value).state_names
-            return ["state", {name: self.tree(getattr(value, name)) for name in names}]
+            return ["state", self._items({n: getattr(value, n) for n in value.state_names}, path)]
+        if isinstance(value, Remade) and _is_ours(type(value)):
+            return ["made", _name_of(value), self._items(value.parts(), path)]
         if isinstance(value, np.random.Generator):
             return ["random", value.bit_generator.state]
         if isinstance(value, bytes):
-            return ["bytes", self._named(np.frombuffer(value, dtype=np.uint8))]
+            return ["bytes", self._named(np.frombuffer(value, dtype=np.uint8), path)]
         if isinstance(value, list) and len(value) > 1 and _are_bytes(value):
             lengths = np.array([-1 if item is None else len(item) for item in value])
             joined = np.frombuffer(b"".join(item or b"" for item in value), dtype=np.uint8)
-            return ["many bytes", self._named(lengths), self._named(joined)]
+            return [
+                "many bytes",
+                self._named(lengths, f"{path}.lengths"),
+                self._named(joined, f"{path}.bytes"),
+            ]
+        if isinstance(value, list) and len(value) > 1 and _are_records(value):
+            names = [field.name for field in dataclasses.fields(value[0])]
+            columns = {name: np.array([getattr(item, name) for item in value]) for name in names}
+            return ["records", _name_of(value[0]), self._items(columns, path)]
+        if hasattr(value, "_fields") and not _is_ours(type(value)):
+            return self._foreign(value)
         if isinstance(value, list | tuple):
-            items = [self.tree(item) for item in value]
+            items = [self.tree(item, f"{path}.{at}") for at, item in enumerate(value)]
             if hasattr(value, "_fields"):
                 return ["named", _name_of(value), items]
             return [type(value).__name__, items]
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return ["object", self._items(value, path)]
         if isinstance(value, dict):
-            return ["dict", [[self.tree(key), self.tree(item)] for key, item in value.items()]]
+            return [
+                "dict",
+                [
+                    [self.tree(key, f"{path}.{at}"), self.tree(item, f"{path}.{key}")]
+                    for at, (key, item) in enumerate(value.items())
+                ],
+            ]
         if sp.issparse(value) and value.format == "csr":
-            own = value.data, value.indices, value.indptr, value.shape
-            return ["csr", [self.tree(part) for part in own]]
-        if dataclasses.is_dataclass(value):
-            fields = [field.name for field in dataclasses.fields(value)]
-            parts = {name: self.tree(getattr(value, name)) for name in fields}
-            return ["data", _name_of(value), parts]
-        raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
+            own = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+            return ["csr", self._items(own, path), list(value.shape)]
+        if dataclasses.is_dataclass(value) and _is_ours(type(value)):
+            fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+            return ["data", _name_of(value), self._items(fields, path)]
+        return self._foreign(value)
 
-    def _named(self, array: NDArray[Any]) -> str:
-        name = self._names.setdefault(id(array), str(len(self._names)))
-        self.arrays[name] = array  # which also keeps it alive, and its id its own
-        if array.dtype.kind not in "biuf":
-            raise UnwritableError(f"arrays of type {array.dtype} have no plain form")
-        return name
+    def _items(self, items: Mapping[str, Any], path: str) -> dict[str, Tree]:
+        return {name: self.tree(item, f"{path}.{name}") for name, item in items.items()}
+
+    def _array(self, value: NDArray[Any], path: str) -> Tree:
+        if value.dtype.kind == "U":
+            return ["strings", value.tolist(), value.dtype.str]
+        if value.dtype.kind == "O":
+            items = [self.tree(item, f"{path}.{at}") for at, item in enumerate(value.flat)]
+            return ["objects", items, list(value.shape)]
+        if value.dtype.kind not in "biuf":
+            raise UnwritableError(f"arrays of type {value.dtype} have no plain form")
+        owner = value
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        packed = owner.flags.c_contiguous and owner.dtype == value.dtype
+        known = id(owner) in self._seen
+        # The rest of a much larger owner is nobody's business.
+        if owner is value or not packed or not (known or owner.nbytes <= 2 * value.nbytes):
+            return ["array", self._named(value, path)]
+        offset = _address(value) - _address(owner)
+        return ["view", self._named(owner, path), offset, list(value.shape), list(value.strides)]
+
+    def _named(self, array: NDArray[Any], path: str) -> str:
+        if id(array) not in self._seen:
+            name = path.lstrip(".") or "value"
+            while name in self.arrays:
+                name += "'"
+            self._seen[id(array)] = name
+            self.arrays[name] = array  # which also keeps it alive, and its id its own
+        return self._seen[id(array)]
 
 
 class _Restore:
-    def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
+    def __init__(self, arrays: Arrays, foreign: Callable[[Tree], Any] | None) -> None:
+        self.arrays, self._foreign = arrays, foreign
 
     def value(self, tree: Tree, into: Any = None) -> Any:
         if not isinstance(tree, list):
@@ -108,8 +179,17 @@ class _Restore:
         match kind:
             case "array":
                 return self.arrays[parts[0]]
+            case "view":
+                name, offset, shape, strides = parts
+                owner = self.arrays[name]
+                return np.ndarray(shape, owner.dtype, owner.data, offset, strides)
             case "strings":
                 return np.array(parts[0], dtype=parts[1])
+            case "objects":
+                objects = np.empty(len(parts[0]), dtype=object)
+                for at, item in enumerate(parts[0]):  # of which some may be sequences
+                    objects[at] = self.value(item)
+                return objects.reshape(parts[1])
             case "state":
                 for name, part in parts[0].items():
                     setattr(into, name, self.value(part, getattr(into, name)))
@@ -122,7 +202,18 @@ class _Restore:
             case "many bytes":
                 return _split(*(self.arrays[name] for name in parts))
             case "named":
-                return _class_of(parts[0])(*map(self.value, parts[1]))
+                return _class_of(parts[0], _is_record)(*map(self.value, parts[1]))
+            case "data":
+                return _class_of(parts[0], _is_record)(**self._items(parts[1]))
+            case "records":
+                columns = {name: part.tolist() for name, part in self._items(parts[1]).items()}
+                kind = _class_of(parts[0], _is_record)
+                rows = zip(*columns.values(), strict=True)
+                return [kind(**dict(zip(columns, row, strict=True))) for row in rows]
+            case "made":
+                return _class_of(parts[0], _is_made).remade(**self._items(parts[1]))
+            case "object":
+                return self._items(parts[0])
             case "list":
                 return [self.value(item) for item in parts[0]]
             case "tuple":
@@ -130,12 +221,14 @@ class _Restore:
             case "dict":
                 return {self.value(key): self.value(item) for key, item in parts[0]}
             case "csr":
-                data, indices, indptr, shape = map(self.value, parts[0])
-                return sp.csr_array((data, indices, indptr), shape=shape)
-            case "data":
-                fields = {name: self.value(item) for name, item in parts[1].items()}
-                return _class_of(parts[0])(**fields)
-        raise ValueError(f"{kind!r} is no kind of value")
+                own = self._items(parts[0])
+                return sp.csr_array((own["data"], own["indices"], own["indptr"]), parts[1])
+        if self._foreign is None:
+            raise ValueError(f"{kind!r} is no kind of value")
+        return self._foreign(tree)
+
+    def _items(self, items: Mapping[str, Tree]) -> dict[str, Any]:
+        return {name: self.value(item) for name, item in items.items()}
 
 
 def _are_bytes(items: list[Any]) -> bool:
@@ -150,19 +243,50 @@ def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
     ]
 
 
+def _are_records(items: list[Any]) -> bool:
+    """Whether all are of one data class of ours, with numbers of one kind in each field."""
+    kind = type(items[0])
+    if not (dataclasses.is_dataclass(kind) and _is_ours(kind)):
+        return False
+    names = [field.name for field in dataclasses.fields(kind)]
+    return all(type(item) is kind for item in items) and all(
+        {_kind_of_number(getattr(item, name)) for item in items} in ({"b"}, {"i"}, {"f"})
+        for name in names
+    )
+
+
+def _kind_of_number(value: Any) -> str:
+    return np.asarray(value).dtype.kind if isinstance(value, int | float | np.generic) else "O"
+
+
+def _address(array: NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("maxmargin.")
+
+
 def _name_of(value: Any) -> str:
     kind = type(value)
-    if not kind.__module__.startswith("maxmargin."):
+    if not _is_ours(kind):
         raise UnwritableError(f"values of type {kind.__name__} have no plain form")
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _class_of(name: str) -> Any:
-    """A named tuple or data class of this library; a file must not get at anything else."""
+def _class_of(name: str, fits: Callable[[type], bool]) -> Any:
+    """A class of this library that holds data; a file must not get at anything else."""
     module, _, kind = name.partition(":")
     if module.startswith("maxmargin."):
         found = getattr(import_module(module), kind, None)
-        holds_data = hasattr(found, "_fields") or dataclasses.is_dataclass(found)
-        if isinstance(found, type) and holds_data:
+        if isinstance(found, type) and fits(found):
             return found
     raise ValueError(f"{name!r} is no kind of value")
+
+
+def _is_record(kind: type) -> bool:
+    return hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)
+
+
+def _is_made(kind: type) -> bool:
+    return issubclass(kind, Remade)

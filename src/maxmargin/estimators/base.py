@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
+from maxmargin.data.sources_hash import SampledHash
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -80,7 +81,7 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             on_round=self._on_round(X, y, attributes),
             **self._kept_state(),
         )
-        fitted = self._learned(result, attributes)
+        fitted = self._learned(result, attributes) | {"_data_fingerprint": _fingerprint(X, y)}
         self.__dict__.update(fitted)
         context.call_on_fit_task_end(
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
@@ -152,6 +153,14 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             ConvergenceWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def _fingerprint(X: Any, y: Any) -> str:
+    """A name for the data, which a model keeps: from some of it, so that it costs little."""
+    found = SampledHash("X and y")
+    found.add(X)
+    found.add(y)
+    return found.text()
 
 
 def n_threads(n_jobs: int | None) -> int:

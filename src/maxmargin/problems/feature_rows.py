@@ -24,6 +24,7 @@ from maxmargin.dual.compiled import compiled
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import add_row_scores, make_rows
 from maxmargin.dual.simd import padded
+from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import Distributions
@@ -35,7 +36,7 @@ Codes = NDArray[np.int32]
 Order = NDArray[np.int64]
 
 
-class RowProblem(Problem):
+class RowProblem(Remade, Problem):
     """Base of the problems on feature rows; outputs are rows of integers, *codes*, in here.
 
     Parameters

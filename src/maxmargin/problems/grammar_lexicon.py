@@ -82,7 +82,7 @@ class Lexicon:
     def __init__(
         self, tags: dict[str, int], pairs: "Counter[tuple[str, str]] | None", min_count: int
     ) -> None:
-        self.tags, self.given = tags, pairs is None
+        self.tags, self.pairs, self.given = tags, pairs, pairs is None
         self._columns: dict[str, list[tuple[int, int]]] = {}
         words: Counter[str] = Counter()
         for (word, _), count in (pairs or {}).items():

@@ -13,15 +13,16 @@ positive weights could be gone round for ever.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.trees import Tree
+from maxmargin.dual.state import Remade
 from maxmargin.inference.cky_chart import Nodes, Scores, make_rules
 from maxmargin.problems.grammar_lexicon import Leaves, Lexicon, Sentence
 from maxmargin.problems.grammar_symbols import (
@@ -55,7 +56,7 @@ class Units(NamedTuple):
     labels: Numbers
 
 
-class Grammar:
+class Grammar(Remade):
     """The rules of a treebank, binary, with a column of the weight vector for each.
 
     Made by `Grammar.read`.
@@ -102,7 +103,7 @@ class Grammar:
         lexicon_pairs: "Counter[tuple[str, str]] | None",
         min_count: int,
     ) -> None:
-        self.markovisation = markovisation
+        self.markovisation, self.min_count = markovisation, min_count
         symbols = {symbol for rule in binary for symbol in rule}
         symbols |= {symbol for chain in chains for symbol in chain}
         self.symbols = sorted(symbols, key=lambda symbol: (_KINDS.index(symbol.kind), symbol))
@@ -124,6 +125,7 @@ class Grammar:
                 unary[pair] += count
         self.unary = sorted(unary, key=lambda pair: (number[pair[0]], number[pair[1]]))
         self.starts = sorted(starts, key=number.__getitem__)
+        self._chain_counts = np.array([chains[chain] for chain in self.chains])
         self.lexicon = Lexicon(
             {tag: number[Symbol("tag", tag)] for tag in self.tags}, lexicon_pairs, min_count
         )
@@ -141,6 +143,48 @@ class Grammar:
             len(self.symbols),
             np.array([[number[symbol] for symbol in rule] for rule in self.binary]),
             np.array([[number[chain[0]], number[chain[-1]]] for chain in self.chains]),
+        )
+
+    def parts(self) -> dict[str, Any]:
+        numbers, pairs = self._number, self.lexicon.pairs
+        n_binary, n_unary = len(self.binary), len(self.unary)
+        chain_symbols = [numbers[symbol] for chain in self.chains for symbol in chain]
+        return {
+            "markovisation": self.markovisation,
+            "min_count": self.min_count,
+            "symbols": self.symbols,
+            "binary": np.array([[numbers[symbol] for symbol in rule] for rule in self.binary]),
+            "binary_counts": self.counts[:n_binary],
+            "chains": np.array(chain_symbols),
+            "chain_lengths": np.array([len(chain) for chain in self.chains]),
+            "chain_counts": self._chain_counts,
+            "starts": np.array([numbers[symbol] for symbol in self.starts]),
+            "start_counts": self.counts[n_binary + n_unary :][: len(self.starts)],
+            "lexicon": [] if pairs is None else [list(map(list, pairs)), list(pairs.values())],
+        }
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        symbols = parts["symbols"]
+
+        def counter(rules: Iterable[Any], counts: Iterable[Any]) -> "Counter[Any]":
+            return Counter(dict(zip(rules, map(int, counts), strict=True)))
+
+        def named(numbers: Iterable[int]) -> tuple[Symbol, ...]:
+            return tuple(symbols[number] for number in numbers)
+
+        ends = np.cumsum(parts["chain_lengths"])[:-1]
+        pairs = None
+        if parts["lexicon"]:
+            words, counts = parts["lexicon"]
+            pairs = counter(map(tuple, words), counts)
+        return cls(
+            parts["markovisation"],
+            counter(map(named, parts["binary"]), parts["binary_counts"]),
+            counter(map(named, np.split(parts["chains"], ends)), parts["chain_counts"]),
+            counter(named(parts["starts"]), parts["start_counts"]),
+            pairs,
+            parts["min_count"],
         )
 
     @classmethod

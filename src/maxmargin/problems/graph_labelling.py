@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.graphs import stack_graphs
+from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.junction_tree import marginals_exact
 from maxmargin.inference.relaxation import Effort
@@ -71,7 +72,7 @@ class GraphModel:
         return found
 
 
-class GraphLabelling(Problem):
+class GraphLabelling(Remade, Problem):
     """A label for each node of a graph, as a problem for `StructuredSVM`.
 
     Inputs are graphs as `GraphLabeler` takes them, outputs integer arrays with the label of each
@@ -118,6 +119,14 @@ class GraphLabelling(Problem):
     ) -> None:
         self.n_labels, self.directed = n_labels, directed
         self.fit_intercept, self.inference = fit_intercept, inference
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_labels": self.n_labels,
+            "directed": self.directed,
+            "fit_intercept": self.fit_intercept,
+            "inference": self.inference,
+        }
 
     def joint_feature(self, x: Any, y: Any) -> Floats:
         graphs, layout = self._read([x])

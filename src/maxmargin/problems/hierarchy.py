@@ -160,6 +160,14 @@ class Hierarchy(ClassProblem):
         n_nodes = len(taxonomy.nodes)
         super().__init__(loss_matrix, n_features, n_nodes, fit_intercept=fit_intercept)
 
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_inputs,
+            "taxonomy": self.taxonomy,
+            "loss_matrix": self.loss_matrix,
+            "fit_intercept": self.fit_intercept,
+        }
+
     def factors(self, codes: Codes) -> Codes:
         return self.taxonomy.paths[codes[:, 0]]
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.sequences import stack
+from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
 from maxmargin.problems.latent import LatentProblem, LatentTrainingSet
@@ -24,7 +25,7 @@ States = NDArray[np.int64]
 _ROUNDING = 1e-9
 
 
-class HiddenChains(LatentProblem):
+class HiddenChains(Remade, LatentProblem):
     """A label for each row of a matrix, each with one of a few hidden states.
 
     Outputs are arrays of labels, latent variables arrays of states, one number a row. The score has
@@ -60,6 +61,13 @@ class HiddenChains(LatentProblem):
     def __init__(self, n_features: int, n_labels: int, n_states: int) -> None:
         self.n_labels, self.n_states = n_labels, n_states
         self.layout = Layout.of(n_features, n_labels * n_states, bias=True, ends=True)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.layout.n_features,
+            "n_labels": self.n_labels,
+            "n_states": self.n_states,
+        }
 
     def joint_feature(self, x: Any, y: Any, h: Any) -> Floats:
         layout, numbers = self.layout, self.numbers(y, h)

@@ -62,6 +62,15 @@ class LabelSets(RowProblem):
         n_extras = 4 * len(self.graph.edges)
         super().__init__(n_features, n_labels, n_extras, fit_intercept)
 
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_inputs,
+            "n_labels": self.code_width,
+            "edges": self.graph.edges,
+            "loss": self.loss_name,
+            "fit_intercept": self.fit_intercept,
+        }
+
     def output(self, code: Codes) -> Codes:
         return code
 

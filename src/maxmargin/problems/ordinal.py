@@ -15,6 +15,8 @@ above them, and of those above its class. (The "all thresholds" or "implicit con
 ordinal regression adds both sums, which bounds the absolute error less tightly.)
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,6 +54,13 @@ class Ordinal(ClassProblem):
         if loss_matrix is None:
             loss_matrix = distances(n_classes)
         super().__init__(loss_matrix, n_features, 1, n_classes - 1, fit_intercept=False)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_inputs,
+            "n_classes": self.n_classes,
+            "loss_matrix": self.loss_matrix,
+        }
 
     def factors(self, codes: Codes) -> Codes:
         return codes

@@ -1,0 +1,342 @@
+"""Models in files: arrays that are mapped when they are used, behind a header that JSON can hold.
+
+Loading never runs code: a file can name nothing but the data classes, and the objects made from
+plain parts, of this library.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import maxmargin
+from maxmargin.data.tensors import DamagedFileError, read_tensors, write_tensors
+from maxmargin.dual.state import Tree, UnwritableError, capture, restore
+
+FORMAT = 1
+"""Of the files that are written, and the newest that can be read."""
+
+_OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
+"""Attributes that only help to train on."""
+
+_OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume"}
+"""Parameters that mean nothing elsewhere."""
+
+_OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
+"""How the names of what scikit-learn keeps in estimators begin."""
+
+
+class ModelFileError(ValueError):
+    """A model cannot be written, or a file holds none that can be read."""
+
+
+def save(
+    estimator: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a fitted estimator to a file.
+
+    The file holds arrays in the safetensors format and a header: parameters, what was learned, the
+    certificate and the history of the fit, a fingerprint of the data. It is written under another
+    name first, so that the file of this name is always whole.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of maxmargin
+    path : path
+        Usually ends in ``.mm``.
+    about : dict, default=None
+        What else is worth keeping, as JSON can hold it; `read_header` gives it back.
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    ModelFileError
+        If the estimator is none of this library.
+    OSError
+        If the place cannot be written to; a file that was there stays.
+
+    See Also
+    --------
+    load : The estimator again.
+    read_header : What a file says about its model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = mm.save(mm.LinearClassifier().fit(X, y), Path(folder, "iris.mm"))
+    ...     model = mm.load(path)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    """
+    name = type(estimator).__name__
+    if not isinstance(estimator, BaseEstimator) or _estimator_class(name) is not type(estimator):
+        raise ModelFileError(
+            f"{name} is no estimator of maxmargin: save the estimators inside it, one by one."
+        )
+    check_is_fitted(estimator)
+    given = _Given()
+    parameters = {
+        key: given.parameter(key, value)
+        for key, value in estimator.get_params(deep=False).items()
+        if key not in _OF_THE_MACHINE and not isinstance(value, np.random.RandomState)
+    }
+    fitted = {
+        key: value
+        for key, value in vars(estimator).items()
+        if key not in estimator.get_params(deep=False)
+        and key not in _OF_TRAINING
+        and not key.startswith(_OF_SCIKIT_LEARN)
+    }
+    try:
+        tree, arrays = capture({"parameters": parameters, "fitted": fitted}, given.known)
+    except UnwritableError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from error
+    header = {
+        "kind": "model",
+        "format": FORMAT,
+        "maxmargin": maxmargin.__version__,
+        "estimator": name,
+        "given": given.descriptions,
+        "checksum": _checksum(arrays),
+        "about": dict(about or {}),
+        "model": tree,
+    }
+    write_tensors(Path(path), header, arrays)
+    return Path(path)
+
+
+def load(path: str | os.PathLike[str], *, verify: bool = False, **given: Any) -> Any:
+    """The estimator that a file holds.
+
+    Its arrays are mapped from the file, and read when they are used; what is written to them stays
+    in memory.
+
+    Parameters
+    ----------
+    path : path
+    verify : bool, default=False
+        Read all of the file first, and compare it with the checksum in its header.
+    **given
+        Parameters that hold code of yours, which a file cannot: ``problem=`` of a
+        `StructuredSVM`, ``kernel=`` if it is a function.
+
+    Returns
+    -------
+    estimator : fitted estimator
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, is no model, needs a newer version or something `given`.
+    OSError
+        If there is no such file, or it cannot be read.
+
+    See Also
+    --------
+    save : Write one.
+    read_header : What a file says about its model.
+
+    Examples
+    --------
+    See `save`.
+    """
+    path = Path(path)
+    header, arrays = _read(path)
+    if verify and _checksum(arrays) != header["checksum"]:
+        raise ModelFileError(f"{path} is damaged: its numbers are not those that were written.")
+    _check_given(path, header["given"], given)
+    leaves = {name: _leaves(value) for name, value in given.items()}
+
+    def place(tree: Tree) -> Any:
+        _, name, at = tree
+        return leaves[name][at] if at >= 0 else given[name]
+
+    with _blaming(path):
+        model = restore(header["model"], arrays, foreign=place)
+        estimator = _estimator_class(header["estimator"])(**model["parameters"])
+        estimator.__dict__.update(model["fitted"])
+    return estimator
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file says about its model, without its arrays.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    header : dict
+        ``"estimator"`` (its name), ``"format"`` and ``"maxmargin"`` (versions), ``"parameters"``,
+        ``"classes"`` (or None), ``"certificate"``, ``"status"``, ``"rounds"``, ``"seconds"``,
+        ``"data"`` (fingerprint), ``"arrays"`` (shape and type by name), ``"given"`` (what `load`
+        must be given), ``"about"``.
+
+    Raises
+    ------
+    ModelFileError, OSError
+        As `load`.
+
+    See Also
+    --------
+    load : The estimator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import maxmargin as mm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = mm.LinearRegressor().fit([[0.0], [1.0]], [0.0, 2.0])
+    ...     header = mm.read_header(mm.save(model, Path(folder, "line.mm")))
+    >>> header["estimator"], header["parameters"]["C"], header["status"]
+    ('LinearRegressor', 1.0, 'converged')
+    """
+    header, arrays = _read(Path(path))
+    with _blaming(Path(path)):
+        model = restore(header["model"], arrays, foreign=lambda tree: header["given"][tree[1]])
+    fitted = model["fitted"]
+    history = fitted.get("history_") or []
+    classes = fitted.get("classes_")
+    copied = ("estimator", "format", "maxmargin", "given", "about")
+    return {name: header[name] for name in copied} | {
+        "parameters": model["parameters"],
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "certificate": fitted.get("certificate_"),
+        "status": fitted.get("status_"),
+        "rounds": fitted.get("n_iter_"),
+        "seconds": history[-1].seconds if history else None,
+        "data": fitted.get("_data_fingerprint"),
+        "arrays": {name: (array.shape, array.dtype.name) for name, array in arrays.items()},
+    }
+
+
+class _Given:
+    """Leaves of parameters that have no plain form: who loads the model gives them again."""
+
+    def __init__(self) -> None:
+        self.descriptions: dict[str, str] = {}
+        self._places: dict[int, Tree] = {}
+
+    def parameter(self, name: str, value: Any) -> Any:
+        """A parameter, or what stands for it."""
+        found = _leaves(value)
+        if not found:
+            return value
+        for at, leaf in enumerate(found):
+            self._places[id(leaf)] = ["given", name, at]
+        self.descriptions[name] = _description(value)
+        return _Whole(name)
+
+    def known(self, value: Any) -> Tree:
+        """What stands in the file for a value that is part of a parameter."""
+        if isinstance(value, _Whole):
+            return ["given", value.name, -1]
+        if id(value) in self._places:
+            return self._places[id(value)]
+        raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
+
+
+class _Whole:
+    """Stands for a whole parameter."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Parts of a value that have no plain form, in the order in which they are met."""
+    found: list[Any] = []
+
+    def note(leaf: Any) -> None:
+        found.append(leaf)
+
+    capture(value, note)
+    return found
+
+
+def _description(value: Any) -> str:
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    for name, what in needed.items():
+        if given.get(name) is None:
+            raise ModelFileError(
+                f"{path} was trained with a {name} of your own ({what}), which a file cannot hold: "
+                f"pass it again, mm.load(path, {name}=...)."
+            )
+    for name in given:
+        if name not in needed:
+            raise ModelFileError(
+                f"{path} holds its {name}, or has none: mm.load takes "
+                f"{' and '.join(needed) or 'nothing but the path'} for it."
+            )
+
+
+def _estimator_class(name: str) -> Any:
+    found = getattr(maxmargin, name, None) if name in maxmargin.__all__ else None
+    if isinstance(found, type) and issubclass(found, BaseEstimator):
+        return found
+    return None
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    try:
+        header, arrays = read_tensors(path)
+    except DamagedFileError as error:
+        raise ModelFileError(str(error)) from error
+    with _blaming(path):
+        if header.get("kind") != "model":
+            raise ModelFileError(
+                f"{path} is a checkpoint, not a model: fit with checkpoint= and resume=True to go "
+                f"on from it, then save the model."
+            )
+        if header["format"] > FORMAT:
+            raise ModelFileError(
+                f"{path} was written by maxmargin {header['maxmargin']}, in a format (number "
+                f"{header['format']}) that this version, {maxmargin.__version__}, does not know: "
+                f"update maxmargin."
+            )
+        if not {"estimator", "given", "checksum", "about", "model"} <= header.keys():
+            raise ValueError("the header is not whole")
+    return header, arrays
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Whatever goes wrong while a header is read, the file is at fault."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except Exception as error:
+        raise ModelFileError(
+            f"{path} is damaged, or of a version of maxmargin that this one does not know: "
+            f"{type(error).__name__}: {error}."
+        ) from error
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
+    found = 0
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
+    return found
