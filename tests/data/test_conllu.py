@@ -157,7 +157,9 @@ def test_bad_dp_lines_and_files(tmp_path):
         with pytest.raises(ValueError, match="is damaged, or not compressed"):
             read_dp(tmp_path / name)
     (tmp_path / "latin").write_bytes("1\tGrüße".encode("latin-1"))
-    with pytest.raises(ValueError, match="no text in UTF-8"):
+    with pytest.raises(
+        ValueError, match='latin, line 1: the bytes are not UTF-8: pass encoding="latin-1"'
+    ):
         read_conllu(tmp_path / "latin")
     with zipfile.ZipFile(tmp_path / "empty.zip", "w"):
         pass

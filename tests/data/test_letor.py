@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_array_equal
 
+from maxmargin.data import FileFormatError
 from maxmargin.data.letor import read_letor, write_letor
 
 TEXT = """# a file
@@ -70,13 +71,13 @@ def test_an_empty_file_has_no_documents(tmp_path):
         ("1 qid:1 1:", "'' is no finite number"),
         ("1 qid:1 3", "'' is no finite number"),
         ("1 qid:1 1:inf", "'inf' is no finite number"),
-        ("1 qid:1 2:1 2:1", "feature 2 comes after feature 2"),
+        ("1 qid:1 2:1 1:1 2:1", "feature 2 stands twice in the line"),
         ("1 qid:1 9:1", "feature 9 is beyond the last, 4"),
     ],
 )
 def test_errors_name_the_file_and_the_line(tmp_path, line, complaint):
     path = written(tmp_path, f"0 qid:1 1:1\n{line}\n")
-    with pytest.raises(ValueError) as raised:
+    with pytest.raises(FileFormatError) as raised:
         read_letor(path, n_features=4)
     assert str(raised.value).startswith(f"{path}, line 2: {complaint}")
     assert str(raised.value).count(". ") == 0
@@ -85,7 +86,7 @@ def test_errors_name_the_file_and_the_line(tmp_path, line, complaint):
 def test_damaged_and_missing_files(tmp_path):
     path = tmp_path / "bad.txt.gz"
     path.write_bytes(b"no gzip")
-    with pytest.raises(ValueError, match=r"bad\.txt\.gz is damaged or no text"):
+    with pytest.raises(FileFormatError, match=r"bad\.txt\.gz is damaged, or not compressed"):
         read_letor(path)
     with pytest.raises(FileNotFoundError):
         read_letor(tmp_path / "none.txt")

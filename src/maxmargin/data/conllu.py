@@ -6,17 +6,25 @@ left out. A ``.dp`` file has three columns: word, tag and head.
 """
 
 import os
+import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from itertools import chain
 from typing import Any, NamedTuple
 
-from maxmargin.data.files import create, read_bytes
+from maxmargin.data.files import FileFormatError, create
+from maxmargin.data.text import lines_of, lines_of_stream, shown_name
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 """Where in CoNLL-U the kinds of tags stand."""
 
 _FORM, _HEAD, _LABEL, _N_COLUMNS = 1, 6, 7, 10
+
+_NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
+"""Numbers of tokens of several words, and of empty nodes."""
+
+_DP_NAME = re.compile(r"\.(dp(\.(gz|bz2|xz|zst))?|zip)$")
 
 Source = str | os.PathLike[str]
 
@@ -44,15 +52,20 @@ class DependencySentence(NamedTuple):
     labels: tuple[str, ...] | None = None
 
 
-def read_conllu(source: Source, *, tag: str = "upos") -> list[DependencySentence]:
+def read_conllu(
+    source: Source, *, tag: str = "upos", encoding: str | None = None
+) -> list[DependencySentence]:
     r"""Read sentences in CoNLL-U format.
 
     Parameters
     ----------
     source : path or str
-        A file, perhaps compressed (gzip, bzip2, xz, zstd), or the text itself.
+        A file, perhaps compressed (gzip, bzip2, xz, zstd), or the text itself; ``"-"`` is
+        standard input.
     tag : {"upos", "xpos"}, default="upos"
         Which column the tags are taken from: universal, or the language's own.
+    encoding : str, default=None
+        Of a file, such as ``"latin-1"``; None is UTF-8.
 
     Returns
     -------
@@ -61,7 +74,7 @@ def read_conllu(source: Source, *, tag: str = "upos") -> list[DependencySentence
 
     Raises
     ------
-    ValueError
+    FileFormatError
         If the text is not CoNLL-U; names the file and the line.
 
     See Also
@@ -77,36 +90,35 @@ def read_conllu(source: Source, *, tag: str = "upos") -> list[DependencySentence
     """
     if tag not in _COLUMNS:
         raise ValueError(f"tag must be 'upos' or 'xpos', not {tag!r}.")
-    [(name, text)] = _texts(source)
     column = _COLUMNS[tag]
 
-    def read(line: str, where: str, position: int) -> tuple[str, ...] | None:
+    def read(line: str, position: int) -> tuple[str, ...] | None:
         fields = line.split("\t")
         if len(fields) != _N_COLUMNS:
             raise ValueError(
-                f"{where}: a line of CoNLL-U has {_N_COLUMNS} columns with tabs between them, but "
-                f"this one has {len(fields)}."
+                f"a line of CoNLL-U has {_N_COLUMNS} columns with tabs between them, but this one "
+                f"has {len(fields)}."
             )
         number = fields[0]
-        if "-" in number or "." in number:
+        if _NO_WORD.fullmatch(number):
             return None
         if number != str(position):
-            raise ValueError(
-                f"{where}: the word should have the number {position}, but has {number!r}."
-            )
+            raise ValueError(f"the word should have the number {position}, but has {number!r:.50}.")
         return fields[_FORM], fields[column], fields[_HEAD], fields[_LABEL]
 
-    return list(_sentences(text, name, read, comments=True))
+    return _read(source, encoding, read, comments=True)
 
 
-def read_dp(source: Source) -> list[DependencySentence]:
+def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySentence]:
     r"""Read sentences in the format of the dependency treebank: word, tag, head.
 
     Parameters
     ----------
     source : path or str
         A file, perhaps compressed (gzip, bzip2, xz, zstd), a ``.zip`` of files that end in ``.dp``,
-        which are read in the order of their names, or the text itself.
+        which are read in the order of their names, or the text itself; ``"-"`` is standard input.
+    encoding : str, default=None
+        Of files, such as ``"latin-1"``; None is UTF-8.
 
     Returns
     -------
@@ -115,7 +127,7 @@ def read_dp(source: Source) -> list[DependencySentence]:
 
     Raises
     ------
-    ValueError
+    FileFormatError
         If the text is of another format; names the file and the line.
 
     Examples
@@ -124,27 +136,25 @@ def read_dp(source: Source) -> list[DependencySentence]:
     (2, 0)
     """
 
-    def read(line: str, where: str, position: int) -> tuple[str, ...]:
+    def read(line: str, position: int) -> tuple[str, ...]:
         fields = line.split("\t")
         if len(fields) != 3:
             raise ValueError(
-                f"{where}: a line must have 3 columns with tabs between them (word, tag, head), "
-                f"but this one has {len(fields)}."
+                f"a line must have 3 columns with tabs between them (word, tag, head), but this "
+                f"one has {len(fields)}."
             )
         return (*fields, "_")
 
-    return [
-        sentence
-        for name, text in _texts(source)
-        for sentence in _sentences(text, name, read, comments=False)
-    ]
+    return _read(source, encoding, read, comments=False)
 
 
-def read_dependencies(source: Source, *, tag: str = "upos") -> list[DependencySentence]:
+def read_dependencies(
+    source: Source, *, tag: str = "upos", encoding: str | None = None
+) -> list[DependencySentence]:
     """Read a file by the end of its name: `read_dp` for .dp and .zip, else `read_conllu`."""
-    if not _is_text(source) and str(source).endswith((".dp", ".dp.xz", ".dp.gz", ".zip")):
-        return read_dp(source)
-    return read_conllu(source, tag=tag)
+    if not _is_text(source) and _DP_NAME.search(str(source)):
+        return read_dp(source, encoding=encoding)
+    return read_conllu(source, tag=tag, encoding=encoding)
 
 
 def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None) -> str:
@@ -191,7 +201,17 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
     return text
 
 
-_Read = Callable[[str, str, int], tuple[str, ...] | None]
+_TakeApart = Callable[[str, int], tuple[str, ...] | None]
+
+
+def _read(
+    source: Source, encoding: str | None, take_apart: _TakeApart, comments: bool
+) -> list[DependencySentence]:
+    return [
+        sentence
+        for name, lines in _texts(source, encoding)
+        for sentence in _sentences(lines, name, take_apart, comments)
+    ]
 
 
 def _is_text(source: Source) -> bool:
@@ -199,43 +219,50 @@ def _is_text(source: Source) -> bool:
     return isinstance(source, str) and (not source.strip() or "\n" in source or "\t" in source)
 
 
-def _texts(source: Source) -> Iterator[tuple[str, str]]:
-    """Names and texts of what is to be read."""
+def _texts(source: Source, encoding: str | None) -> Iterator[tuple[str, Iterable[str]]]:
+    """Names and lines of what is to be read."""
     if _is_text(source):
-        yield "the text", str(source)
+        yield "the text", str(source).split("\n")
         return
-    path = Path(source)
-    if not path.is_file():
-        raise FileNotFoundError(f"There is no file {str(source)!r:.200}.")
+    path = str(source)
+    if not path.endswith(".zip"):
+        yield shown_name(path), lines_of(path, encoding)
+        return
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"There is no file {path!r:.200}.")
     try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
-                for name in names:
-                    yield f"{path}, {name}", archive.read(name).decode("utf-8-sig")
+        with zipfile.ZipFile(path) as archive:
+            names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
             if not names:
-                raise ValueError(f"{path} holds no files that end in .dp.")
-            return
-        text = read_bytes(path).decode("utf-8-sig")
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{path} is damaged, or not compressed as its name says.") from error
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no text in UTF-8.") from error
-    yield str(path), text
+                raise FileFormatError(path, None, "holds no files that end in .dp.")
+            for name in names:
+                with archive.open(name) as stream:
+                    lines = list(lines_of_stream(stream, f"{path}, {name}", encoding))
+                yield f"{path}, {name}", lines
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        reason = "is damaged, or not compressed as its name says."
+        raise FileFormatError(path, None, reason) from error
 
 
-def _sentences(text: str, name: str, read: _Read, comments: bool) -> Iterator[DependencySentence]:
-    """Sentences of a text; `read` takes a line apart into word, tag, head and label."""
+def _sentences(
+    lines: Iterable[str], name: str, take_apart: _TakeApart, comments: bool
+) -> Iterator[DependencySentence]:
+    """Sentences of a text; `take_apart` makes word, tag, head and label of a line."""
     tokens: list[tuple[str, ...]] = []
     places: list[int] = []
-    for number, line in enumerate([*text.split("\n"), ""], start=1):
+    for number, line in enumerate(chain(lines, [""]), start=1):
         line = line.rstrip("\r")
         if not line.strip():
             if tokens:
                 yield _sentence(tokens, name, places)
                 tokens, places = [], []
         elif not (comments and line.startswith("#")):
-            fields = read(line, f"{name}, line {number}", len(tokens) + 1)
+            try:
+                fields = take_apart(line, len(tokens) + 1)
+                if fields is not None and not fields[0].strip():
+                    raise ValueError("the word is empty.")
+            except ValueError as error:
+                raise FileFormatError(name, number, str(error)) from None
             if fields is not None:
                 tokens.append(fields)
                 places.append(number)
@@ -245,26 +272,27 @@ def _sentence(tokens: list[tuple[str, ...]], name: str, places: list[int]) -> De
     words, tags, heads, labels = zip(*tokens, strict=True)
     known = [head != "_" for head in heads]
     if any(known) and not all(known):
-        raise ValueError(
-            f"{name}, line {places[known.index(False)]}: the word has no head, but others of its "
-            f"sentence have: give all of them or none."
-        )
-    numbers = tuple(
-        _head(head, position, len(tokens), f"{name}, line {place}")
-        for position, (head, place) in enumerate(zip(heads, places, strict=True), start=1)
-        if all(known)
-    )
+        reason = "the word has no head, but others of its sentence have: give all of them or none."
+        raise FileFormatError(name, places[known.index(False)], reason)
+    numbers = []
+    for position, (head, place) in enumerate(zip(heads, places, strict=True), start=1):
+        if all(known):
+            try:
+                numbers.append(_head(head, position, len(tokens)))
+            except ValueError as error:
+                raise FileFormatError(name, place, str(error)) from None
     named = None if all(label == "_" for label in labels) else labels
-    return DependencySentence(words, tags, numbers if all(known) else None, named)
+    return DependencySentence(words, tags, tuple(numbers) if all(known) else None, named)
 
 
-def _head(text: str, position: int, n_words: int, where: str) -> int:
-    head = int(text) if text.isascii() and text.isdigit() else -1
+def _head(text: str, position: int, n_words: int) -> int:
+    is_number = text.isascii() and text.isdigit() and len(text) < 19
+    head = int(text) if is_number else -1
     if not 0 <= head <= n_words:
         raise ValueError(
-            f"{where}: the head must be a number from 0, the root, to {n_words}, the last word, "
-            f"but is {text!r}."
+            f"the head must be a number from 0, the root, to {n_words}, the last word, but is "
+            f"{text!r:.50}."
         )
     if head == position:
-        raise ValueError(f"{where}: the word is its own head.")
+        raise ValueError("the word is its own head.")
     return head

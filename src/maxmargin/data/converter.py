@@ -2,6 +2,7 @@
 
 import sys
 import time
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,12 @@ from maxmargin.data.csr_folder import CsrFolder, CsrFolderWriter
 from maxmargin.data.files import PathLike
 from maxmargin.data.sources import Source, is_matrix
 from maxmargin.data.sources_opening import open_examples
+from maxmargin.report.amounts import about, duration
+from maxmargin.report.live_line import Field, LiveLine
 
-_SECONDS_BETWEEN_LINES = 0.1
+_SECONDS_BETWEEN_CHANGES = 0.1
+_SECONDS_BETWEEN_LINES = 5.0
+"""In a log file."""
 
 
 def convert(
@@ -66,7 +71,7 @@ def convert(
     opened = open_examples(source)
     shown = sys.stderr.isatty() if progress is None else progress
     line = _ProgressLine(opened) if shown else None
-    with CsrFolderWriter(folder, dtype) as writer:
+    with CsrFolderWriter(folder, dtype) as writer, line or nullcontext():
         n_examples = 0
         for block in opened.blocks():
             if not is_matrix(block.X):
@@ -88,46 +93,44 @@ class _ProgressLine:
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._line = LiveLine()
         self._start = time.perf_counter()
         self._shown_at = -np.inf
-        self._width = 0
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: object) -> None:
+        self._line.end()  # an error message begins on a line of its own
 
     def show(self, n_examples: int) -> None:
-        """Rewrite the line, unless that was done a moment ago."""
+        """Write the line, unless that was done a moment ago."""
         now = time.perf_counter()
-        if now - self._shown_at >= _SECONDS_BETWEEN_LINES:
+        pause = _SECONDS_BETWEEN_CHANGES if self._line.in_place else _SECONDS_BETWEEN_LINES
+        if now - self._shown_at >= pause:
             self._shown_at = now
-            self._write(self._text(n_examples, now - self._start), end="")
+            self._line.show(self._fields(n_examples, now - self._start))
 
     def end(self, n_examples: int) -> None:
         """Leave a last line."""
         seconds = time.perf_counter() - self._start
-        self._write(f"{n_examples:,} examples in {_duration(seconds)}", end="\n")
+        self._line.show([Field(f"{n_examples:,} examples in {duration(seconds)}", 1)])
 
-    def _text(self, n_examples: int, seconds: float) -> str:
+    def _fields(self, n_examples: int, seconds: float) -> list[Field]:
         reached = self._source.progress
         if reached is not None:
             done, total = reached
-            parts = [f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB", f"{n_examples:,} examples"]
-            parts.append(f"{done / seconds / 1e6:.0f} MB/s")
+            fields = [
+                Field(f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB", 4),
+                Field(f"{n_examples:,} examples", 2),
+                Field(f"{done / seconds / 1e6:.0f} MB/s", 1),
+            ]
         else:
             done, total = n_examples, self._source.n_examples or 0
-            parts = [f"{done:,} of {total:,} examples" if total else f"{done:,} examples"]
-            parts.append(f"{done / seconds:,.0f} a second")
+            fields = [
+                Field(f"{done:,} of {total:,} examples" if total else f"{done:,} examples", 4),
+                Field(f"{done / seconds:,.0f} a second", 1),
+            ]
         if total and done:
-            parts.append(f"{_duration(seconds * (total - done) / done)} left")
-        return "  ".join(parts)
-
-    def _write(self, text: str, end: str) -> None:
-        padded = text.ljust(self._width)  # covers a longer line before
-        self._width = len(text)
-        sys.stderr.write(f"\r{padded}{end}")
-        sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    whole = int(seconds)
-    if whole < 60:
-        return f"{seconds:.1f} s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
+            fields.append(Field(f"about {about(seconds * (total - done) / done)} left", 3))
+        return fields

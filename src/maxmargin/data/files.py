@@ -1,5 +1,7 @@
 """Files as their bytes: plain or compressed, told apart by how they begin; and standard input.
 
+`maxmargin.data.text` makes lines of them.
+
 The names of files matter only when they are written, and for one check: a file whose name says
 that it is compressed, and which is not, has been cut short or is something else.
 """
@@ -13,11 +15,40 @@ import sys
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from typing import Any, BinaryIO, NamedTuple
 
 STANDARD_INPUT = "-"
 
 PathLike = str | os.PathLike[str]
+
+
+class FileFormatError(ValueError):
+    """What is wrong with a file, where, and what to do about it, in one sentence.
+
+    Parameters
+    ----------
+    path : str
+        The file as the user named it.
+    line : int or None
+        Line, counted from 1; None if it is the file as a whole.
+    reason : str
+        The sentence after the place.
+
+    Examples
+    --------
+    >>> from maxmargin.data import FileFormatError
+    >>> print(FileFormatError("train.svm", 3, "the value after a colon must be a number."))
+    train.svm, line 3: the value after a colon must be a number.
+    """
+
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        super().__init__(path, line, reason)
+        self.path, self.line, self.reason = path, line, reason
+
+    def __str__(self) -> str:
+        where = self.path if self.line is None else f"{self.path}, line {self.line}:"
+        return f"{where} {self.reason}"
+
 
 _BUFFER_BYTES = 1 << 16
 
@@ -98,13 +129,13 @@ class Stream(io.BufferedReader):
         Size of the file as it is stored; None if it cannot be known, as of a pipe.
     """
 
-    def __init__(self, name: str, stored: Any, close_stored: bool) -> None:
-        super().__init__(_Decompressed(name, stored, close_stored), _BUFFER_BYTES)
-        self._stored = stored
+    def __init__(self, content: "_Decompressed") -> None:
+        super().__init__(content, _BUFFER_BYTES)
+        self._stored = content.stored
         self.n_bytes: int | None = None
         with suppress(OSError):  # of what has no number, or cannot be told its place
-            stored.tell()
-            self.n_bytes = os.fstat(stored.fileno()).st_size
+            self._stored.tell()
+            self.n_bytes = os.fstat(self._stored.fileno()).st_size
 
     @property
     def bytes_read(self) -> int | None:
@@ -117,31 +148,54 @@ class _Decompressed(io.RawIOBase):
     """What a `Stream` buffers; says in one sentence that a file is damaged."""
 
     def __init__(self, name: str, stored: Any, close_stored: bool) -> None:
-        self._name, self._stored, self._close_stored = name, stored, close_stored
+        self._name, self.stored, self._close_stored = name, stored, close_stored
+        self._head = memoryview(b"")  # has been looked at, and not been read yet
         begin = stored.peek(_MAGIC_BYTES)
         ways = [way for way in _COMPRESSIONS if begin.startswith(way.magic)]
         self._bytes = ways[0].open(stored, "rb") if ways else stored
         if not ways and name.endswith(tuple(way.ending for way in _COMPRESSIONS)):
             self.close()
-            raise ValueError(f"{name} is damaged, or not compressed as its name says.")
+            raise FileFormatError(name, None, "is damaged, or not compressed as its name says.")
+
+    def head(self, n_bytes: int) -> bytes:
+        """The first bytes, which are still there to be read."""
+        parts = [bytes(self._head)]
+        while (missing := n_bytes - sum(map(len, parts))) > 0:
+            buffer = bytearray(min(missing, _BUFFER_BYTES))
+            count = self._fill(buffer)
+            if not count:
+                break
+            parts.append(bytes(buffer[:count]))
+        head = b"".join(parts)
+        self._head = memoryview(head)
+        return head[:n_bytes]
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
+        if not self._head:
+            return self._fill(buffer)
+        count = min(len(buffer), len(self._head))
+        buffer[:count] = self._head[:count]
+        self._head = self._head[count:]
+        return count
+
+    def _fill(self, buffer: Any) -> int:
         try:
             count: int = self._bytes.readinto(buffer)
         except Exception as error:
             if not _is_damage(error):
                 raise
-            raise ValueError(f"{self._name} is damaged or cut short: {error}.") from error
+            reason = f"is damaged or cut short: {error}."
+            raise FileFormatError(self._name, None, reason) from error
         return count
 
     def close(self) -> None:
-        if self._bytes is not self._stored:
+        if self._bytes is not self.stored:
             self._bytes.close()
         if self._close_stored:
-            self._stored.close()
+            self.stored.close()
         super().close()
 
 
@@ -165,8 +219,8 @@ def open_bytes(path: PathLike) -> Stream:
     Returns
     -------
     stream : Stream
-        To be closed, or used in a ``with`` statement. Reading from it raises ValueError where
-        a file is damaged.
+        To be closed, or used in a ``with`` statement. Reading from it raises FileFormatError
+        where a file is damaged.
 
     Raises
     ------
@@ -175,7 +229,7 @@ def open_bytes(path: PathLike) -> Stream:
 
     See Also
     --------
-    open_text : The same as lines of text.
+    maxmargin.data.text.lines_of : The same as lines of text.
     create : For writing.
 
     Examples
@@ -188,18 +242,42 @@ def open_bytes(path: PathLike) -> Stream:
     ...         stream.read()
     b'some text'
     """
-    if str(path) == STANDARD_INPUT:
-        return Stream("standard input", sys.stdin.buffer, close_stored=False)
+    return Stream(_opened(path))
+
+
+_looked_at: dict[str, _Decompressed] = {}
+"""Pipes of which `head_of` has seen the beginning: it must not be lost to who reads them."""
+
+
+def head_of(path: PathLike, n_bytes: int) -> bytes:
+    """The first bytes of a file, decompressed; of standard input or a pipe nothing is used up."""
+    content = _opened(path)
+    try:
+        head = content.head(n_bytes)
+    except FileFormatError:
+        content.close()
+        raise
+    if str(path) == STANDARD_INPUT or not os.path.isfile(path):
+        _looked_at[str(path)] = content
+    else:
+        content.close()
+    return head
+
+
+def _opened(path: PathLike) -> _Decompressed:
+    name = str(path)
+    waiting = _looked_at.pop(name, None)
+    if name == STANDARD_INPUT:
+        if waiting is not None and waiting.stored is sys.stdin.buffer:
+            return waiting
+        return _Decompressed("standard input", sys.stdin.buffer, close_stored=False)
+    if waiting is not None:
+        return waiting
     if not os.path.exists(path):
-        raise FileNotFoundError(f"There is no file {str(path)!r:.200}.")
+        raise FileNotFoundError(f"There is no file {name!r:.200}.")
     if os.path.isdir(path):
-        raise IsADirectoryError(f"{str(path)!r:.200} is a folder, not a file.")
-    return Stream(str(path), open(path, "rb"), close_stored=True)
-
-
-def open_text(path: PathLike) -> TextIO:
-    """Open a file, or standard input, for reading text in UTF-8; else as `open_bytes` does."""
-    return io.TextIOWrapper(open_bytes(path), encoding="utf-8-sig")
+        raise IsADirectoryError(f"{name!r:.200} is a folder, not a file.")
+    return _Decompressed(name, open(path, "rb"), close_stored=True)
 
 
 def read_bytes(path: PathLike) -> bytes:

@@ -2,38 +2,45 @@
 
     2 qid:10 1:0.5 3:1.0 # anything
 
-is a document of relevance 2 for query 10, with features numbered from 1; those that are left out
-are zero. The part after the hash is a comment. Files may be compressed.
+is a document of relevance 2 for query 10, with features numbered from 1, in any order; those that
+are left out are zero. The part after the hash is a comment. Files may be compressed.
 """
 
 import io
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.data.files import create, open_text
+from maxmargin.data.files import FileFormatError, create
+from maxmargin.data.text import lines_of, shown_name
 
 __all__ = ["read_letor", "write_letor"]
 
 
 def read_letor(
-    source: str | PathLike[str] | Sequence[str | PathLike[str]], n_features: int | None = None
+    source: str | PathLike[str] | Sequence[str | PathLike[str]],
+    n_features: int | None = None,
+    *,
+    encoding: str | None = None,
 ) -> tuple[Any, NDArray[np.float64], NDArray[Any]]:
     """Read documents with their relevance and their queries.
 
     Parameters
     ----------
     source : path or list of paths
-        Files, read one after the other; perhaps compressed (gzip, bzip2, xz, zstd).
+        Files, read one after the other; perhaps compressed (gzip, bzip2, xz, zstd). ``"-"`` is
+        standard input.
     n_features : int, default=None
         Columns of `X`; None takes the largest number of a feature.
+    encoding : str, default=None
+        Of the comments and queries, such as ``"latin-1"``; None is UTF-8.
 
     Returns
     -------
@@ -46,7 +53,7 @@ def read_letor(
 
     Raises
     ------
-    ValueError
+    FileFormatError
         If a line is not understood: names the file and the line.
 
     See Also
@@ -61,27 +68,25 @@ def read_letor(
     """
     relevance: list[float] = []
     queries: list[str] = []
-    columns: list[int] = []
-    values: list[float] = []
+    columns, values = array("i"), array("d")  # a tenth of what lists of numbers take
     starts = [0]
     for path in [source] if isinstance(source, (str, PathLike)) else source:
-        for number, line in _lines(Path(path)):
+        for number, line in enumerate(lines_of(path, encoding), start=1):
+            parts = line.partition("#")[0].split()
+            if not parts:
+                continue
             try:
-                target, query, *features = line.split()
-                relevance.append(_finite(target))
-                queries.append(_query(query))
-                last = 0
-                for feature in features:
-                    name, _, value = feature.partition(":")
-                    last = _column(name, last, n_features)
-                    columns.append(last - 1)
-                    values.append(_finite(value))
+                relevance.append(_finite(parts[0]))
+                queries.append(_query(parts))
+                features = _features(parts[2:], n_features)
             except ValueError as error:
-                raise ValueError(f"{path}, line {number}: {_complaint(error)}.") from None
+                raise FileFormatError(shown_name(path), number, f"{error}.") from None
+            columns.extend(features)
+            values.extend(features.values())
             starts.append(len(columns))
     width = (max(columns, default=-1) + 1) if n_features is None else n_features
     X = sp.csr_array(
-        (np.array(values, dtype=np.float64), np.array(columns, dtype=np.int32), np.array(starts)),
+        (np.array(values), np.array(columns), np.array(starts)),
         shape=(len(relevance), width),
     )
     X.eliminate_zeros()
@@ -136,50 +141,48 @@ def write_letor(
             file.write(" ".join(parts) + "\n")
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with something before the comment, and their numbers."""
-    try:
-        with open_text(path) as file:
-            for number, line in enumerate(file, start=1):
-                content = line.partition("#")[0]
-                if content.strip():
-                    yield number, content
-    except ValueError as error:  # of files.py, or not UTF-8
-        raise ValueError(f"{path} is damaged or no text: {error}") from error
-
-
 def _finite(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise ValueError(f"{text!r} is no finite number")
+        raise ValueError(f"{text!r:.50} is no finite number")
     return value
 
 
-def _query(text: str) -> str:
-    name, colon, query = text.partition(":")
-    if name != "qid" or not (colon and query):
-        raise ValueError(f"{text!r} stands where qid:QUERY should")
+def _query(parts: list[str]) -> str:
+    if len(parts) < 2:
+        raise ValueError("there is no query")
+    name, _, query = parts[1].partition(":")
+    if name != "qid" or not query:
+        raise ValueError(f"{parts[1]!r:.50} stands where qid:QUERY should")
     return query
 
 
-def _column(name: str, last: int, n_features: int | None) -> int:
-    """Number of a feature, which must be higher than the last before it."""
-    if not (name.isascii() and name.isdigit() and int(name) > 0):
-        raise ValueError(f"{name!r} is no number of a feature, which are 1, 2 and so on")
-    column = int(name)
-    if column <= last:
-        raise ValueError(f"feature {column} comes after feature {last}")
-    if column > (2**31 - 1 if n_features is None else n_features):
-        raise ValueError(f"feature {column} is beyond the last, {n_features or 2**31 - 1}")
-    return column
+def _features(parts: list[str], n_features: int | None) -> dict[int, float]:
+    """Values by columns, in ascending order."""
+    found: dict[int, float] = {}
+    last, ascend = -1, True
+    for part in parts:
+        name, _, value = part.partition(":")
+        column = _column(name, n_features)
+        if column in found:
+            raise ValueError(f"feature {column + 1} stands twice in the line")
+        found[column] = _finite(value)
+        ascend = ascend and column > last
+        last = column
+    return found if ascend else dict(sorted(found.items()))
 
 
-def _complaint(error: ValueError) -> str:
-    text = str(error)
-    return "there is no query" if "not enough values to unpack" in text else text
+def _column(name: str, n_features: int | None) -> int:
+    """Column of a feature by its number, which is one more."""
+    most = 2**31 - 1 if n_features is None else n_features
+    if not (name.isascii() and name.isdigit()) or not name.strip("0"):
+        raise ValueError(f"{name!r:.50} is no number of a feature, which are 1, 2 and so on")
+    if len(name) > 18 or int(name) > most:
+        raise ValueError(f"feature {name:.50} is beyond the last, {most}")
+    return int(name) - 1
 
 
 def _query_ids(queries: list[str]) -> NDArray[Any]:

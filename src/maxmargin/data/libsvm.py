@@ -15,10 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.data.files import STANDARD_INPUT, PathLike, Stream, open_bytes
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike, Stream, open_bytes
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, widened
 from maxmargin.data.sources_hash import SampledHash
+from maxmargin.data.text import shown_name
 
 
 class LineFile(CountedSource):
@@ -146,7 +147,7 @@ class LibsvmFile(LineFile):
 
     Raises
     ------
-    ValueError
+    FileFormatError
         While it is read, if a line is malformed or the file damaged: names the line, and the byte
         at which it starts.
 
@@ -224,7 +225,7 @@ def read_libsvm(
 
     Raises
     ------
-    ValueError
+    FileFormatError
         If a line is malformed: names the line, and the byte at which it starts.
 
     See Also
@@ -249,9 +250,8 @@ def read_libsvm(
             part.X.indices -= 1
     needed = max((int(part.X.indices.max(initial=-1)) + 1 for part in parts), default=0)
     if n_features is not None and needed > n_features:
-        raise ValueError(
-            f"{os.fspath(path)} has {needed} features, but n_features is {n_features}."
-        )
+        reason = f"has {needed} features, but n_features is {n_features}."
+        raise FileFormatError(shown_name(path), None, reason)
     X = stacked([part.X for part in parts], needed if n_features is None else n_features)
     y: Any = [] if multilabel else np.zeros(0)
     if parts:

@@ -1,8 +1,9 @@
 """Compiled reading of lines ``label index:value index:value``, in blocks of whole lines.
 
 A line is a label (or several, with commas between them), perhaps ``qid:3``, then ``index:value``
-pairs with ascending indices, and perhaps a comment after ``#``. A stream of any length takes the
-memory of one block.
+pairs in any order, and perhaps a comment after ``#``. Indices that do not ascend are sorted; one
+that stands twice is refused, and so are values that are not finite. A stream of any length takes
+the memory of one block.
 """
 
 from collections.abc import Iterator
@@ -13,15 +14,35 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.data.decimals import (
-    HARD,
-    MOST_DIGITS,
-    NO_NUMBER,
-    PADDING,
-    read_decimal,
-    read_digits,
+from maxmargin.data.decimals import PADDING
+from maxmargin.data.files import FileFormatError
+from maxmargin.data.libsvm_kernels import (
+    ENTRIES,
+    GROUP_WANTED,
+    HARD_ONES,
+    IN_VALUES,
+    LABELS,
+    LINE_END,
+    LINES,
+    MANY_HARD,
+    MANY_LABELS,
+    N_COUNTS,
+    NO_GROUP,
+    NO_INDEX,
+    NO_LABEL,
+    NO_VALUE,
+    NOT_FINITE,
+    REPEATED,
+    ROWS,
+    TOO_LARGE,
+    TOO_SMALL,
+    after_last_line,
+    count_marks,
+    end_lines_at_returns,
+    has_returns,
+    parse_lines,
 )
-from maxmargin.dual.compiled import compiled
+from maxmargin.data.text import shown_name
 
 LONGEST_LINE = 1 << 30
 """Bytes after which a text without an end of a line is given up."""
@@ -30,25 +51,18 @@ MOST_MESSAGES = 100
 """Skipped lines whose message is kept; the others are only counted."""
 
 _LAST_COLUMN = 2**31 - 2
-_LINE_END, _HASH, _COMMA, _COLON = b"\n#,:"
-
-(
-    _NO_LABEL, _MANY_LABELS, _NO_INDEX, _NO_VALUE, _NO_GROUP, _GROUP_WANTED, _TOO_SMALL, _TOO_LARGE,
-    _NOT_ASCENDING, _MANY_HARD,
-) = range(1, 11)  # fmt: skip
-_ROWS, _LABELS, _ENTRIES, _HARD_ONES, _LINES, _N_COUNTS = range(6)
-_IN_LABELS, _IN_VALUES = 0, 1
 
 _Text = NDArray[np.uint8]
 
 _COMPLAINTS = {
-    _NO_LABEL: "a line must begin with a label that is a number",
-    _MANY_LABELS: "there must be one label, unless multilabel=True",
-    _NO_INDEX: "a feature must be index:value, with a whole number as index",
-    _NO_VALUE: "the value after a colon must be a number",
-    _NO_GROUP: "qid: must be followed by a whole number",
-    _GROUP_WANTED: "qid: and the number of the sequence must follow the tag",
-    _NOT_ASCENDING: "indices must ascend within a line",
+    NO_LABEL: "a line must begin with a label that is a number",
+    MANY_LABELS: "there must be one label, unless multilabel=True",
+    NO_INDEX: "a feature must be index:value, with a whole number as index",
+    NO_VALUE: "the value after a colon must be a number",
+    NO_GROUP: "qid: must be followed by a whole number",
+    GROUP_WANTED: "qid: and the number of the sequence must follow the tag",
+    REPEATED: "an index must not stand twice in a line",
+    NOT_FINITE: "numbers must be finite, and not beyond 1.8e308",
 }
 
 
@@ -79,7 +93,7 @@ class LineReader:
     Parameters
     ----------
     name : str
-        Of the file, for messages.
+        Of the file, for messages; ``"-"`` is standard input.
     first_index : {1, 0}
         Index of the first feature.
     n_features : int or None
@@ -108,7 +122,7 @@ class LineReader:
         grouped: bool = False,
         skip: bool = False,
     ) -> None:
-        self.name, self.skip = name, skip
+        self.name, self.skip = shown_name(name), skip
         self.first_index, self.multilabel, self.grouped = first_index, multilabel, grouped
         self.last_column = _LAST_COLUMN if n_features is None else n_features - 1
         self.line, self.offset = 1, 0  # of what is read next
@@ -120,7 +134,7 @@ class LineReader:
 
         Raises
         ------
-        ValueError
+        FileFormatError
             If a line is malformed; names the file, the line and the byte where it starts.
         """
         text = np.empty(block_bytes + 1 + PADDING, dtype=np.uint8)
@@ -128,11 +142,15 @@ class LineReader:
         while True:
             room = len(text) - 1 - PADDING
             filled = self._fill(stream, text, held, room)
+            # A return may end the bytes that were held, and only now it is known what follows.
+            new = text[max(held - 1, 0) : filled]
+            if has_returns(new):
+                end_lines_at_returns(new, filled < room)
             if filled < room:  # all has been read
-                text[filled] = _LINE_END
-                end = filled + (filled > 0 and text[filled - 1] != _LINE_END)
+                text[filled] = LINE_END
+                end = filled + (filled > 0 and text[filled - 1] != LINE_END)
             else:
-                end = _after_last_line(text, held, filled)
+                end = after_last_line(text, held, filled)
             if end:
                 lines = self._parse(text, end)
                 if len(lines.groups):
@@ -150,10 +168,9 @@ class LineReader:
         while start < end:
             try:
                 count = stream.readinto(view[start:end])
-            except ValueError as error:  # of a damaged file
-                raise ValueError(
-                    f"{error} The last line before is line {self.line - 1}."
-                ) from error
+            except FileFormatError as error:  # of a damaged file
+                reason = f"{error.reason} The last line before is line {self.line - 1}."
+                raise FileFormatError(error.path, None, reason) from error
             if not count:
                 break
             start += count
@@ -161,196 +178,82 @@ class LineReader:
 
     def _enlarged(self, text: _Text) -> _Text:
         if len(text) >= LONGEST_LINE:
-            raise ValueError(
-                f"{self.name}, line {self.line} (byte {self.offset}) does not end within "
-                f"{len(text)} bytes: this is no file of lines label index:value."
+            reason = (
+                f"the line does not end within {len(text)} bytes (from byte {self.offset} on): "
+                f"this is no file of lines label index:value."
             )
+            raise FileFormatError(self.name, self.line, reason)
         return np.concatenate([text[: -1 - PADDING], np.empty_like(text)])
 
     def _parse(self, text: _Text, end: int) -> Lines:
         """What the lines before `end` say."""
-        n_rows, n_pairs, n_commas = _count(text, end)
+        n_rows, n_pairs, n_commas = count_marks(text, end)
         labels, values = np.empty(n_rows + n_commas, np.uint64), np.empty(n_pairs, np.uint64)
         columns = np.empty(n_pairs, np.int32)
         label_starts, starts = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows + 1, np.int32)
         groups = np.empty(n_rows, np.int64)
         hard = np.empty((64, 4), np.int64)
-        counts = np.zeros(_N_COUNTS, np.int64)
+        counts = np.zeros(N_COUNTS, np.int64)
         at = 3 if self.offset == 0 and text[:3].tobytes() == b"\xef\xbb\xbf" else 0
         while at < end:
-            at, complaint, line_start = _parse_lines(
+            at, complaint, line_start = parse_lines(
                 text, at, end, self.first_index, self.last_column, self.multilabel,
                 self.grouped, labels, label_starts, groups, columns, values, starts, hard, counts,
             )  # fmt: skip
-            for where, place, first, last in hard[: counts[_HARD_ONES]].tolist():
-                target = labels if where == _IN_LABELS else values
-                target.view(np.float64)[place] = float(text[first:last].tobytes())
-            counts[_HARD_ONES] = 0
-            if complaint == _MANY_HARD:
+            row = int(counts[ROWS]) - 1
+            for where, place, first, last in hard[: counts[HARD_ONES]].tolist():
+                target = labels
+                if where == IN_VALUES:
+                    target, start = values, starts[row]
+                    place = start + np.searchsorted(columns[start : starts[row + 1]], place)
+                number = float(text[first:last].tobytes())
+                target.view(np.float64)[place] = number
+                if np.isinf(number):  # the line goes, and is complained about below
+                    counts[ROWS], counts[LINES] = row, counts[LINES] - 1
+                    counts[LABELS], counts[ENTRIES] = label_starts[row], starts[row]
+                    line_start = after_last_line(text, 0, at - 1)
+                    at, complaint = first, NOT_FINITE
+                    break
+            counts[HARD_ONES] = 0
+            if complaint == MANY_HARD:
                 hard = np.empty((2 * len(hard), 4), np.int64)
                 at = line_start
             elif complaint:
-                line_end = at + int(np.argmax(text[at:end] == _LINE_END))
+                line_end = at + int(np.argmax(text[at:end] == LINE_END))
                 shown = text[at : min(at + 20, line_end)].tobytes().decode(errors="replace")
-                self._complain(complaint, shown, int(counts[_LINES]), line_start)
-                counts[_LINES] += 1
+                self._complain(complaint, shown, int(counts[LINES]), line_start)
+                counts[LINES] += 1
                 at = line_end + 1
-        self.line += int(counts[_LINES])
+        self.line += int(counts[LINES])
         self.offset += end
-        rows, entries = int(counts[_ROWS]), int(counts[_ENTRIES])
+        rows, entries = int(counts[ROWS]), int(counts[ENTRIES])
         X = sp.csr_array(
             (values[:entries].view(np.float64), columns[:entries], starts[: rows + 1]),
             shape=(rows, int(columns[:entries].max(initial=-1)) + 1),
         )
-        X.has_canonical_format = True  # indices ascend
+        X.has_canonical_format = True
         return Lines(
             X,
-            labels[: counts[_LABELS]].view(np.float64),
+            labels[: counts[LABELS]].view(np.float64),
             label_starts[: rows + 1],
             groups[:rows],
         )
 
     def _complain(self, complaint: int, shown: str, lines_before: int, line_start: int) -> None:
-        message = (
-            f"{self.name}, line {self.line + lines_before} (byte {self.offset + line_start}): "
-            f"{self._what_is_wrong(complaint)}, but there is {shown!r}."
+        reason = (
+            f"{self._what_is_wrong(complaint)}, but there is {shown!r} "
+            f"(the line starts at byte {self.offset + line_start})."
         )
+        error = FileFormatError(self.name, self.line + lines_before, reason)
         if not self.skip:
-            raise ValueError(message)
+            raise error
         self.n_skipped += 1
         if len(self.skipped) < MOST_MESSAGES:
-            self.skipped.append(message)
+            self.skipped.append(str(error))
 
     def _what_is_wrong(self, complaint: int) -> str:
-        if complaint == _TOO_SMALL:
+        if complaint == TOO_SMALL:
             return "indices are counted from 1, unless first_index=0"
-        if complaint == _TOO_LARGE:
+        if complaint == TOO_LARGE:
             return f"the last index is {self.last_column + self.first_index}"
         return _COMPLAINTS[complaint]
-
-
-@compiled
-def _after_last_line(text, start, end):  # type: ignore[no-untyped-def]
-    """Where the last line that ends does so; 0 if none does."""
-    while end > start:
-        if text[end - 1] == _LINE_END:
-            return end
-        end -= 1
-    return 0
-
-
-@compiled
-def _count(text, end):  # type: ignore[no-untyped-def]
-    """Ends of lines, colons and commas."""
-    lines, colons, commas = 0, 0, 0
-    for at in range(end):
-        lines += text[at] == _LINE_END
-        colons += text[at] == _COLON
-        commas += text[at] == _COMMA
-    return lines, colons, commas
-
-
-@compiled
-def _after_space(text, at):  # type: ignore[no-untyped-def]
-    while text[at] == 32 or text[at] == 9 or text[at] == 13:
-        at += 1
-    return at
-
-
-@compiled
-def _ends(byte):  # type: ignore[no-untyped-def]
-    """Whether what stands before it is complete: a space or a comment follows."""
-    return byte <= 32 or byte == _HASH
-
-
-@compiled
-def _parse_lines(  # type: ignore[no-untyped-def]
-    text, at, end, first_index, last_column, multilabel, grouped, labels, label_starts,
-    groups, columns, values, starts, hard, counts,
-):  # fmt: skip
-    """Read lines until the end, the first malformed one, or one with numbers for Python.
-
-    Returns where it stopped, what is wrong there (0: nothing), and where that line starts. A
-    malformed line leaves no trace in the arrays.
-    """
-    while at < end and counts[_HARD_ONES] == 0:
-        line_start = at
-        at = _after_space(text, at)
-        if text[at] != _LINE_END and text[at] != _HASH:
-            row, n_label, n_entry = counts[_ROWS], counts[_LABELS], counts[_ENTRIES]
-            n_hard = 0
-            _, token_end = read_digits(text, at, np.uint64(0))
-            more = not (multilabel and text[token_end] == _COLON)
-            while more:
-                found, token_end, labels[n_label] = read_decimal(text, at)
-                if found == NO_NUMBER:
-                    return at, _NO_LABEL, line_start
-                if found == HARD:
-                    if n_hard == len(hard):
-                        return at, _MANY_HARD, line_start
-                    n_hard = _note(hard, n_hard, _IN_LABELS, n_label, at, token_end)
-                n_label += 1
-                more = text[token_end] == _COMMA
-                if more and not multilabel:
-                    return at, _MANY_LABELS, line_start
-                if not (more or _ends(text[token_end])):
-                    return at, _NO_LABEL, line_start
-                at = token_end + more
-            at = _after_space(text, at)
-            groups[row] = -1
-            if _is_group(text, at):
-                start = at + 4 + (text[at + 4] == 45)
-                number, token_end = read_digits(text, start, np.uint64(0))
-                digits = token_end - start
-                if digits == 0 or digits >= MOST_DIGITS or not _ends(text[token_end]):
-                    return at, _NO_GROUP, line_start
-                groups[row] = -np.int64(number) if text[at + 4] == 45 else np.int64(number)
-                at = _after_space(text, token_end)
-            elif grouped:
-                return at, _GROUP_WANTED, line_start
-            last = np.int64(-1)
-            while text[at] != _LINE_END and text[at] != _HASH:
-                number, colon = read_digits(text, at, np.uint64(0))
-                if colon == at or text[colon] != _COLON:
-                    return at, _NO_INDEX, line_start
-                if colon - at >= MOST_DIGITS:
-                    number = np.uint64(1) << np.uint64(62)
-                column = np.int64(number) - first_index
-                if column <= last:
-                    return at, _TOO_SMALL if column < 0 else _NOT_ASCENDING, line_start
-                if column > last_column:
-                    return at, _TOO_LARGE, line_start
-                found, token_end, values[n_entry] = read_decimal(text, colon + 1)
-                if found == NO_NUMBER or not _ends(text[token_end]):
-                    return at, _NO_VALUE, line_start
-                if found == HARD:
-                    if n_hard == len(hard):
-                        return at, _MANY_HARD, line_start
-                    n_hard = _note(hard, n_hard, _IN_VALUES, n_entry, colon + 1, token_end)
-                columns[n_entry] = column
-                last = column
-                n_entry += 1
-                at = _after_space(text, token_end)
-            counts[_ROWS], counts[_LABELS], counts[_ENTRIES] = row + 1, n_label, n_entry
-            label_starts[row + 1], starts[row + 1] = n_label, n_entry
-            counts[_HARD_ONES] = n_hard
-        while text[at] != _LINE_END:
-            at += 1
-        at += 1
-        counts[_LINES] += 1
-    return at, 0, at
-
-
-@compiled
-def _is_group(text, at):  # type: ignore[no-untyped-def]
-    """Whether ``qid:`` stands there."""
-    return (
-        text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == _COLON
-    )
-
-
-@compiled
-def _note(hard, count, where, place, start, end):  # type: ignore[no-untyped-def]
-    """Note a number for Python to read; returns how many there are."""
-    hard[count, 0], hard[count, 1], hard[count, 2], hard[count, 3] = where, place, start, end
-    return count + 1

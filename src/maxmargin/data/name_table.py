@@ -66,8 +66,8 @@ class NameTable(Remade):
         self.slots = np.zeros(512, dtype=np.int64)  # half of the hash, and the column + 1
 
     def parts(self) -> dict[str, Any]:
-        ends = self.ends[: self.n_columns + 1]
-        return {"ends": ends, "text": self.text[: ends[-1]], "slots": self.slots}
+        ends = self.ends[: self.n_columns + 1].copy()  # without the room for more
+        return {"ends": ends, "text": self.text[: ends[-1]].copy(), "slots": self.slots}
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
@@ -115,8 +115,8 @@ class NameTable(Remade):
             if outcome == _TABLE_FULL:
                 self._enlarge()
             elif outcome == _TEXT_FULL:
-                more = np.empty(max(len(self.text), 4096), dtype=np.uint8)
-                self.text = np.concatenate([self.text, more])
+                room = np.empty(max(len(self.text), 4096), dtype=np.uint8)
+                self.text = np.concatenate([self.text, room])
             else:
                 at = int(state[_POSITION])
                 pointed[at] = plain(at)

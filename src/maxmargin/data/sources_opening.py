@@ -2,7 +2,9 @@
 
 import inspect
 import os
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,20 +13,31 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxmargin.data.arrow import ArrowSource, is_arrow
+from maxmargin.data.column_file import ColumnFile
 from maxmargin.data.csr_folder import META, CsrFolder
-from maxmargin.data.files import STANDARD_INPUT, begins_with, open_bytes
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError, begins_with, head_of
 from maxmargin.data.libsvm import LibsvmFile
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.mapped import open_mapped
+from maxmargin.data.sniff import guess_format
 from maxmargin.data.sources import Source
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_dask import DaskSource, is_dask
 from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
 from maxmargin.data.svm_hmm import SvmHmmFile
+from maxmargin.data.text import shown_name
 
 _NUMPY = b"\x93NUMPY"
 _LOOKED_AT = 1 << 16
 """Bytes of a text that must hold the beginning of its first example."""
+
+_OTHER_READERS = {
+    "columns": "mm.data.read_columns, or open_examples with templates=,",
+    "conllu": "mm.data.read_conllu",
+    "letor": "mm.data.read_letor",
+    "penn": "mm.data.read_tree_file",
+}
+"""Of formats whose examples are no sparse rows."""
 
 
 def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
@@ -39,8 +52,9 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
         - inputs in memory, with `y`: array, sparse matrix, data frame, or list; or a pair of both;
         - the path of a file in LIBSVM's format, in SVM-hmm's (if lines have a ``qid``), of a
           Parquet, Feather or Arrow file, or of an array in an ``.npy`` file, with `y` the path of
-          another or an array; which of them it is, its content tells. ``"-"`` is LIBSVM's format on
-          standard input;
+          another or an array; which of them it is, its content tells. ``"-"`` is standard input,
+          in LIBSVM's format or in SVM-hmm's;
+        - with `templates`, the path of a file of tagged sentences in columns;
         - the path of a folder, written by `convert` or with Parquet or Arrow files;
         - a function that returns an iterator of pairs ``(x, y)``, of dictionaries or of `Examples`,
           such as a generator function; it is called anew for each pass;
@@ -57,8 +71,8 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
     Returns
     -------
     source : Source
-        `LibsvmFile`, `SvmHmmFile`, `CsrFolder`, `ArrowSource`, `ArraySource`, `FunctionSource`,
-        `DatasetSource` or `DaskSource`.
+        `LibsvmFile`, `SvmHmmFile`, `ColumnFile`, `CsrFolder`, `ArrowSource`, `ArraySource`,
+        `FunctionSource`, `DatasetSource` or `DaskSource`.
 
     Raises
     ------
@@ -127,8 +141,10 @@ def _open_whole(data: Any, options: dict[str, Any]) -> Source:
 
 
 def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
+    if "templates" in options and y is None:
+        return _made(ColumnFile, options, path)
     if y is None and path == STANDARD_INPUT:
-        return _made(LibsvmFile, options, path)
+        return _made(_kind_of_lines(path, options), options, path)
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no file or folder {path!r:.200}.")
     kind = _kind_of_path(path, options)
@@ -159,8 +175,11 @@ def _kind_of_path(path: str, options: dict[str, Any]) -> type[Source]:
         return ArrowSource
     if begins_with(path, _NUMPY):
         return ArraySource
-    with open_bytes(path) as stream:
-        begin = stream.read(_LOOKED_AT)
+    return _kind_of_lines(path, options)
+
+
+def _kind_of_lines(path: str, options: dict[str, Any]) -> type[Source]:
+    begin = head_of(path, _LOOKED_AT)
     lines = _first_example(path, begin, options)
     return LibsvmFile if lines.groups[0] < 0 else SvmHmmFile
 
@@ -169,16 +188,21 @@ def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
     """The first line of a text that is no comment, or what of it is there, taken apart."""
     if len(begin) == _LOOKED_AT:
         begin = begin[: max(begin.rfind(b"\n"), begin.rfind(b" "))]
+    begin = begin.removeprefix(BOM_UTF8)
     texts = [text for text in begin.splitlines() if text.partition(b"#")[0].strip()]
     if not texts:
-        raise ValueError(f"{path!r} holds no examples.")
+        raise ValueError(f"{shown_name(path)!r} holds no examples.")
     reader = LineReader(path, first_index=0, multilabel=options.get("multilabel", False))
     try:
         return next(reader.read(BytesIO(texts[0]), _LOOKED_AT))
-    except ValueError:
+    except FileFormatError:
+        hint = ""
+        with suppress(FileFormatError):
+            other = _OTHER_READERS.get(guess_format(begin).name)
+            hint = "" if other is None else f"; {other} may read it"
         raise ValueError(
-            f"{path!r} holds neither lines of LIBSVM's or SVM-hmm's format, nor an array of numpy, "
-            f"nor a Parquet or Arrow table: it begins with {texts[0][:40]!r}."
+            f"{shown_name(path)!r} holds neither lines of LIBSVM's or SVM-hmm's format, nor an "
+            f"array of numpy, nor a Parquet or Arrow table: it begins with {texts[0][:40]!r}{hint}."
         ) from None
 
 

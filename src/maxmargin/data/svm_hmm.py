@@ -107,7 +107,7 @@ def read_svm_hmm(
 
     Raises
     ------
-    ValueError
+    FileFormatError
         If a line is malformed: names the line, and the byte at which it starts.
 
     See Also
@@ -162,6 +162,6 @@ def _from(lines: Lines, start: int) -> Lines:
 
 
 def _tags(labels: NDArray[np.float64]) -> NDArray[Any]:
-    """Whole numbers as integers."""
-    whole = labels.astype(np.int64)
-    return whole if (whole == labels).all() else labels
+    """Whole numbers as integers, unless they are too large for that."""
+    whole = bool(((labels == np.round(labels)) & (np.abs(labels) < 2**53)).all())
+    return labels.astype(np.int64) if whole else labels

@@ -10,8 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from maxmargin.data.files import FileFormatError, PathLike
+from maxmargin.data.text import shown_name, text_of
 
 TRACE = "-NONE-"
 """Tag of what is not there to be read."""
@@ -22,11 +24,18 @@ PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
 ROOT = "ROOT"
 """Label of a tree whose outermost brackets have none, but hold several nodes."""
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+DEEPEST = 200
+"""Brackets within brackets that are read; those of languages have some forty."""
+
+_TOKEN = re.compile(r"[()]|[^ \t\r()]+")  # other spaces may be part of words
 
 
 class TreeError(ValueError):
-    """What is wrong with a tree, and where it stands."""
+    """What is wrong with a tree."""
+
+
+class TreeTextError(TreeError, FileFormatError):
+    """What is wrong with a tree in a text, and where it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +140,9 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
 
     Raises
     ------
-    TreeError
+    TreeTextError
         With the line, if brackets do not match, a label is missing, a word has no tag of its
-        own, or nothing but traces is in a tree.
+        own, nothing but traces is in a tree, or brackets are nested deeper than any sentence.
 
     See Also
     --------
@@ -148,60 +157,81 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
     """
     trees: list[Tree] = []
     path: list[_Open] = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         for token in _TOKEN.findall(line):
             if token == "(":
                 path.append(_Open(number, []))
+                if len(path) > DEEPEST:
+                    reason = f"brackets are nested deeper than {DEEPEST}: is one not closed?"
+                    raise TreeTextError(source, path[0].line, reason)
                 continue
-            where = f"{source}, line {number}"
             if not path:
-                what = "a closing bracket" if token == ")" else f"{token!r}"
-                raise TreeError(f"{where}: {what} stands outside of any tree.")
+                what = "a closing bracket" if token == ")" else f"{token!r:.50}"
+                raise TreeTextError(source, number, f"{what} stands outside of any tree.")
             if token != ")":
                 path[-1].content.append(token)
                 continue
             opened = path.pop()
-            where = f"{source}, line {opened.line}"
-            if path:
-                path[-1].content.append(_node(opened.content, where))
-            else:
-                trees.append(_whole(opened.content, clean, where))
+            try:
+                if path:
+                    path[-1].content.append(_node(opened.content))
+                else:
+                    trees.append(_whole(opened.content, clean))
+            except TreeError as error:
+                raise TreeTextError(source, opened.line, str(error)) from None
     if path:
-        raise TreeError(f"{source}, line {path[0].line}: the tree that begins here has no end.")
+        raise TreeTextError(source, path[0].line, "the tree that begins here has no end.")
     return trees
 
 
-def read_tree_file(path: str | Path, *, clean: bool = True, encoding: str = "utf-8") -> list[Tree]:
-    """Trees of a file in Penn brackets; `read_trees` says how."""
-    text = Path(path).read_text(encoding=encoding)
-    return read_trees(text, clean=clean, source=str(path))
+def read_tree_file(
+    path: PathLike, *, clean: bool = True, encoding: str | None = None
+) -> list[Tree]:
+    """Trees of a file in Penn brackets, as `read_trees` reads them.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
+    clean : bool, default=True
+        Cut function tags and remove traces, see `cleaned`.
+    encoding : str, default=None
+        Such as ``"latin-1"``; None is UTF-8.
+
+    Returns
+    -------
+    trees : list of Tree
+
+    Raises
+    ------
+    FileFormatError
+        With the line, if the file is no text or holds something else than trees.
+    """
+    return read_trees(text_of(path, encoding), clean=clean, source=shown_name(path))
 
 
-def _node(content: list[Any], where: str) -> Tree:
+def _node(content: list[Any]) -> Tree:
     """A node from what stood between its brackets: a label, then children."""
     if not content:
-        raise TreeError(f"{where}: brackets with nothing in them.")
+        raise TreeError("brackets with nothing in them.")
     label, *children = content
     if not isinstance(label, str):
-        raise TreeError(f"{where}: brackets inside of a tree begin without a label.")
-    try:
-        return Tree(label, tuple(children))
-    except TreeError as error:
-        raise TreeError(f"{where}: {error}") from None
+        raise TreeError("brackets inside of a tree begin without a label.")
+    return Tree(label, tuple(children))
 
 
-def _whole(content: list[Any], clean: bool, where: str) -> Tree:
+def _whole(content: list[Any], clean: bool) -> Tree:
     """A whole tree, without the brackets around it that have no label."""
     if content and not isinstance(content[0], str):
         only = len(content) == 1
-        tree = content[0] if only else _node([ROOT, *content], where)
+        tree = content[0] if only else _node([ROOT, *content])
     else:
-        tree = _node(content, where)
+        tree = _node(content)
     if not clean:
         return tree
     kept = cleaned(tree)
     if kept is None:
-        raise TreeError(f"{where}: nothing is left of the tree without its traces.")
+        raise TreeError("nothing is left of the tree without its traces.")
     return kept
 
 
@@ -257,15 +287,13 @@ def as_tree(given: Any) -> Tree:
             f"A {type(given).__name__} is no tree: give brackets in a string, a Tree, or an "
             f"object with label() and children."
         )
-    return _whole(_content(given), clean=True, where="the tree")
+    return _whole(_content(given), clean=True)
 
 
 def _content(given: Any) -> list[Any]:
     """What would stand between the brackets of a tree of NLTK's kind."""
     label = given.label()
-    children = [
-        child if isinstance(child, str) else _node(_content(child), "the tree") for child in given
-    ]
+    children = [child if isinstance(child, str) else _node(_content(child)) for child in given]
     return [str(label), *children] if label else children
 
 
