@@ -33,6 +33,7 @@ CLAIMS = (
     "ranking",
     "performance",
     "libsvm_reading",
+    "model_files",
     "online",
     "out_of_core",
     "latent",

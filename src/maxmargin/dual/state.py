@@ -109,8 +109,8 @@ class _Capture:
             ]
         if isinstance(value, list) and len(value) > 1 and _are_records(value):
             names = [field.name for field in dataclasses.fields(value[0])]
-            columns = {name: np.array([getattr(item, name) for item in value]) for name in names}
-            return ["records", _name_of(value[0]), self._items(columns, path)]
+            columns = {name: _column([getattr(item, name) for item in value]) for name in names}
+            return ["records", _name_of(value[0]), len(value), self._items(columns, path)]
         if hasattr(value, "_fields") and not _is_ours(type(value)):
             return self._foreign(value)
         if isinstance(value, list | tuple):
@@ -206,10 +206,10 @@ class _Restore:
             case "data":
                 return _class_of(parts[0], _is_record)(**self._items(parts[1]))
             case "records":
-                columns = {name: part.tolist() for name, part in self._items(parts[1]).items()}
-                kind = _class_of(parts[0], _is_record)
+                record, n, items = _class_of(parts[0], _is_record), parts[1], self._items(parts[2])
+                columns = {name: _spread(item, n) for name, item in items.items()}
                 rows = zip(*columns.values(), strict=True)
-                return [kind(**dict(zip(columns, row, strict=True))) for row in rows]
+                return [record(**dict(zip(columns, row, strict=True))) for row in rows]
             case "made":
                 return _class_of(parts[0], _is_made).remade(**self._items(parts[1]))
             case "object":
@@ -244,19 +244,25 @@ def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
 
 
 def _are_records(items: list[Any]) -> bool:
-    """Whether all are of one data class of ours, with numbers of one kind in each field."""
+    """Whether all are of one data class of ours."""
     kind = type(items[0])
-    if not (dataclasses.is_dataclass(kind) and _is_ours(kind)):
-        return False
-    names = [field.name for field in dataclasses.fields(kind)]
-    return all(type(item) is kind for item in items) and all(
-        {_kind_of_number(getattr(item, name)) for item in items} in ({"b"}, {"i"}, {"f"})
-        for name in names
-    )
+    ours = dataclasses.is_dataclass(kind) and _is_ours(kind) and not issubclass(kind, Remade)
+    return ours and all(type(item) is kind for item in items)
 
 
-def _kind_of_number(value: Any) -> str:
-    return np.asarray(value).dtype.kind if isinstance(value, int | float | np.generic) else "O"
+def _column(values: list[Any]) -> Any:
+    """One field of many records: itself if it never changes, an array of numbers of one kind."""
+    first = values[0]
+    if isinstance(first, _PLAIN) and all(value is first or value == first for value in values):
+        return first
+    kinds = {type(value.item() if isinstance(value, np.generic) else value) for value in values}
+    return np.array(values) if kinds in ({bool}, {int}, {float}) else values
+
+
+def _spread(column: Any, n: int) -> list[Any]:
+    if isinstance(column, np.ndarray):
+        return list(column.tolist())
+    return column if isinstance(column, list) else [column] * n
 
 
 def _address(array: NDArray[Any]) -> int:

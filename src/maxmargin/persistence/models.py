@@ -227,6 +227,12 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
+def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What was given to `save` as `about`, without looking at the rest."""
+    about: dict[str, Any] = _read(Path(path))[0]["about"]
+    return about
+
+
 class _Given:
     """Leaves of parameters that have no plain form: who loads the model gives them again."""
 

@@ -1,0 +1,373 @@
+"""What the commands do, apart from parsing their options."""
+
+import ast
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import ShuffleSplit
+
+import maxmargin as mm
+from maxmargin.cli.choosing import Reading, choose_task
+from maxmargin.cli.errors import UsageError
+from maxmargin.cli.models import Model, load_model, save_model
+from maxmargin.cli.svmstruct import AbsoluteGap, Conversion
+from maxmargin.cli.tasks.base import Data, Task
+from maxmargin.cli.training import train
+from maxmargin.data.files import create
+from maxmargin.persistence.models import ModelFileError
+from maxmargin.report.amounts import short
+
+Say = Callable[[str], None]
+
+HELD_OUT = 0.2
+"""Share of the examples that a path leaves out to compare its models on."""
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """Options of a fit; the names of the command line, in Python's terms."""
+
+    C: float = 1.0
+    tol: float | None = None
+    solver: str = "auto"
+    time_limit: float | None = None
+    max_iter: int | None = None
+    threads: int = 1
+    checkpoint: Path | None = None
+    resume: bool = False
+    seed: int = 0
+    settings: Sequence[str] = field(default_factory=list)
+    stream: bool = False
+    svmstruct: bool = False
+    epsilon: float | None = None
+
+    def estimator(self, task: Task) -> Any:
+        """An estimator for a task, with these options."""
+        wanted: dict[str, Any] = task.defaults() | {
+            "C": self.C,
+            "solver": self.solver,
+            "time_limit": self.time_limit,
+            "n_jobs": self.threads,
+            "random_state": self.seed,
+            "checkpoint": self.checkpoint,
+            "resume": self.resume,
+        }
+        optional = {"tol": self.tol, "max_iter": self.max_iter}
+        wanted |= {name: value for name, value in optional.items() if value is not None}
+        kind = getattr(mm, task.estimator_class)
+        for setting in self.settings:
+            name, is_one, value = setting.partition("=")
+            if not is_one or name not in kind().get_params():
+                raise UsageError(
+                    f"--set {setting} is no parameter of {kind.__name__}: it has "
+                    f"{', '.join(sorted(kind().get_params()))}."
+                )
+            wanted[name] = _value(value)
+        return kind(**wanted)
+
+
+def train_model(
+    path: str,
+    output: Path,
+    options: TrainOptions,
+    reading: Reading,
+    threshold: float | None,
+    test: str | None,
+    say: Say,
+    progress: bool,
+) -> tuple[dict[str, Any], int]:
+    """Train on a file and write the model; returns what came out, and the exit code."""
+    _check_place(output)
+    task, why = choose_task(path, reading)
+    estimator = options.estimator(task)
+    conversion = None
+    if options.stream:
+        if not task.streams:
+            raise UsageError(f"--stream is for LIBSVM files, but {path} is {task.format}.")
+        source = mm.data.open_examples(path)
+        say(f"{path}: {why}, read block by block")
+        outcome = train(estimator, lambda model: model.fit(source), progress)
+    else:
+        data = task.read(path)
+        say(f"{path}: {why}; {data.size}")
+        if options.svmstruct:
+            conversion = _as_svmstruct(options, task, data, estimator)
+        enough = None if conversion is None else AbsoluteGap(conversion.gap)
+        outcome = train(estimator, lambda model: task.fit(model, data), progress, enough)
+    numbers = outcome.numbers() | {"task": task.name, "format": task.format, "model": str(output)}
+    say(outcome.sentence)
+    if conversion is not None:
+        numbers["svmstruct_objective"] = outcome.objective * conversion.factor
+        say(f"objective in SVMstruct's units: {numbers['svmstruct_objective']:.6g}")
+    model = Model(estimator, task)
+    if threshold is not None:
+        model = _pruned(model, threshold, test, numbers, say)
+    save_model(model, output)
+    say(f"wrote {output}, {short(output.stat().st_size)}B")
+    if test is not None:
+        numbers["test"] = _scores(model, task.read(test, model.estimator), say)
+    return numbers, outcome.exit_code
+
+
+def train_path(
+    path: str,
+    folder: Path,
+    values: str,
+    options: TrainOptions,
+    reading: Reading,
+    test: str | None,
+    say: Say,
+    progress: bool,
+) -> tuple[dict[str, Any], int]:
+    """Train for several C; returns what came out, and the exit code."""
+    Cs = _numbers(values)
+    _check_place(folder)
+    task, why = choose_task(path, reading)
+    data = task.read(path)
+    say(f"{path}: {why}; {data.size}")
+    if test is None:
+        training, held_out = _split(data, options.seed)
+        say(f"compared on {held_out.n_examples:,} examples that are not trained on")
+    else:
+        training, held_out = data, None
+    folder.mkdir(exist_ok=True)
+    estimator = options.estimator(task).set_params(warm_start=True)
+    rows, code, best = [], 0, (-np.inf, Path())
+    say(f"{'C':>10} {'objective':>12} {'gap':>9} {'score':>8} {'seconds':>8}")
+    for C in Cs:
+        outcome = train(
+            estimator.set_params(C=C), lambda model: task.fit(model, training), progress
+        )
+        if held_out is None:
+            assert test is not None
+            held_out = task.read(test, estimator)
+        score = _answers(estimator, held_out).score()
+        model_path = save_model(Model(estimator, task), folder / f"C={C:g}.mm")
+        rows.append(outcome.numbers() | {"C": C, "score": score, "model": str(model_path)})
+        say(
+            f"{C:10g} {outcome.objective:12.6g} {outcome.relative_gap:9.1e} {score:8.4f} "
+            f"{outcome.seconds:8.1f}"
+        )
+        best = max(best, (score, model_path), key=lambda pair: pair[0])
+        code = outcome.exit_code
+        if code:
+            break
+    chosen = folder / "best.mm"
+    chosen.write_bytes(best[1].read_bytes())
+    say(f"best: {best[1].stem}, score {best[0]:.4f}; wrote {chosen}")
+    return {"path": rows, "best": best[1].name, "score": best[0], "model": str(chosen)}, code
+
+
+def predict_file(model_path: Path, path: str, output: str, threads: int) -> None:
+    """Predict, one line for each thing that is predicted."""
+    model = _loaded(model_path, threads)
+    lines = model.task.lines(model.estimator, model.task.read(path, model.estimator))
+    if output == "-":
+        for line in lines:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+        return
+    with create(output) as file:
+        for line in lines:
+            file.write(f"{line}\n".encode())
+
+
+def evaluate_file(model_path: Path, path: str, threads: int, say: Say) -> dict[str, Any]:
+    """Compare with the truth."""
+    model = _loaded(model_path, threads)
+    data = model.task.read(path, model.estimator)
+    say(f"{path}: {data.size}")
+    return _scores(model, data, say)
+
+
+def report_file(
+    model_path: Path,
+    output: Path,
+    test: str | None,
+    folder: Path | None,
+    title: str | None,
+    say: Say,
+) -> None:
+    """Write the page about a model."""
+    from maxmargin.report.page import write_report
+
+    model = _loaded(model_path, 1)
+    data = Data(None, None, 0, "") if test is None else model.task.read(test, model.estimator)
+    models = None if folder is None else [mm.load(path) for path in sorted(folder.glob("C=*.mm"))]
+    if models is not None and len(models) < 2:
+        raise UsageError(f"{folder} has no models over C: `maxmargin path` makes such a folder.")
+    write_report(
+        model.estimator,
+        output,
+        data.X,
+        data.y,
+        words=data.words,
+        groups=data.groups,
+        title=title or model_path.name,
+        models=models,
+    )
+    say(f"wrote {output}, {short(output.stat().st_size)}B: open it in a browser")
+
+
+def inspect_file(path: str, verify: bool, say: Say) -> dict[str, Any]:
+    """What a model or a data file holds."""
+    if path != "-" and Path(path).is_file() and _is_model(Path(path)):
+        return _inspect_model(Path(path), verify, say)
+    task, why = choose_task(path, Reading())
+    data = task.read(path)
+    say(f"{path}: {why}; {data.size}")
+    return {"task": task.name, "format": task.format, "examples": data.n_examples}
+
+
+def _inspect_model(path: Path, verify: bool, say: Say) -> dict[str, Any]:
+    header = mm.read_header(path)
+    if verify:
+        mm.load(path, verify=True, **dict.fromkeys(header["given"], object()))
+    certificate = header.pop("certificate")
+    facts = header | {
+        "objective": certificate.primal,
+        "dual": certificate.dual,
+        "relative_gap": certificate.relative_gap,
+        "bytes": path.stat().st_size,
+        "verified": verify,
+    }
+    classes = facts["classes"]
+    say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
+    say(f"  trained: {facts['status']}, {facts['rounds']} rounds, {facts['seconds']:.1f} s")
+    say(f"  objective {certificate.primal:.6g}, within {100 * certificate.relative_gap:.2g} %")
+    if classes is not None:
+        some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        say(f"  {len(classes)} classes: {some}")
+    changed = {
+        name: value
+        for name, value in facts["parameters"].items()
+        if name in ("C", "tol", "solver", "loss", "formulation")
+    }
+    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
+    if facts["about"]:
+        say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
+    for name, (shape, kind) in facts["arrays"].items():
+        if ".history_." not in name:
+            say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
+    if verify:
+        say("  verified: the numbers are those that were written")
+    return facts
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        mm.read_header(path)
+    except ModelFileError as error:
+        return path.suffix == ".mm" and _raise(error)
+    return True
+
+
+def _raise(error: Exception) -> bool:
+    raise error
+
+
+def _scores(model: Model, data: Data, say: Say) -> dict[str, Any]:
+    answers = _answers(model.estimator, data)
+    score, scores = answers.score(), dict(answers.more_scores())
+    shown = scores if score in scores.values() else {"score": score} | scores
+    for name, value in shown.items():
+        say(f"{value:9.4f}  {name}")
+    return {"score": score, "scores": scores}
+
+
+def _answers(estimator: Any, data: Data) -> Any:
+    if not data.has_truth:
+        raise UsageError("The file does not say what is true: there is nothing to compare with.")
+    from maxmargin.report.page import _answers as answers_of
+
+    return answers_of(estimator, data.X, data.y, data.words, data.groups)
+
+
+def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any) -> Conversion:
+    """Set an estimator as SVMstruct's programs would be set."""
+    if task.svmstruct_scale is None:
+        raise UsageError(
+            f"--svmstruct is for classification and for SVM-hmm files, but this is {task.name} of "
+            f"{task.format} files."
+        )
+    halves = task.name == "classification" and len(np.unique(data.y)) == 2
+    epsilon = 0.1 if options.epsilon is None else options.epsilon
+    conversion = Conversion(options.C, epsilon, data.n_examples, task.svmstruct_scale, halves)
+    settings = {"C": conversion.C, "fit_intercept": False, "tol": 1e-9}
+    if "fit_ends" in estimator.get_params():
+        settings["fit_ends"] = False
+    estimator.set_params(**settings)
+    return conversion
+
+
+def _pruned(
+    model: Model, threshold: float, test: str | None, numbers: dict[str, Any], say: Say
+) -> Model:
+    from maxmargin.persistence.pruning import prune
+
+    data = None if test is None else model.task.read(test, model.estimator)
+    arguments = () if data is None else (data.X, data.y)
+    pruned = prune(model.estimator, threshold, *arguments)
+    numbers["kept"], numbers["dropped"] = pruned.kept, pruned.dropped
+    text = f"pruned: {pruned.kept:,} weights kept, {pruned.dropped:,} dropped"
+    if data is not None:
+        text += f"; score {pruned.score_before:.4f} before, {pruned.score_after:.4f} after"
+    say(text)
+    return Model(pruned.estimator, model.task)
+
+
+def _split(data: Data, seed: int) -> tuple[Data, Data]:
+    """Examples to train on, and those held out; queries stay whole."""
+    groups = data.groups
+    names = np.arange(data.n_examples) if groups is None else np.unique(groups)
+    if len(names) < 5:
+        raise UsageError("There are too few examples to hold some out: give a file with --test.")
+    train, _ = next(ShuffleSplit(1, test_size=HELD_OUT, random_state=seed).split(names))
+    chosen = np.isin(np.arange(data.n_examples) if groups is None else groups, names[train])
+    return _part(data, chosen), _part(data, ~chosen)
+
+
+def _part(data: Data, chosen: Any) -> Data:
+    rows = np.flatnonzero(chosen)
+
+    def part(values: Any) -> Any:
+        if values is None or isinstance(values, np.ndarray) or hasattr(values, "tocsr"):
+            return None if values is None else values[rows]
+        return [values[row] for row in rows]
+
+    n = len(rows) if data.groups is None else len(np.unique(data.groups[rows]))
+    return Data(part(data.X), part(data.y), n, "", groups=part(data.groups), words=part(data.words))
+
+
+def _loaded(path: Path, threads: int) -> Model:
+    model = load_model(path)
+    model.estimator.set_params(n_jobs=threads)
+    return model
+
+
+def _check_place(path: Path) -> None:
+    """Find out before the training, not after it."""
+    if not path.parent.is_dir():
+        raise UsageError(f"There is no folder {path.parent} to write {path.name} to: make it.")
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        values = sorted({float(part) for part in text.split(",")})
+    except ValueError as error:
+        raise UsageError(f"-C {text} must be numbers with commas between them.") from error
+    if not all(0 < value < np.inf for value in values):
+        raise UsageError(f"-C {text} must be positive numbers.")
+    return values
+
+
+def _value(text: str) -> Any:
+    """A parameter as Python writes it, or a string."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text

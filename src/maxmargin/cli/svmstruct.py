@@ -1,0 +1,79 @@
+"""The conventions of SVMstruct's programs: what their ``-c`` and ``-e`` mean here.
+
+``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise
+
+    1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ]
+
+without an intercept, where s is 100 for classes and 1 for tags, and stop when a solution of their
+working set violates no constraint by more than ``e``: then the objective is at most ``c * e``
+above the optimum. With v = s w this is s^2 times our objective at C = c / (n s). Two classes are
+one vector u here where they have u/2 and -u/2: there C is twice as large, and the factor half.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """Their parameters as ours.
+
+    Parameters
+    ----------
+    c, epsilon : float
+        Their options ``-c`` and ``-e``.
+    n_examples : int
+    scale : float
+        Their loss of a mistake.
+    halves : bool
+        Whether two classes share one vector.
+
+    Examples
+    --------
+    >>> Conversion(c=5000.0, epsilon=0.1, n_examples=50, scale=100.0, halves=False).C
+    1.0
+    """
+
+    c: float
+    epsilon: float
+    n_examples: int
+    scale: float
+    halves: bool
+
+    @property
+    def C(self) -> float:  # noqa: N802
+        """Ours."""
+        return self.c / (self.n_examples * self.scale) * (2.0 if self.halves else 1.0)
+
+    @property
+    def factor(self) -> float:
+        """Their objective over ours."""
+        return self.scale**2 * (0.5 if self.halves else 1.0)
+
+    @property
+    def gap(self) -> float:
+        """The gap at which they would stop, of our objective."""
+        return self.c * self.epsilon / self.factor
+
+
+class AbsoluteGap:
+    """Callback that stops a fit at a gap which does not depend on the size of the objective."""
+
+    def __init__(self, gap: float) -> None:
+        self.gap = gap
+
+    def setup(self, estimator: Any, context: Any) -> None:
+        """Nothing to prepare."""
+
+    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
+        """Nothing to compare yet."""
+
+    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> bool:
+        """Whether it is small enough."""
+        if not metadata or "round" not in metadata:
+            return False
+        line = metadata["round"]
+        return bool(line.primal - line.dual <= self.gap)
+
+    def teardown(self, estimator: Any, context: Any) -> None:
+        """Nothing to leave behind."""

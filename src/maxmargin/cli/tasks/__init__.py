@@ -1,0 +1,1 @@
+"""Kinds of files, and what the command line does with them."""

@@ -1,0 +1,83 @@
+"""What the command line can do with one kind of file."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, ClassVar
+
+Path = str | PathLike[str]
+
+
+@dataclass(frozen=True)
+class Data:
+    """Examples of a file.
+
+    Parameters
+    ----------
+    X : object
+        Inputs, as the estimator takes them.
+    y : object or None
+        Outputs; None if the file has none, or if inputs bring them along.
+    n_examples : int
+        Over which the objective sums.
+    size : str
+        What is said about them.
+    has_truth : bool, default=True
+        Whether the file says what should be predicted.
+    groups : ndarray, default=None
+        Queries, for rankings.
+    words : sequence, default=None
+        What a reader should see of each example.
+    originals : sequence, default=None
+        The examples as they stand in the file, if predictions are written beside them.
+    """
+
+    X: Any
+    y: Any
+    n_examples: int
+    size: str
+    has_truth: bool = True
+    groups: Any = None
+    words: Sequence[Any] | None = None
+    originals: Sequence[Any] | None = None
+
+
+@dataclass
+class Task(ABC):
+    """A kind of file, and the estimator for it.
+
+    Tasks are data classes whose fields, plain values, are kept in the model: how its files are to
+    be read.
+    """
+
+    name: ClassVar[str]
+    """As the option `--task` has it."""
+
+    format: ClassVar[str]
+    """Of its files, as the option `--format` has it."""
+
+    estimator_class: ClassVar[str]
+    """Name in `maxmargin`."""
+
+    streams: ClassVar[bool] = False
+    """Whether it can be trained from a file that does not fit in memory."""
+
+    svmstruct_scale: ClassVar[float | None] = None
+    """Loss of a mistake in the program of SVMstruct for such files, if there is one."""
+
+    @abstractmethod
+    def read(self, path: Path, model: Any = None) -> Data:
+        """Examples of a file, with the features of a model if it has been trained."""
+
+    def defaults(self) -> dict[str, Any]:
+        """Parameters of the estimator that are not those of Python."""
+        return {}
+
+    def fit(self, estimator: Any, data: Data) -> Any:
+        """Train."""
+        return estimator.fit(data.X, data.y)
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        """Predictions, as lines of the output file."""
+        return (str(answer) for answer in model.predict(data.X))

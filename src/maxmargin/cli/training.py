@@ -1,0 +1,105 @@
+"""A fit as the command line runs it: shown, stopped by Ctrl-C without loss, told in numbers."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+import maxmargin as mm
+from maxmargin.cli.svmstruct import AbsoluteGap
+from maxmargin.report.amounts import duration
+from maxmargin.solvers.result import Status
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+_REASONS = {
+    Status.CONVERGED: "converged",
+    Status.PASSES: "all passes made",
+    Status.RELAXED: "converged as far as relaxed searches can tell",
+    Status.MAX_ITER: "stopped after the rounds that were asked for",
+    Status.TIME_LIMIT: "stopped at the time limit",
+    Status.INTERRUPTED: "interrupted",
+    Status.STOPPED: "converged",  # the only callback that stops is the one for an absolute gap
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a fit, in numbers.
+
+    Parameters
+    ----------
+    status : str
+    objective, dual : float
+        Of the weights, and the lower bound of what any weights could reach.
+    relative_gap : float
+    rounds, searches : int
+    seconds : float
+    """
+
+    status: str
+    objective: float
+    dual: float
+    relative_gap: float
+    rounds: int
+    searches: int
+    seconds: float
+
+    @classmethod
+    def of(cls, model: Any) -> "Outcome":
+        """That of a fitted estimator."""
+        last, certificate = model.history_[-1], model.certificate_
+        return cls(
+            str(model.status_),
+            certificate.primal,
+            certificate.dual,
+            certificate.relative_gap,
+            model.n_iter_,
+            last.oracle_calls,
+            last.seconds,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The same for a reader."""
+        return (
+            f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
+            f"certified within {100 * self.relative_gap:.2g} % of the optimum; "
+            f"{self.rounds:,} rounds, {self.searches:,} searches, {duration(self.seconds)}"
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """Of the program."""
+        return INTERRUPTED if self.status == Status.INTERRUPTED else 0
+
+    def numbers(self) -> dict[str, Any]:
+        """For scripts."""
+        return asdict(self)
+
+
+def train(
+    estimator: Any, fit: Callable[[Any], Any], progress: bool, enough: AbsoluteGap | None = None
+) -> Outcome:
+    """Train an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    fit : callable
+        Trains it.
+    progress : bool
+        Show what it is doing.
+    enough : AbsoluteGap, default=None
+        Stops the fit.
+    """
+    callbacks = ([mm.ProgressLine()] if progress else []) + ([enough] if enough else [])
+    if callbacks:
+        estimator.set_callbacks(*callbacks)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says it
+        fit(estimator)
+    return Outcome.of(estimator)
