@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.persistence.models import ModelFileError, load, read_header, save
+    from maxmargin.persistence.pruning import prune
     from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.kernel import Candidates, KernelProblem
     from maxmargin.problems.latent import LatentProblem
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.streams import SourceStream
     from maxmargin.problems.structured import Problem, ProblemError
+    from maxmargin.report.page import write_report
+    from maxmargin.report.plots import plot_confusion, plot_convergence, plot_path
     from maxmargin.report.progress import ProgressLine
     from maxmargin.solvers.auto import Auto
     from maxmargin.solvers.checkpoint import Checkpoint, CheckpointWarning
@@ -113,8 +116,13 @@ _HOMES = {
     "StreamedDual": "solvers.streamed_dual",
     "StructuredSVM": "estimators.structured",
     "load": "persistence.models",
+    "plot_confusion": "report.plots",
+    "plot_convergence": "report.plots",
+    "plot_path": "report.plots",
+    "prune": "persistence.pruning",
     "read_header": "persistence.models",
     "save": "persistence.models",
+    "write_report": "report.page",
 }
 
 _PACKAGES = ("data", "problems")
@@ -174,9 +182,14 @@ __all__ = [
     "__version__",
     "data",
     "load",
+    "plot_confusion",
+    "plot_convergence",
+    "plot_path",
     "problems",
+    "prune",
     "read_header",
     "save",
+    "write_report",
 ]
 
 

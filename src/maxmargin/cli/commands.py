@@ -282,7 +282,7 @@ def _scores(model: Model, data: Data, say: Say) -> dict[str, Any]:
 def _answers(estimator: Any, data: Data) -> Any:
     if not data.has_truth:
         raise UsageError("The file does not say what is true: there is nothing to compare with.")
-    from maxmargin.report.page import _answers as answers_of
+    from maxmargin.report.page import answers_of
 
     return answers_of(estimator, data.X, data.y, data.words, data.groups)
 

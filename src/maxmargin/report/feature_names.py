@@ -1,0 +1,81 @@
+"""What the weights of an estimator are for."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+NOTHING = 1e-9
+"""Part of the largest weight below which one is not worth a name."""
+
+
+class WeightRow(NamedTuple):
+    """Weights of all features for one class, or for whatever is predicted."""
+
+    name: str
+    weights: Floats
+
+
+def feature_names(estimator: Any) -> Sequence[str] | None:
+    """Names of the features in the order of the weights, or None if they have none.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.report.feature_names import feature_names
+    >>> X, y = [[{"word": "the"}, {"word": "dog"}]], [["DET", "NOUN"]]
+    >>> feature_names(mm.SequenceTagger().fit(X, y))
+    ['word=the', 'word=dog']
+    """
+    if hasattr(estimator, "vocabulary_"):
+        return list(estimator.vocabulary_)
+    if hasattr(estimator, "feature_names_in_"):
+        return [str(name) for name in estimator.feature_names_in_]
+    if hasattr(estimator, "grammar_"):
+        return list(estimator.grammar_.rule_names)
+    return None
+
+
+def name_of(names: Sequence[str] | None, column: int) -> str:
+    """Name of a feature, or its number."""
+    return f"feature {column}" if names is None else names[column]
+
+
+def weight_rows(estimator: Any) -> list[WeightRow]:
+    """Weights that a reader can make sense of, by class where there are classes."""
+    if hasattr(estimator, "words_"):
+        return []  # hashed: many features share a weight
+    for name in ("coef_", "node_coef_", "weights_"):
+        table = getattr(estimator, name, None)
+        if table is None:
+            continue
+        classes = getattr(estimator, "classes_", None)
+        if np.ndim(table) == 1:
+            return [WeightRow("all", table)]
+        if classes is None:
+            return []
+        if len(table) == len(classes):
+            return [WeightRow(str(name), row) for name, row in zip(classes, table, strict=True)]
+        if len(table) == 1 and len(classes) == 2:
+            positive = getattr(estimator, "pos_label_", classes[1])
+            return [WeightRow(str(positive), table[0])]
+    return []
+
+
+def strongest(weights: Floats, most: int) -> tuple[list[int], list[int]]:
+    """Columns of the largest positive weights, and of the most negative, strongest first."""
+    n = min(most, len(weights))
+    if not n:
+        return [], []
+    highest = np.argpartition(weights, len(weights) - n)[-n:]
+    lowest = np.argpartition(weights, n - 1)[:n]
+    ups = highest[np.argsort(-weights[highest], kind="stable")]
+    downs = lowest[np.argsort(weights[lowest], kind="stable")]
+    least = NOTHING * float(np.abs(weights).max())
+    return (
+        [int(i) for i in ups if weights[i] > least],
+        [int(i) for i in downs if weights[i] < -least],
+    )

@@ -1,0 +1,142 @@
+"""HTML that is well-formed and escaped because there is only one way to make it."""
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+VOID = frozenset({"meta", "br"})
+"""Elements that have no end."""
+
+MOST_UNBROKEN = 24
+"""Letters of a row's name that stay on one line."""
+
+
+class Markup(str):
+    """Text that is HTML already. All other text is escaped where it enters a page."""
+
+    __slots__ = ()
+
+
+def escaped(value: Any) -> Markup:
+    """Anything as text in a page.
+
+    Examples
+    --------
+    >>> from maxmargin.report.markup import escaped
+    >>> escaped("<b> & co")
+    '&lt;b&gt; &amp; co'
+    """
+    if isinstance(value, Markup):
+        return value
+    return Markup(html.escape(printable(value)))
+
+
+def printable(value: Any) -> str:
+    """Anything as text that can be seen and written to a file."""
+    plain = str(value).encode(errors="replace").decode()  # lone surrogates are no text
+    return "".join(
+        c if c.isprintable() or c in "\n\t " else "\N{REPLACEMENT CHARACTER}" for c in plain
+    )
+
+
+def tag(name: str, *children: Any, **attributes: Any) -> Markup:
+    """Make an element.
+
+    Parameters
+    ----------
+    name : str
+    *children
+        `Markup`, or anything else as text; None is left out.
+    **attributes
+        ``class_`` is written ``class``, ``aria_label`` is written ``aria-label``; None is left out.
+
+    Examples
+    --------
+    >>> from maxmargin.report.markup import tag
+    >>> tag("p", "a < b", tag("b", "!"), class_="note")
+    '<p class="note">a &lt; b<b>!</b></p>'
+    """
+    written = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    if name in VOID:
+        return Markup(f"<{name}{written}>")
+    return Markup(f"<{name}{written}>{joined(children)}</{name}>")
+
+
+def joined(parts: Iterable[Any]) -> Markup:
+    """Parts one after the other."""
+    return Markup("".join(escaped(part) for part in parts if part is not None))
+
+
+class Digits(str):
+    """A number that is written already."""
+
+    __slots__ = ()
+
+
+def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
+    """Make a table whose first column names the rows; numbers stand on the right."""
+    rows = [list(row) for row in rows]
+    lines = []
+    for first, *others in rows:
+        name = str(first)
+        cells = [tag("td", _shown(one), class_=_side(one)) for one in others]
+        brief = "brief" if len(name) <= MOST_UNBROKEN else None
+        lines.append(tag("tr", tag("th", name, scope="row", class_=brief), *cells))
+    sides = [None, *map(_side, rows[0][1:])] if rows else [None] * len(heads)
+    head = [tag("th", one, scope="col", class_=at) for one, at in zip(heads, sides, strict=True)]
+    return tag(
+        "div",
+        tag(
+            "table",
+            tag("caption", caption),
+            tag("thead", tag("tr", *head)),
+            tag("tbody", *lines),
+        ),
+        class_="scroll",
+    )
+
+
+def _side(value: Any) -> str | None:
+    return "number" if isinstance(value, int | float | Digits) else None
+
+
+def _shown(value: Any) -> Any:
+    return number(value) if isinstance(value, int | float) else value
+
+
+def number(value: float) -> str:
+    """A number for readers: whole ones with commas, others with four digits that count.
+
+    Examples
+    --------
+    >>> from maxmargin.report.markup import number
+    >>> number(12345), number(0.98765), number(1e-7), number(float("inf"))
+    ('12,345', '0.9877', '1e-07', 'infinite')
+    """
+    if isinstance(value, int):
+        return f"{value:,}"
+    if value != value:
+        return "unknown"
+    if value in (float("inf"), float("-inf")):
+        return "infinite" if value > 0 else "minus infinite"
+    return f"{value:,.0f}" if abs(value) >= 1e5 else f"{value:.4g}"
+
+
+def plural(n: int, what: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> from maxmargin.report.markup import plural
+    >>> plural(1, "class"), plural(2, "query"), plural(3000, "search"), plural(0, "graph")
+    ('1 class', '2 queries', '3,000 searches', '0 graphs')
+    """
+    if n == 1:
+        return f"1 {what}"
+    if what.endswith("y"):
+        return f"{n:,} {what[:-1]}ies"
+    return f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"

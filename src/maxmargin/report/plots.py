@@ -1,0 +1,354 @@
+"""Plots of fits and predictions, with matplotlib."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+
+from maxmargin.report.drawing import heat_colors, new_axes, pyplot
+from maxmargin.report.markup import printable
+from maxmargin.report.scores import confusion, flat_pairs
+
+MOST_NUMBERS, MOST_NAMES = 16, 40
+"""Classes up to which a confusion matrix shows its numbers, and the names of all classes."""
+
+MOST_POINTS = 500
+"""Rounds of a fit that are drawn."""
+
+AGAINST = {"seconds": ("seconds", "seconds"), "searches": ("oracle_calls", "searches")}
+
+
+def plot_convergence(
+    estimators: Any, *, axes: Any = None, against: str = "seconds"
+) -> NDArray[np.object_]:
+    """Plot how the duality gap closed, and the two objectives it lies between.
+
+    Parameters
+    ----------
+    estimators : fitted estimator, or dict of them by name
+        Several are compared in the same axes.
+    axes : two Axes, default=None
+        For the gap and for the objectives; None makes them.
+    against : {"seconds", "searches"}, default="seconds"
+        What runs to the right: time, or searches for a most violating output (visits of examples,
+        where there are explicit classes).
+
+    Returns
+    -------
+    axes : ndarray of two Axes
+
+    See Also
+    --------
+    plot_path : The same for many values of C.
+    maxmargin.report.page.write_report : A page with this and much more.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> from maxmargin.report.plots import plot_convergence
+    >>> X, y = load_iris(return_X_y=True)
+    >>> fits = {f"C = {C}": mm.LinearClassifier(C=C).fit(X, y) for C in (0.1, 1.0)}
+    >>> gap, objectives = plot_convergence(fits, against="searches")
+    >>> gap.get_yscale(), gap.get_xlabel()
+    ('log', 'searches')
+    """
+    if against not in AGAINST:
+        raise ValueError(f"against must be 'seconds' or 'searches', but is {against!r}.")
+    pyplot()
+    named = dict(estimators) if isinstance(estimators, Mapping) else {None: estimators}
+    if not named:
+        raise ValueError("There are no estimators to plot: give at least one.")
+    histories = {name: _history(one) for name, one in named.items()}
+    gap_axis, objective_axis = axes = new_axes(axes, 2)
+    attribute, label = AGAINST[against]
+    ends = []
+    for number, (name, history) in enumerate(histories.items()):
+        at = [getattr(line, attribute) for line in history]
+        color = f"C{number}"
+        marker = "." if len(history) <= 30 else None
+        gaps = [max(line.relative_gap, 0.0) for line in history]
+        gap_axis.plot(*_visible(at, gaps), color=color, marker=marker, label=name)
+        for kind, line_style in (("primal", "-"), ("dual", "--")):
+            values = [getattr(line, kind) for line in history]
+            objective_axis.plot(
+                *_finite(at, values),
+                linestyle=line_style,
+                color=color if name is not None else ("C0" if kind == "primal" else "C1"),
+                marker=marker,
+                label=kind if name is None else f"{name}, {kind}",
+            )
+        ends.append(history[-1].primal)
+    _mark_tolerance(gap_axis, list(named.values()))
+    gap_axis.set(xlabel=label, ylabel="relative duality gap", title="Duality gap")
+    _logarithmic(gap_axis, "y")
+    objective_axis.set(xlabel=label, ylabel="objective", title="Primal and dual objective")
+    _leave_out_the_start(objective_axis, ends)
+    for axis in axes:
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize="small")
+    return np.asarray(axes)
+
+
+def plot_path(
+    models: Sequence[Any],
+    X: Any = None,
+    y: Any = None,
+    *,
+    axes: Any = None,
+    **score_parameters: Any,
+) -> NDArray[np.object_]:
+    """Plot what changes with C: score, objective, certified gap and size of the model.
+
+    Parameters
+    ----------
+    models : sequence of fitted estimators
+        As `LinearClassifier.path` gives them, or any that differ in C.
+    X, y : default=None
+        What to score them on; None leaves the score out.
+    axes : three Axes, or four with the score, default=None
+        None makes them.
+    **score_parameters
+        Handed on to ``score``: `groups` of a `Ranker`, for example.
+
+    Returns
+    -------
+    axes : ndarray of Axes
+        For the score (if there is one), the objective, the gap and the size.
+
+    See Also
+    --------
+    plot_convergence : The rounds of one fit.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> from maxmargin.report.plots import plot_path
+    >>> X, y = load_iris(return_X_y=True)
+    >>> models = mm.LinearClassifier().path(X, y, Cs=[0.01, 0.1, 1.0])
+    >>> [axis.get_title() for axis in plot_path(models, X, y)]
+    ['Score', 'Objective', 'Certified gap', 'Size of the model']
+    """
+    pyplot()
+    models = sorted(models, key=lambda model: model.C)
+    if not models:
+        raise ValueError("There are no models to plot: give at least one.")
+    histories = [_history(model) for model in models]
+    scored = X is not None
+    axes = new_axes(axes, 4 if scored else 3)
+    Cs = [model.C for model in models]
+    *score_axes, objective_axis, gap_axis, size_axis = axes
+    for axis in score_axes:
+        scores = [
+            model.score(X, **score_parameters)
+            if y is None
+            else model.score(X, y, **score_parameters)
+            for model in models
+        ]
+        axis.plot(Cs, scores, marker="o", color="C0")
+        axis.set(title="Score", ylabel="score")
+    certificates = [model.certificate_ for model in models]
+    objective_axis.plot(*_finite(Cs, [one.primal for one in certificates]), "C0o-", label="primal")
+    objective_axis.plot(*_finite(Cs, [one.dual for one in certificates]), "C1.--", label="dual")
+    objective_axis.set(title="Objective", ylabel="objective")
+    _logarithmic(objective_axis, "y")
+    gaps = [max(one.relative_gap, 0.0) for one in certificates]
+    gap_axis.plot(*_visible(Cs, gaps), "C0o-")
+    _mark_tolerance(gap_axis, models)
+    gap_axis.set(title="Certified gap", ylabel="relative duality gap")
+    _logarithmic(gap_axis, "y")
+    sizes = {
+        "weights that are not zero": [_n_weights(model) for model in models],
+        "planes or support vectors": [history[-1].planes for history in histories],
+    }
+    for number, (name, counts) in enumerate(sizes.items()):
+        if not any(count is None for count in counts):
+            size_axis.plot(Cs, counts, marker="o", color=f"C{number}", label=name)
+    size_axis.set(title="Size of the model", ylabel="number", ylim=(0, None))
+    for axis in axes:
+        axis.set(xlabel="C")
+        _logarithmic(axis, "x")
+        if axis.get_legend_handles_labels()[0]:
+            axis.legend(fontsize="small")
+    return np.asarray(axes)
+
+
+def plot_confusion(
+    y_true: Any,
+    y_pred: Any,
+    *,
+    labels: Sequence[Any] | None = None,
+    normalize: str | None = None,
+    ax: Any = None,
+) -> Any:
+    """Plot how often each class was taken for each other.
+
+    The colour grows with the root of the number, so that rare mistakes can be seen. Up to sixteen
+    classes show their numbers.
+
+    Parameters
+    ----------
+    y_true, y_pred : array-like of labels, or lists of such
+        Labels of examples, or the labels of the positions of sequences.
+    labels : sequence, default=None
+        Classes to show, in this order; None shows all that occur, sorted.
+    normalize : {"true", "pred", "all"}, default=None
+        Shares of each row, of each column or of all, instead of numbers.
+    ax : Axes, default=None
+        None makes one.
+
+    Returns
+    -------
+    ax : Axes
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("Agg")
+    >>> from maxmargin.report.plots import plot_confusion
+    >>> axis = plot_confusion([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]])
+    >>> [label.get_text() for label in axis.get_yticklabels()]
+    ['DET', 'NOUN', 'VERB']
+    """
+    pyplot()
+    truth, predicted = flat_pairs(y_true, y_pred)
+    names, counts = confusion(truth, predicted, labels, normalize)
+    if ax is None:
+        side = confusion_side(len(names))
+        (ax,) = new_axes(None, 1, (side, side))
+    plot_matrix(counts, names, ax=ax, root=True)
+    ax.set(xlabel="predicted", ylabel="true")
+    return ax
+
+
+def confusion_side(n: int) -> float:
+    """Inches of a legible matrix of `n` classes."""
+    return min(2.6 + 0.2 * n if n <= 10 else 2.4 + 0.22 * n, 10.0)
+
+
+def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bool = False) -> None:
+    """Draw a square of numbers as a heat map, with their values if there is room.
+
+    Numbers of both signs get two colours. With `root` the colour grows as the root of the number.
+    """
+    from matplotlib.colors import Normalize, PowerNorm
+    from matplotlib.ticker import FixedFormatter, FixedLocator
+
+    n = len(names)
+    highest = float(np.abs(values).max(initial=0.0)) or 1.0
+    both = bool((values < 0).any())
+    norm = Normalize(-highest if both else 0.0, highest)
+    if root and not both:
+        norm = PowerNorm(0.5, 0.0, highest)
+    image = ax.imshow(values, cmap=heat_colors(both), norm=norm, interpolation="nearest")
+    if n <= MOST_NUMBERS:
+        for (row, column), value in np.ndenumerate(values):
+            if not value:
+                continue
+            strong = abs(2.0 * norm(value) - 1.0) if both else norm(value)
+            color = {"color": "white"} if strong > 0.6 else {}
+            amount = f"{value:d}" if values.dtype.kind in "iu" else f"{value:.2g}"
+            size = 9.0 if n <= 10 else 7.0
+            ax.text(column, row, amount, ha="center", va="center", fontsize=size, **color)
+    else:
+        ax.figure.colorbar(image, ax=ax, shrink=0.7)
+    step = -(-n // MOST_NAMES)
+    written = [_short(name) for name in names[::step]]
+    longest = max(map(len, written), default=0)
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(FixedLocator(range(0, n, step)))
+        axis.set_major_formatter(FixedFormatter(written))
+    ax.tick_params(labelsize=9 if n <= 12 else 7, length=0)
+    if longest > 2:
+        ax.tick_params(axis="x", labelrotation=90)
+
+
+def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = None) -> Any:
+    """Plot predicted against true numbers, and how far they are off."""
+    pyplot()
+    pair_axis, residual_axis = axes = new_axes(axes, 2)
+    chosen = np.linspace(0, len(y_true) - 1, min(len(y_true), 4 * MOST_POINTS)).astype(int)
+    truth, predicted = y_true[chosen], y_pred[chosen]
+    pair_axis.scatter(truth, predicted, s=8, alpha=0.5, linewidths=0)
+    ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
+    pair_axis.plot(ends, ends, color="C1", linestyle="--", linewidth=1, label="perfect")
+    pair_axis.legend(fontsize="small")
+    pair_axis.set(xlabel="true", ylabel="predicted", title="Predicted and true values")
+    residual_axis.hist(y_pred - y_true, bins="auto" if len(y_true) < 10_000 else 60)
+    residual_axis.set(xlabel="predicted - true", ylabel="examples", title="Errors")
+    return axes
+
+
+def _history(estimator: Any) -> list[Any]:
+    """Rounds of a fit, a part of them if there are very many."""
+    history = getattr(estimator, "history_", None)
+    if not history:
+        raise NotFittedError(
+            f"This {type(estimator).__name__} has no history to plot: call fit first."
+        )
+    if len(history) <= MOST_POINTS:
+        return list(history)
+    return [history[i] for i in np.linspace(0, len(history) - 1, MOST_POINTS).astype(int)]
+
+
+def _finite(at: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
+    """Points whose value is known."""
+    known = np.isfinite(values)
+    return np.asarray(at)[known], np.asarray(values)[known]
+
+
+def _visible(at: Sequence[float], gaps: Sequence[float]) -> tuple[Any, Any]:
+    """Points whose gap is known; where it is zero, the logarithm gets something far below."""
+    at, gaps = _finite(at, gaps)
+    return at, np.maximum(gaps, 1e-16)
+
+
+def _mark_tolerance(axis: Any, estimators: Sequence[Any]) -> None:
+    """A line where training stops, if that is the same for all."""
+    tolerances = {one.tol for one in estimators}
+    if len(tolerances) == 1:
+        axis.axhline(tolerances.pop(), color="C1", linestyle=":", linewidth=1, label="tol")
+
+
+def _logarithmic(axes: Any, which: str) -> None:
+    """A scale by powers of ten, written as numbers: 0.001, not a power of ten."""
+    from matplotlib.ticker import FuncFormatter
+
+    getattr(axes, f"set_{which}scale")("log")
+    lowest, highest = getattr(axes, f"get_{which}lim")()
+    axis = getattr(axes, f"{which}axis")
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    digits = "123456789" if highest < 4.0 * lowest else "25" if highest < 30.0 * lowest else ""
+    axis.set_minor_formatter(
+        FuncFormatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in digits else "")
+    )
+
+
+def _leave_out_the_start(axis: Any, ends: Sequence[float]) -> None:
+    """Objectives start far above where they end: show the part that matters."""
+    lowest, highest = axis.get_ylim()
+    end = max((value for value in ends if np.isfinite(value)), default=highest)
+    if end > 0.0 and highest > 3.0 * end:
+        axis.set_ylim(min(lowest, 0.0) if lowest < 0.0 else lowest, 3.0 * end)
+
+
+def _n_weights(model: Any) -> int | None:
+    """Weights that are not zero, as far as a model has any."""
+    for name in ("coef_", "weights_"):
+        if hasattr(model, name):
+            return int(np.count_nonzero(getattr(model, name)))
+    return None
+
+
+def _short(name: Any) -> str:
+    """A name for the side of a matrix."""
+    text = printable(name)
+    text = text if len(text) <= 14 else f"{text[:13]}…"
+    return text.replace("$", r"\$")  # or matplotlib takes it for a formula

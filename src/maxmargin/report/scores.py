@@ -1,0 +1,176 @@
+"""Scores of labels: of classes, of confusions, of chunks."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Labels = NDArray[Any]
+
+OUTSIDE = "O"
+"""Label of what belongs to no chunk."""
+
+
+class ClassScore(NamedTuple):
+    """How well a class is found.
+
+    Attributes
+    ----------
+    name : object
+        The class, or the kind of a chunk.
+    precision, recall, f1 : float
+        Shares of those called so, and of those that are so, that are right; harmonic mean.
+    support : int
+        How many there are in truth.
+    """
+
+    name: Any
+    precision: float
+    recall: float
+    f1: float
+    support: int
+
+
+def flat_pairs(y_true: Any, y_pred: Any) -> tuple[Labels, Labels]:
+    """True and predicted labels one after the other, of examples or of positions of sequences.
+
+    Examples
+    --------
+    >>> from maxmargin.report.scores import flat_pairs
+    >>> truth, predicted = flat_pairs([["a", "b"], ["c"]], [["a", "a"], ["c"]])
+    >>> truth.tolist(), predicted.tolist()
+    (['a', 'b', 'c'], ['a', 'a', 'c'])
+    """
+    if len(y_true) != len(y_pred):
+        raise ValueError(f"y_true has {len(y_true)} entries but y_pred has {len(y_pred)}.")
+    for i, (truth, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
+        if np.ndim(truth) != np.ndim(predicted) or np.size(truth) != np.size(predicted):
+            raise ValueError(f"y_true[{i}] and y_pred[{i}] do not have as many labels.")
+    truth, predicted = _flat(y_true), _flat(y_pred)
+    if {truth.dtype.kind, predicted.dtype.kind} & set("USO") and truth.dtype != predicted.dtype:
+        return truth.astype(str), predicted.astype(str)
+    return truth, predicted
+
+
+def _flat(labels: Any) -> Labels:
+    if len(labels) and np.ndim(labels[0]):
+        parts = [np.asarray(part) for part in labels if len(part)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(labels)
+
+
+def confusion(
+    truth: Labels,
+    predicted: Labels,
+    labels: Sequence[Any] | None = None,
+    normalize: str | None = None,
+) -> tuple[list[Any], NDArray[Any]]:
+    """Classes, and how often each (row) was taken for each (column)."""
+    from sklearn.metrics import confusion_matrix
+
+    if normalize not in (None, "true", "pred", "all"):
+        raise ValueError(f"normalize must be 'true', 'pred', 'all' or None, not {normalize!r}.")
+    if not len(truth):
+        raise ValueError("There are no labels to compare: y_true is empty.")
+    found = np.union1d(truth, predicted)
+    names = found if labels is None else np.asarray(labels)
+    if names.dtype.kind != found.dtype.kind and found.dtype.kind in "US":
+        names = names.astype(str)
+    if not np.isin(names, truth).any():
+        raise ValueError("None of the labels occurs in y_true.")
+    counts = confusion_matrix(truth, predicted, labels=names, normalize=normalize)
+    return names.tolist(), counts
+
+
+def class_scores(truth: Labels, predicted: Labels) -> list[ClassScore]:
+    """Precision, recall and F1 of every class that occurs, sorted by class."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    names = np.union1d(truth, predicted)
+    columns = precision_recall_fscore_support(truth, predicted, labels=names, zero_division=0.0)
+    return [
+        ClassScore(name, float(precision), float(recall), float(f1), int(support))
+        for name, precision, recall, f1, support in zip(names.tolist(), *columns, strict=True)
+    ]
+
+
+def largest_confusions(truth: Labels, predicted: Labels, most: int) -> list[tuple[Any, Any, int]]:
+    """True class, what it was taken for, and how often; the commonest first."""
+    wrong = truth != predicted
+    pairs = zip(truth[wrong].tolist(), predicted[wrong].tolist(), strict=True)
+    return [(true, said, n) for (true, said), n in Counter(pairs).most_common(most)]
+
+
+# Chunks
+
+
+def look_like_chunks(names: Iterable[Any]) -> bool:
+    """Tell whether labels are those of chunks: ``B-NP``, ``I-NP``, ``O``.
+
+    Examples
+    --------
+    >>> from maxmargin.report.scores import look_like_chunks
+    >>> look_like_chunks(["B-NP", "I-NP", "O"]), look_like_chunks(["NOUN", "VERB"])
+    (True, False)
+    """
+    names = [name for name in names if name != OUTSIDE]
+    return bool(names) and all(
+        isinstance(name, str) and len(name) > 2 and name[:2] in ("B-", "I-") for name in names
+    )
+
+
+def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
+    """Start, end and kind of each chunk; as conlleval counts, an I- may start one.
+
+    Examples
+    --------
+    >>> from maxmargin.report.scores import chunks
+    >>> sorted(chunks(["B-NP", "I-NP", "B-NP", "O", "I-VP"]))
+    [(0, 2, 'NP'), (2, 3, 'NP'), (4, 5, 'VP')]
+    """
+    found = set()
+    start, kind = 0, ""
+    for i, label in enumerate([*labels, OUTSIDE]):
+        begin, _, this = str(label).partition("-")
+        if kind and (begin != "I" or this != kind):
+            found.add((start, i, kind))
+            kind = ""
+        if begin != OUTSIDE and not kind:
+            start, kind = i, this
+    return found
+
+
+def chunk_scores(truths: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
+    """Precision, recall and F1 of the chunks of each kind, and last of all of them.
+
+    A chunk is right if its place and its kind are.
+
+    Examples
+    --------
+    >>> from maxmargin.report.scores import chunk_scores
+    >>> kinds = chunk_scores([["B-NP", "I-NP", "B-VP"]], [["B-NP", "I-NP", "B-NP"]])
+    >>> [(kind.name, kind.f1, kind.support) for kind in kinds]
+    [('NP', 0.6666666666666666, 1), ('VP', 0.0, 1), ('all chunks', 0.5, 2)]
+    """
+    wanted: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for truth, prediction in zip(truths, predictions, strict=True):
+        true_chunks, said_chunks = chunks(truth), chunks(prediction)
+        wanted.update(kind for *_, kind in true_chunks)
+        said.update(kind for *_, kind in said_chunks)
+        right.update(kind for *_, kind in true_chunks & said_chunks)
+    kinds = [_chunk_score(k, right[k], said[k], wanted[k]) for k in sorted({*wanted, *said})]
+    return [*kinds, _chunk_score("all chunks", right.total(), said.total(), wanted.total())]
+
+
+def _chunk_score(name: str, right: int, said: int, wanted: int) -> ClassScore:
+    return ClassScore(
+        name,
+        right / max(said, 1),
+        right / max(wanted, 1),
+        2 * right / max(said + wanted, 1),
+        wanted,
+    )

@@ -1,0 +1,175 @@
+"""plot_convergence, plot_path and plot_confusion: what is drawn is what the fits say."""
+
+import sys
+from types import SimpleNamespace
+
+import matplotlib
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris
+from sklearn.exceptions import NotFittedError
+
+import maxmargin as mm
+from maxmargin.report.plots import plot_confusion, plot_convergence, plot_path
+from maxmargin.solvers.result import Round
+
+matplotlib.use("Agg")
+
+X, y = load_iris(return_X_y=True)
+
+
+@pytest.fixture(scope="module")
+def models():
+    return mm.LinearClassifier().path(X, y, Cs=[1.0, 0.01, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+
+
+def lines(axis):
+    return {line.get_label(): line.get_xydata() for line in axis.get_lines()}
+
+
+@pytest.mark.parametrize(
+    ("against", "attribute"), [("seconds", "seconds"), ("searches", "oracle_calls")]
+)
+def test_convergence_shows_the_history(models, against, attribute):
+    model = models[0]
+    gap, objectives = plot_convergence(model, against=against)
+    known = [line for line in model.history_ if np.isfinite(line.primal)]
+    drawn = lines(objectives)
+    assert_allclose(drawn["primal"], [(getattr(x, attribute), x.primal) for x in known])
+    assert_allclose(drawn["dual"], [(getattr(x, attribute), x.dual) for x in model.history_])
+    (gaps, tol) = (line.get_xydata() for line in gap.get_lines())
+    assert_allclose(gaps, [(getattr(x, attribute), x.relative_gap) for x in known])
+    assert_allclose(tol[:, 1], model.tol)
+    assert gap.get_yscale() == "log"
+    assert gap.get_xlabel() == objectives.get_xlabel() == against
+
+
+def test_several_estimators_are_compared_in_given_axes(models):
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots(1, 2)
+    found = plot_convergence({"low": models[1], "high": models[0]}, axes=axes)
+    assert list(found) == list(axes)
+    assert set(lines(axes[0])) == {"low", "high", "tol"}
+    assert set(lines(axes[1])) == {f"{a}, {b}" for a in ("low", "high") for b in ("primal", "dual")}
+
+
+def test_long_histories_are_thinned_and_zero_gaps_drawn():
+    history = [Round(float(i), i, 0, 2.0 - i / 3000, 1.0, 1) for i in range(3000)]
+    history.append(Round(3000.0, 3000, 0, 1.0, 1.0, 1))
+    gap, _ = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
+    drawn = gap.get_lines()[0].get_xydata()
+    assert len(drawn) == 500
+    assert drawn[0, 0] == 0.0
+    assert drawn[-1].tolist() == [3000.0, 1e-16]
+
+
+def test_the_far_start_of_objectives_is_left_out():
+    values = [(1000.0, 1.0), (20.0, 5.0), (11.0, 9.0), (10.0, 9.9)]
+    history = [Round(float(i), i, 0, *value, 1) for i, value in enumerate(values)]
+    _, objectives = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
+    assert objectives.get_ylim()[1] == 30.0
+
+
+def test_path_is_drawn_over_rising_c(models):
+    score, objective, gap, size = plot_path(models, X, y)
+    Cs, rising = [0.01, 0.1, 1.0], sorted(models, key=lambda model: model.C)
+    assert_allclose(lines(score).popitem()[1], [(m.C, m.score(X, y)) for m in rising])
+    assert_allclose(lines(objective)["primal"][:, 1], [m.certificate_.primal for m in rising])
+    assert_allclose(lines(objective)["dual"][:, 1], [m.certificate_.dual for m in rising])
+    assert_allclose(gap.get_lines()[0].get_ydata(), [m.certificate_.relative_gap for m in rising])
+    weights = lines(size)["weights that are not zero"]
+    assert_allclose(weights, [(m.C, np.count_nonzero(m.coef_)) for m in rising])
+    planes = lines(size)["planes or support vectors"]
+    assert_allclose(planes[:, 1], [m.history_[-1].planes for m in rising])
+    assert all(axis.get_xscale() == "log" for axis in (score, objective, gap, size))
+    assert weights[:, 0].tolist() == Cs
+
+
+def test_path_without_data_and_with_parameters_of_the_score(models):
+    assert len(plot_path(models)) == 3
+    queries = np.arange(150) % 15
+    rankers = [mm.Ranker(C=C).fit(X, y, queries) for C in (0.01, 0.1)]
+    score, *_ = plot_path(rankers, X, y, groups=queries)
+    expected = [model.score(X, y, queries) for model in rankers]
+    assert_allclose(score.get_lines()[0].get_ydata(), expected)
+
+
+def test_confusion_shows_numbers_of_few_classes():
+    axis = plot_confusion(["a", "a", "b", "c"], ["a", "b", "b", "a"])
+    assert_allclose(axis.get_images()[0].get_array(), [[1, 1, 0], [0, 1, 0], [1, 0, 0]])
+    assert sorted(text.get_text() for text in axis.texts) == ["1"] * 4
+    assert axis.get_xlabel() == "predicted"
+
+
+def test_confusion_of_chosen_labels_as_shares():
+    axis = plot_confusion(
+        [["N", "V"], ["N", "N"]], [["N", "N"], ["V", "V"]], labels=["V", "N"], normalize="true"
+    )
+    assert_allclose(axis.get_images()[0].get_array(), [[0.0, 1.0], [2 / 3, 1 / 3]])
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["V", "N"]
+
+
+def test_confusion_of_a_hundred_classes_names_some():
+    random = np.random.default_rng(0)
+    truth, said = random.integers(0, 100, size=(2, 3000))
+    axis = plot_confusion(truth, said)
+    names = [text.get_text() for text in axis.get_yticklabels()]
+    assert names == [str(i) for i in range(0, 100, 3)]
+    assert not axis.texts
+    assert axis.figure.get_size_inches()[0] >= 10
+
+
+def test_confusion_mixes_numbers_and_names():
+    axis = plot_confusion([1, 2], ["1", "x"])
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["1", "2", "x"]
+
+
+def test_long_names_are_cut():
+    axis = plot_confusion(["a" * 50, "b"], ["b", "b"])
+    assert axis.get_yticklabels()[0].get_text() == "a" * 13 + "…"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plot_convergence({}), "There are no estimators to plot"),
+        (lambda: plot_convergence(None, against="rounds"), "against must be 'seconds' or"),
+        (lambda: plot_path([]), "There are no models to plot"),
+        (lambda: plot_confusion([1], [1, 2]), "y_true has 1 entries but y_pred has 2"),
+        (lambda: plot_confusion([[1], [1]], [[1], [1, 2]]), r"y_true\[1\] and y_pred\[1\] do not"),
+        (lambda: plot_confusion([], []), "There are no labels to compare"),
+        (lambda: plot_confusion([1], [1], labels=[7]), "None of the labels occurs in y_true"),
+        (lambda: plot_confusion([1], [1], normalize="rows"), "normalize must be 'true'"),
+    ],
+)
+def test_bad_calls_get_a_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_estimators_must_be_fitted(models):
+    with pytest.raises(NotFittedError, match="LinearClassifier has no history to plot: call fit"):
+        plot_convergence(mm.LinearClassifier())
+    with pytest.raises(ValueError, match="axes must be 2 axes, but there are 1"):
+        plot_convergence(models[0], axes=[None])
+
+
+def test_matplotlib_is_named_where_it_is_missing(models, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    for call in (
+        lambda: plot_convergence(models[0]),
+        lambda: plot_path(models),
+        lambda: plot_confusion([1], [1]),
+    ):
+        with pytest.raises(ImportError, match=r'pip install "maxmargin\[report\]"'):
+            call()

@@ -1,0 +1,145 @@
+"""Scores of labels and chunks, counted by hand; strongest features; drawings of trees."""
+
+import numpy as np
+import pytest
+
+import maxmargin as mm
+from maxmargin.data.trees import as_tree
+from maxmargin.report.answers import worst
+from maxmargin.report.drawn_trees import Arcs, drawn_arcs, drawn_pair, text_width
+from maxmargin.report.feature_names import feature_names, strongest, weight_rows
+from maxmargin.report.markup import Markup, escaped, number, table, tag
+from maxmargin.report.scores import (
+    chunk_scores,
+    class_scores,
+    largest_confusions,
+    look_like_chunks,
+)
+
+
+@pytest.mark.parametrize(
+    ("truth", "said", "f1"),
+    [
+        ("B-NP I-NP O B-VP", "B-NP O O I-VP", 2 * 1 / (2 + 2)),  # an I- after O starts a chunk
+        ("B-NP B-NP", "B-NP I-NP", 0.0),
+        ("I-NP I-VP I-VP", "B-NP B-VP I-VP", 1.0),  # and so does one of another kind
+        ("B-NP I-NP I-NP", "B-NP I-NP O", 0.0),
+        ("O O", "O B-PP", 0.0),
+        ("B-PP O B-NP I-NP", "B-PP B-PP B-NP I-NP", 2 * 2 / (2 + 3)),
+    ],
+)
+def test_chunks_by_the_rules_of_conlleval(truth, said, f1):
+    assert chunk_scores([truth.split()], [said.split()])[-1].f1 == pytest.approx(f1)
+
+
+def test_chunks_of_each_kind():
+    truth = [["B-NP", "I-NP", "O"], ["B-VP", "B-NP"]]
+    said = [["B-NP", "I-NP", "B-VP"], ["B-VP", "O"]]
+    np_row, vp_row, total = chunk_scores(truth, said)
+    assert np_row == ("NP", 1.0, 0.5, 2 / 3, 2)
+    assert vp_row == ("VP", 0.5, 1.0, 2 / 3, 1)
+    assert total[1:] == (2 / 3, 2 / 3, 2 / 3, 3)
+
+
+@pytest.mark.parametrize("names", [["O"], [1, 2], ["B-", "O"], ["B-NP", "NOUN"], []])
+def test_other_labels_are_no_chunks(names):
+    assert not look_like_chunks(names)
+
+
+def test_class_scores_by_hand():
+    truth, said = np.array(list("aabbc")), np.array(list("abbbd"))
+    rows = {row.name: row[1:] for row in class_scores(truth, said)}
+    assert rows["a"] == (1.0, 0.5, pytest.approx(2 / 3), 2)
+    assert rows["b"] == (pytest.approx(2 / 3), 1.0, pytest.approx(0.8), 2)
+    assert rows["c"] == (0.0, 0.0, 0.0, 1)
+    assert rows["d"] == (0.0, 0.0, 0.0, 0)
+    assert largest_confusions(truth, said, 1) == [("a", "b", 1)]
+
+
+def test_the_worst_come_first_and_ties_decide():
+    losses = np.array([0.0, 2.0, 1.0, 2.0])
+    assert worst(losses, 9) == [1, 3, 2]
+    assert worst(losses, 2, np.array([0.0, -5.0, 0.0, -3.0])) == [3, 1]
+
+
+def test_strongest_features():
+    weights = np.array([0.0, 3.0, -1.0, 1e-12, 2.0, -4.0])
+    assert strongest(weights, 2) == ([1, 4], [5, 2])
+    assert strongest(weights, 10) == ([1, 4], [5, 2])
+    assert strongest(np.zeros(3), 2) == strongest(np.zeros(0), 2) == ([], [])
+
+
+def test_weights_of_two_classes_are_those_of_the_positive_one():
+    X, y = [[0.0], [1.0], [2.0]], ["yes", "no", "no"]
+    (row,) = weight_rows(mm.LinearClassifier().fit(X, y))
+    assert row.name == "yes"
+    (row,) = weight_rows(mm.PerformanceClassifier(pos_label="no").fit(X, y))
+    assert row.name == "no"
+    assert row.weights[0] > 0
+    assert feature_names(mm.LinearClassifier().fit(X, y)) is None
+
+
+def test_rules_of_a_grammar_have_names():
+    parser = mm.GrammarParser().fit(["(S (NP (NN dogs)) (VP (VB bark)))"])
+    assert "S -> NP VP" in feature_names(parser)
+    assert len(feature_names(parser)) == len(weight_rows(parser)[0].weights)
+
+
+# Drawings
+
+
+def test_only_nodes_that_differ_are_marked():
+    truth = as_tree("(S (NP (NP (DT a) (NN b)) (PP (IN c) (NN d))) (VB e))")
+    other = as_tree("(S (NP (DT a) (NN b)) (PP (IN c) (NN d)) (VBZ e))")
+    above, below = drawn_pair(truth, other)
+    assert above.count("<rect") == 2  # the NP over four words, and the tag of the last
+    assert below.count("<rect") == 1
+    assert str(truth) in above
+    same, _ = drawn_pair(truth, truth)
+    assert "<rect" not in same
+    assert same.count("<text") == 5 + 5 + 4
+
+
+def test_a_bracket_that_stands_twice_is_marked_once():
+    above, _ = drawn_pair(as_tree("(S (NP (NP (NN a))))"), as_tree("(S (NP (NN a)))"))
+    assert above.count("<rect") == 1
+
+
+def test_arcs_that_differ_in_head_or_label_are_marked():
+    truth, said = Arcs([2, 0, 2], ["a", "root", "b"]), Arcs([2, 0, 1], ["c", "root", "b"])
+    assert truth.differences(said) == [True, False, True]
+    drawn = drawn_arcs(["x", "y", "z"], None, truth, said)
+    assert drawn.count('class="arc different"') == 4
+    assert drawn.count('class="arc"') == 2
+    assert "x to y; y to the root; z to y" in drawn
+    assert Arcs([2, 0]).differences(Arcs([2, 0], ["a", "b"])) == [False, False]
+
+
+def test_wide_letters_take_more_room():
+    assert text_width("日本") == text_width("abcd")
+
+
+# Markup
+
+
+def test_markup_escapes_once():
+    assert tag("p", "<", Markup("<b>x</b>"), None, id='"') == '<p id="&quot;">&lt;<b>x</b></p>'
+    assert escaped(escaped("&")) == "&amp;"
+    assert escaped("a\x07\ud800") == "a\N{REPLACEMENT CHARACTER}?"
+
+
+def test_tables_align_numbers_and_name_rows():
+    made = table("What", ["name", "n", "text"], [["<x>", 3, "y"]])
+    assert '<th scope="row" class="brief">&lt;x&gt;</th>' in made
+    assert '<td class="number">3</td><td>y</td>' in made
+    assert '<th scope="col" class="number">n</th>' in made
+
+
+def test_numbers_are_short():
+    assert [number(x) for x in (1234567, 0.123456, 123456.7, float("nan"), -float("inf"))] == [
+        "1,234,567",
+        "0.1235",
+        "123,457",
+        "unknown",
+        "minus infinite",
+    ]
