@@ -4,9 +4,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint docs bench clean
 
-demo: $(VENV)/.installed
+demo: $(VENV)/.installed-report
 	@$(BIN)/python examples/demo.py
 
 test: $(VENV)/.installed-tests
@@ -20,11 +20,15 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
+	@echo "The site is in docs/_build/index.html"
+
 bench: $(VENV)/.installed-benchmarks
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # An editable install, again whenever the package's own description changes.

@@ -34,6 +34,7 @@ CLAIMS = (
     "performance",
     "libsvm_reading",
     "model_files",
+    "time_left",
     "online",
     "out_of_core",
     "latent",

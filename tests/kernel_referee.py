@@ -44,6 +44,12 @@ def dual_optimum(gram, losses, blocks, cost):
     return -found.obj_val
 
 
-def optimum(problem, X, Y, cost, kernel):
-    """The same, from the problem; ``kernel(p, q)`` of two (part, label) pairs."""
-    return dual_optimum(*plane_gram(problem, X, Y, kernel), cost)
+def optimum(problem, X, Y, cost, kernel, rescaling="margin"):
+    """The same, from the problem; ``kernel(p, q)`` of two (part, label) pairs.
+
+    With slack rescaling the loss multiplies all of a plane.
+    """
+    gram, losses, blocks = plane_gram(problem, X, Y, kernel)
+    if rescaling == "slack":
+        gram = losses[:, None] * gram * losses
+    return dual_optimum(gram, losses, blocks, cost)

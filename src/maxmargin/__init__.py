@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from maxmargin.estimators.structured import StructuredSVM
     from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.persistence.models import ModelFileError, load, read_header, save
-    from maxmargin.persistence.pruning import prune
+    from maxmargin.persistence.pruning import Pruned, prune
     from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.kernel import Candidates, KernelProblem
     from maxmargin.problems.latent import LatentProblem
@@ -108,6 +108,7 @@ _HOMES = {
     "ProblemError": "problems.structured",
     "ProductKernel": "dual.kernels",
     "ProgressLine": "report.progress",
+    "Pruned": "persistence.pruning",
     "RBFKernel": "dual.kernels",
     "Ranker": "estimators.ranker",
     "SequenceTagger": "estimators.tagger",
@@ -172,6 +173,7 @@ __all__ = [
     "ProblemError",
     "ProductKernel",
     "ProgressLine",
+    "Pruned",
     "RBFKernel",
     "Ranker",
     "SequenceTagger",

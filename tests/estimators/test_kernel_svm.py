@@ -155,6 +155,44 @@ def test_loss_matrix_and_weights_count(iris):
     assert_allclose(twice.decision_function(X), plain.decision_function(X), atol=1e-8)
 
 
+def test_slack_rescaling_of_a_loss_matrix(iris):
+    X, y = iris
+    matrix = np.array([[0, 1, 2], [1, 0, 4.0], [2, 0.5, 0]])
+    options = {"C": 0.3, "gamma": 0.5, "tol": 1e-4, "rescaling": "slack"}
+    model = KernelStructuredSVM(Multiclass(loss_matrix=matrix), **options).fit(X, y)
+    scores = model.decision_function(X)
+    above = scores - scores[np.arange(len(y)), y][:, None]
+    hinges = np.max(matrix[y] * (1.0 + above), axis=1)
+    gram = RBFKernel(0.5)(model.model_.parts, model.model_.parts)
+    factors = model.model_.factors.toarray()
+    primal = 0.5 * np.sum(factors * (gram @ factors)) + 0.3 * hinges.sum()
+    assert primal == pytest.approx(model.certificate_.primal)
+    assert model.certificate_.relative_gap <= 1e-4
+    with pytest.raises(ValueError, match="margin rescaling built in: use MiniBatchDual"):
+        model.set_params(solver=KernelClassesDual()).fit(X, y)
+    # With a loss of one for every mistake there is no difference.
+    plain, slack = (
+        KernelStructuredSVM(Multiclass(), gamma=0.5, rescaling=name).fit(X, y)
+        for name in ("margin", "slack")
+    )
+    assert plain.certificate_ == slack.certificate_
+
+
+def test_a_constant_in_the_kernel_is_an_intercept(iris):
+    X, y = iris
+    X, y = X[:, :2], (y > 0).astype(int)
+    shifted = X + 20.0
+
+    def with_intercept(A, B):
+        return A @ B.T + 1.0
+
+    linear = mm.LinearClassifier(C=1.0, tol=1e-5).fit(X, y)
+    kernel = KernelStructuredSVM(Multiclass(), kernel=with_intercept, tol=1e-5).fit(X, y)
+    assert kernel.certificate_.primal == pytest.approx(linear.certificate_.primal, rel=3e-5)
+    cubic = KernelStructuredSVM(Multiclass(), kernel="polynomial", gamma=0.01, C=100.0)
+    assert cubic.fit(shifted, y).accuracy(shifted, y) > 0.95
+
+
 def test_classes_of_words():
     def common_pairs(a, b):
         return float(len({*pairwise(a)} & {*pairwise(b)}))
@@ -237,9 +275,9 @@ def test_callbacks_see_rounds():
         def on_fit_task_begin(self, estimator, context): ...
         def teardown(self, estimator, context): ...
 
-        def on_fit_task_end(self, estimator, context, *, metadata=None):
-            if metadata and "round" in metadata:
-                seen.append(metadata["round"].dual)
+        def on_fit_task_end(self, estimator, context):
+            if hasattr(context, "round"):
+                seen.append(context.round.dual)
             return False
 
     model = KernelStructuredSVM(Levels(), kernel=LEVELS_KERNEL).set_callbacks(Watch()).fit(X, Y)
@@ -300,6 +338,8 @@ def test_bad_input_is_one_sentence(iris):
         KernelStructuredSVM(Levels(), solver=KernelClassesDual()).fit(X, y)
     with pytest.raises(ValueError, match="All sample weights are zero"):
         model.fit(X, y, sample_weight=np.zeros(150))
+    with pytest.raises(ValueError, match="resume=True needs the path of a checkpoint"):
+        KernelStructuredSVM(Multiclass(), resume=True).fit(X, y)
 
     class NoList(mm.Problem):
         joint_feature = loss = decode = separate = lambda self, *args: 0.0
@@ -397,3 +437,41 @@ def test_low_rank_problem_of_joint_features():
 
 def test_linear_kernel_objects_have_no_parameters():
     assert LinearKernel().fitted(np.eye(2)) == LinearKernel()
+
+
+# Models in files
+
+
+def nearness(x, y, x2, y2):
+    return float(np.exp(-np.sum((x - x2) ** 2)) * (y == y2))
+
+
+def with_constant(A, B):
+    return A @ B.T + 1.0
+
+
+SAVED = {
+    "classes": (Multiclass(), {"gamma": 0.5}, {}),
+    "loss matrix": (Multiclass(loss_matrix=2.0 - 2.0 * np.eye(3)), {"rescaling": "slack"}, {}),
+    "mini-batches": (Multiclass(), {"solver": MiniBatchDual(batch_size=9), "gamma": 0.5}, {}),
+    "function": (Multiclass(), {"kernel": with_constant}, {"kernel": with_constant}),
+    "own problem": (Levels(), {"kernel": LEVELS_KERNEL}, {"problem": Levels()}),
+    "joint kernel": (
+        Levels(),
+        {"kernel": JointKernel(nearness)},
+        {"problem": Levels(), "kernel": JointKernel(nearness)},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAVED)
+def test_models_come_back_from_files(name, tmp_path):
+    problem, options, given = SAVED[name]
+    X, Y = levels_data()
+    model = KernelStructuredSVM(problem, C=5.0, **options).fit(X, Y)
+    again = mm.load(mm.save(model, tmp_path / "model.mm"), **given)
+    assert list(again.predict(X)) == list(model.predict(X))
+    assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert again.certificate_ == model.certificate_
+    assert again.support_size_ == model.support_size_
+    assert again.score(X, Y) == model.score(X, Y)

@@ -9,6 +9,7 @@ from pose_scenes import draw, hooks
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+import maxmargin as mm
 from maxmargin.estimators.pose import PoseEstimator
 from maxmargin.inference.angles import TURN, angular_distance
 from maxmargin.problems.pose_windows import Pose, overlaps
@@ -136,6 +137,25 @@ def test_top_poses(estimator):
     assert len(few[0]) == 1
 
 
+def test_slack_rescaling_multiplies_the_loss():
+    images, poses = IMAGES[:10], POSES[:10]
+    model = PoseEstimator(C=0.5, window=16, n_angles=6, rescaling="slack").fit(images, poses)
+    assert model.certificate_.relative_gap <= 1e-2
+    grid = model._problem.grid
+    total = model.model_.half_square
+    for image, (x, y, angle) in zip(images, poses, strict=True):
+        windows = grid.windows(image)
+        truth = windows.pose(windows.nearest(Pose(x, y, 1.0, angle)), angle)
+        own = model.model_.pair_scores(windows.feature(truth)[None], np.array([[angle]]))[0]
+        scores = windows.features() @ model.coef_.T
+        losses = [
+            [model._problem.loss(truth, windows.pose(w, a)) for a in model.angles_]
+            for w in range(len(windows))
+        ]
+        total += 0.5 * max(0.0, np.max(np.array(losses) * (1.0 + scores - own)))
+    assert total == pytest.approx(model.certificate_.primal)
+
+
 def test_one_angle_weight_learns_angles_only():
     model = PoseEstimator(**SETTINGS, angle_weight=1.0).fit(IMAGES, POSES)
     errors = model.errors(TEST_IMAGES, TEST_POSES)
@@ -163,6 +183,14 @@ def test_threads_and_seeds_and_copies(estimator):
     np.testing.assert_array_equal(again.predict(TEST_IMAGES), estimator.predict(TEST_IMAGES))
     copied = pickle.loads(pickle.dumps(estimator))
     np.testing.assert_array_equal(copied.predict(TEST_IMAGES), estimator.predict(TEST_IMAGES))
+
+
+def test_models_come_back_from_files(scaled, tmp_path):
+    model, images, _ = scaled
+    again = mm.load(mm.save(model, tmp_path / "poses.mm"))
+    np.testing.assert_array_equal(again.predict(images), model.predict(images))
+    np.testing.assert_array_equal(again.coef_, model.coef_)
+    assert again.certificate_ == model.certificate_
 
 
 def test_warm_start_needs_fewer_rounds():

@@ -1,7 +1,6 @@
 """The estimators as parts of scikit-learn: its checks, tools, metadata routing and callbacks."""
 
 import copy
-import io
 import pickle
 from typing import Any
 
@@ -12,15 +11,14 @@ import sklearn
 from numpy.testing import assert_allclose, assert_array_equal, assert_equal
 from sklearn.base import clone
 from sklearn.callback import FitCallback, ProgressBar
-from sklearn.datasets import load_iris, make_blobs
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_score, cross_validate
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from maxmargin import LinearClassifier, LinearRegressor, ProgressLine
-from maxmargin.solvers.result import Round
+from maxmargin import LinearClassifier, LinearRegressor
 
 FORMULATIONS = ["crammer-singer", "weston-watkins", "one-vs-rest"]
 
@@ -290,10 +288,10 @@ class Recorder:
     def on_fit_task_begin(self, estimator, context):
         self.events.append("begin")
 
-    def on_fit_task_end(self, estimator, context, *, metadata=None, fitted_estimator=None):
+    def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         self.events.append("end")
-        if metadata and "round" in metadata:
-            self.rounds.append(metadata["round"])
+        if hasattr(context, "round"):
+            self.rounds.append(context.round)
             self.models.append(fitted_estimator)
             return self.answer(len(self.rounds))
         return False
@@ -418,87 +416,3 @@ def test_progress_bar_of_a_search(capsys):
     output = capsys.readouterr().out
     assert "GridSearchCV" in output
     assert "LinearClassifier" in output
-
-
-# ProgressLine.
-
-
-class Terminal(io.StringIO):
-    """Says it is a terminal, and can tell what is to be seen on it."""
-
-    def isatty(self):
-        return True
-
-    def screen(self) -> list[str]:
-        lines = []
-        for line in self.getvalue().split("\n"):
-            shown = ""
-            for text in line.split("\r"):
-                shown = text + shown[len(text) :]
-            lines.append(shown.rstrip())
-        return lines
-
-
-def test_progress_line_in_a_file():
-    stream = io.StringIO()
-    model = LinearClassifier().set_callbacks(ProgressLine(every=0, stream=stream))
-    model.fit(IRIS, SPECIES)
-    *lines, rest = stream.getvalue().split("\n")
-    assert rest == ""
-    assert [int(line.split()[1]) for line in lines] == list(range(1, model.n_iter_ + 1))
-    last = model.history_[-1]
-    assert f"gap {last.relative_gap:8.2e} (tol 0.001)  primal {last.primal:.6g}" in lines[-1]
-    assert "\r" not in stream.getvalue()
-    assert "nan" not in stream.getvalue()
-
-
-def test_progress_line_in_a_file_is_short_by_default():
-    stream = io.StringIO()
-    LinearClassifier().set_callbacks(ProgressLine(stream=stream)).fit(IRIS, SPECIES)
-    assert stream.getvalue().startswith("round")
-    assert stream.getvalue().count("\n") == 1
-
-
-def test_progress_line_in_a_terminal():
-    terminal = Terminal()
-    LinearRegressor().set_callbacks(ProgressLine(every=0, stream=terminal)).fit(IRIS, SPECIES)
-    output = terminal.getvalue()
-    assert output.count("\n") == 1
-    assert output.endswith("\n")
-    assert output.count("\r") > 2
-    assert terminal.screen()[0].startswith("round")
-
-
-def test_progress_line_leaves_nothing_of_a_longer_line_behind():
-    terminal = Terminal()
-    line = ProgressLine(every=0, stream=terminal)
-    line.setup(None, None)
-    for primal in (1234.56, 9.0):
-        shown = Round(0.0, oracle_calls=1, cache_hits=0, primal=primal, dual=1.0, planes=1)
-        line.on_fit_task_end(None, None, metadata={"round": shown, "tol": 0.1})
-    line.teardown(None, None)
-    assert terminal.screen()[0].endswith("primal 9  dual 1  0.0 s")
-
-
-def test_progress_line_goes_to_standard_error(capsys):
-    LinearClassifier().set_callbacks(ProgressLine()).fit(IRIS, SPECIES)
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("round")
-
-
-def test_progress_line_ends_also_after_an_error():
-    stream = Terminal()
-    line = ProgressLine(every=0, stream=stream)
-    model = LinearClassifier().set_callbacks(line, Recorder(lambda count: 1 / 0))
-    with pytest.raises(ZeroDivisionError):
-        model.fit(IRIS, SPECIES)
-    assert stream.getvalue().endswith("\n")
-
-
-def test_progress_line_of_a_search_has_one_line_a_fit():
-    stream = io.StringIO()
-    X, y = make_blobs(60, centers=3, random_state=0)
-    model = LinearClassifier().set_callbacks(ProgressLine(stream=stream))
-    GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2, error_score="raise").fit(X, y)
-    assert stream.getvalue().count("\n") == 5

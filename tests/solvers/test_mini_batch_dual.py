@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from maxmargin.dual.kernel_classes import RowsAtHand, project
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,
@@ -15,6 +16,7 @@ from maxmargin.dual.kernels import (
     ProductKernel,
     RBFKernel,
 )
+from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel import Candidates, KernelProblem
 from maxmargin.problems.kernel_training import KernelTrainingSet
@@ -73,18 +75,18 @@ def turns(seed, n=7):
     return X, Y, cost
 
 
-def referee_value(X, Y, cost, parts):
+def referee_value(X, Y, cost, parts, rescaling="margin"):
     formula = PARTS[parts][1]
 
     def kernel(p, q):
         return formula(p[0], q[0]) * np.exp(-0.8 * (p[1] - q[1]) ** 2)
 
-    return kernel_referee.optimum(Turns(), X, Y, cost, kernel)
+    return kernel_referee.optimum(Turns(), X, Y, cost, kernel, rescaling)
 
 
-def training_of(X, Y, cost, parts="rbf", problem=Turns):
+def training_of(X, Y, cost, parts="rbf", problem=Turns, rescaling="margin"):
     kernel = ProductKernel(PARTS[parts][0], LABELS)
-    return KernelTrainingSet(problem(), X, Y, cost, kernel)
+    return KernelTrainingSet(problem(), X, Y, cost, kernel, rescaling)
 
 
 def solve(training, tol=TIGHT, max_iter=20_000, seed=0, n_jobs=1, start=None, **options):
@@ -108,6 +110,35 @@ def test_optimum_is_the_referees(seed, steps, parts):
     X, Y, cost = turns(seed)
     value = referee_value(X, Y, cost, parts)
     assert_certifies(solve(training_of(X, Y, cost, parts), steps=steps), value)
+
+
+@pytest.mark.parametrize("parts", PARTS)
+@pytest.mark.parametrize("steps", ["qp", "smo"])
+@pytest.mark.parametrize("seed", range(2))
+def test_optimum_with_slack_rescaling_is_the_referees(seed, steps, parts):
+    X, Y, cost = turns(seed)
+    value = referee_value(X, Y, cost, parts, "slack")
+    assert value != pytest.approx(referee_value(X, Y, cost, parts), rel=1e-2)
+    training = training_of(X, Y, cost, parts, rescaling="slack")
+    options = {"outputs_per_search": 2, "prune_every": 2, "max_idle": 1}
+    assert_certifies(solve(training, steps=steps, **options), value)
+
+
+def test_primal_value_with_slack_rescaling_is_that_of_its_definition():
+    """The primal value of a model, by the definition."""
+    case = structured_referee.random_classes(3)
+    training = KernelTrainingSet(
+        case.problem, case.X, case.Y, case.cost, LinearKernel(), rescaling="slack"
+    )
+    result = solve(training)
+    problem, model = case.problem, result.weights
+    total = model.half_square
+    for x, truth, cost in zip(case.X, case.Y, case.cost, strict=True):
+        features = np.array([problem.joint_feature(x, y) for y in [truth, *problem.outputs(x)]])
+        scores = features @ (model.parts.T @ model.factors.toarray().ravel())
+        losses = np.array([problem.loss(truth, y) for y in problem.outputs(x)])
+        total += cost * max(0.0, np.max(losses * (1.0 + scores[1:] - scores[0])))
+    assert total == pytest.approx(result.certificate.primal)
 
 
 @pytest.mark.parametrize(
@@ -173,10 +204,11 @@ def test_function_of_rows_is_the_kernel_by_name():
     steps=st.sampled_from(["qp", "smo"]),
     count=st.integers(1, 3),
     batch_size=st.integers(1, 8),
+    rescaling=st.sampled_from(["margin", "slack"]),
 )
-def test_dual_never_falls_and_never_passes_a_primal(seed, steps, count, batch_size):
+def test_dual_never_falls_and_never_passes_a_primal(seed, steps, count, batch_size, rescaling):
     X, Y, cost = turns(seed)
-    training = training_of(X, Y, cost)
+    training = training_of(X, Y, cost, rescaling=rescaling)
     options = {"steps": steps, "outputs_per_search": count, "batch_size": batch_size}
     result = solve(training, tol=1e-4, prune_every=3, max_idle=2, **options)
     duals = [line.dual for line in result.history]
@@ -409,9 +441,73 @@ def test_classes_warm_start():
     assert from_more.certificate.primal == pytest.approx(anew.certificate.primal, rel=3e-6)
 
 
+def test_start_of_other_classes_is_left_alone():
+    X, labels, cost, problem = class_case(4)
+    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    other = solve_classes(class_training(*class_case(4, k=3), RBFKernel(0.3))).dual_point
+    from_other, anew = solve_classes(training, start=other), solve_classes(training)
+    assert_array_equal(from_other.dual_point, anew.dual_point)
+
+
+def test_moves_of_rows_at_hand_count_what_is_outside():
+    """The dual of some rows, with the others at rest, differs from that of all by a constant."""
+    X, labels, cost, problem = class_case(6, n=40)
+    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    coef = np.zeros((40, padded(4)))
+    coef[:, :4] = solve_classes(training, tol=0.2).dual_point
+    gram, some = RBFKernel(0.3)(X, X), np.arange(0, 40, 3)
+
+    def whole(changed):
+        total = coef[:, :4].copy()
+        total[some] = changed[:, :4]
+        losses = problem.loss_matrix[labels]
+        return -np.sum(total * losses) - 0.5 * np.sum(total * (gram @ total)), total
+
+    hand = RowsAtHand(
+        gram[np.ix_(some, some)], 1.0, np.ascontiguousarray((gram @ coef[:, :4])[some].T),
+        coef[some], labels[some], problem.loss_matrix, cost[some],
+    )  # fmt: skip
+    constant = whole(hand.coef)[0] - hand.dual
+    for momentum in (0.0, 0.5, 0.9):
+        hand.extrapolate(momentum)
+        before = hand.dual
+        assert whole(hand.coef)[0] - before == pytest.approx(constant)
+        hand.sweep(1e-9)
+        assert hand.dual >= before - 1e-12
+        value, total = whole(hand.coef)
+        assert value - hand.dual == pytest.approx(constant)
+        assert_allclose(hand.scores.T, (gram @ total)[some], atol=1e-10)
+        training.certify(total, training.scores_of(total, Threads(1)))  # feasible
+    best = hand.dual
+    hand.extrapolate(0.0)
+    hand.sweep(0.0)
+    hand.revert()
+    assert hand.dual == pytest.approx(best)
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), k=st.integers(2, 6))
+def test_projections_are_the_nearest_feasible_points(seed, k):
+    random = np.random.default_rng(seed)
+    labels, cost = random.integers(0, k, 5), random.uniform(0.0, 2.0, 5)
+    cost[0] = 0.0
+    wanted = np.zeros((5, padded(k)))
+    wanted[:, :k] = random.normal(size=(5, k))
+    found = wanted.copy()
+    project(found, k, labels, cost)
+    own = np.eye(k)[labels]
+    a, b = (cost[:, None] * own - each[:, :k] for each in (found, wanted))
+    assert (a >= -1e-12).all()
+    assert_allclose(a.sum(axis=1), cost, atol=1e-9)
+    # Optimal: what is left is the same wherever a is positive, and no larger elsewhere.
+    for row, rest in zip(a, b - a, strict=True):
+        if row.any():
+            assert rest.max() - rest[row > 1e-9].min() <= 1e-9
+
+
 def test_infeasible_coefficients_are_refused():
     X, labels, cost, problem = class_case(4)
     training = class_training(X, labels, cost, problem, RBFKernel(0.3))
     coef = solve_classes(training).dual_point
     with pytest.raises(ValueError, match="not feasible"):
-        training.certify(1.5 * coef, Threads(1))
+        training.certify(1.5 * coef, training.scores_of(1.5 * coef, Threads(1)))

@@ -68,12 +68,10 @@ class AbsoluteGap:
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Nothing to compare yet."""
 
-    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> bool:
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
         """Whether it is small enough."""
-        if not metadata or "round" not in metadata:
-            return False
-        line = metadata["round"]
-        return bool(line.primal - line.dual <= self.gap)
+        line = getattr(context, "round", None)
+        return line is not None and bool(line.primal - line.dual <= self.gap)
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Nothing to leave behind."""

@@ -1,16 +1,30 @@
 """Rows of a Gram matrix, computed when they are needed; those used least recently give way."""
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.compiled import compiled
 from maxmargin.dual.kernels import Kernel, KernelError, check_block, check_finite
+from maxmargin.dual.state import Stateful
 
 Order = NDArray[np.int64]
 
 
-class KernelRowCache:
+class _Held(NamedTuple):
+    """Which rows are in which slots, and how they got there.
+
+    Rows that were computed together are computed together again, because the bits of a product of
+    matrices may depend on its shape.
+    """
+
+    row_in: Order
+    batch_in: Order
+    batches: dict[int, Order]
+
+
+class KernelRowCache(Stateful):
     """Kernel of some rows with all rows, as many as fit.
 
     Parameters
@@ -30,6 +44,8 @@ class KernelRowCache:
         Values of the kernel that were computed.
     """
 
+    state_names: ClassVar[tuple[str, ...]] = ("last_use", "evaluations", "clock", "held")
+
     def __init__(self, kernel: Kernel, X: Any, max_bytes: int, least: int) -> None:
         self.kernel, self.X = kernel, X
         n = X.shape[0]
@@ -41,17 +57,38 @@ class KernelRowCache:
         self.row_in = np.full(slots, -1, dtype=np.int64)
         self.last_use = np.full(slots, -1, dtype=np.int64)
         self.evaluations = n
-        self._clock = 0
+        self.clock = 0
+        """Of calls of `slots`; also the number of the batch that a call computes."""
+        self._batch_in = np.full(slots, -1, dtype=np.int64)
+        self._batches: dict[int, Order] = {}
+
+    @property
+    def held(self) -> _Held:
+        """What a state needs of the values: how to compute them again."""
+        self._forget_batches()
+        return _Held(self.row_in, self._batch_in, self._batches)
+
+    @held.setter
+    def held(self, held: _Held) -> None:
+        self.row_in, self._batch_in, self._batches = held
+        self.slot_of[:] = -1
+        filled = np.flatnonzero(self.row_in >= 0)
+        self.slot_of[self.row_in[filled]] = filled
+        for batch, rows in self._batches.items():
+            block = self.kernel(self.X[rows], self.X)
+            slots = self.slot_of[rows]
+            here = (slots >= 0) & (self._batch_in[slots] == batch)
+            self.values[slots[here]] = block[here]
 
     def slots(self, rows: Order) -> Order:
         """Where in `values` the kernel of these rows, at most `least`, is; computed if need be."""
         missing = rows[self.slot_of[rows] < 0]
-        self._clock += 1
+        self.clock += 1
         held = self.slot_of[rows]
-        self.last_use[held[held >= 0]] = self._clock
+        self.last_use[held[held >= 0]] = self.clock
         if len(missing):
             given = np.argpartition(self.last_use, len(missing) - 1)[: len(missing)]
-            if self.last_use[given].max() == self._clock:
+            if self.last_use[given].max() == self.clock:
                 raise ValueError("More rows are asked for than the cache can hold.")
             block = self.kernel(self.X[missing], self.X)
             self.evaluations += block.size
@@ -61,15 +98,23 @@ class KernelRowCache:
             self.values[given] = block
             self.row_in[given] = missing
             self.slot_of[missing] = given
-            self.last_use[given] = self._clock
+            self.last_use[given] = self.clock
+            self._batch_in[given] = self.clock
+            self._batches[self.clock] = missing
+            if len(self._batches) > 2 * len(self.row_in):
+                self._forget_batches()
         return self.slot_of[rows]
 
     def between(self, rows: Order) -> Any:
         """The Gram matrix of some rows that are all at hand, as a copy."""
         gram = np.empty((len(rows), len(rows)), dtype=self.values.dtype)
-        for k, slot in enumerate(self.slot_of[rows].tolist()):
-            np.take(self.values[slot], rows, out=gram[k])
+        _gather(self.values, self.slot_of[rows], rows, gram)
         return gram
+
+    def _forget_batches(self) -> None:
+        """Those of which no row is left."""
+        live = np.unique(self._batch_in[self.row_in >= 0]).tolist()
+        self._batches = {batch: self._batches[batch] for batch in live}
 
     def _check(self, rows: Order, block: Any) -> None:
         name = self.kernel.name
@@ -84,6 +129,15 @@ class KernelRowCache:
                     f"{name} is not symmetric: for two training rows it is {there:.6g} one way and "
                     f"{back:.6g} the other."
                 )
+
+
+@compiled
+def _gather(values, slots, columns, out):  # type: ignore[no-untyped-def]
+    """``out[a, b] = values[slots[a], columns[b]]``."""
+    for a in range(len(slots)):
+        row = values[slots[a]]
+        for b in range(len(columns)):
+            out[a, b] = row[columns[b]]
 
 
 def _diagonal(kernel: Kernel, X: Any) -> NDArray[np.float64]:

@@ -4,8 +4,113 @@ Scores are class-major, ``(n_classes, n_samples)``, so that a step adds multiple
 to whole rows of them. Dual coefficients are ``(n_samples, padded classes)``, see subproblems.py.
 """
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.subproblems import MOVED, NEVER, crammer_singer_step
+
+Floats = NDArray[np.float64]
+
+
+class RowsAtHand:
+    """Some of the examples with their own Gram matrix, as if nothing else could move.
+
+    Is `Extrapolable`: the product of the Gram matrix with a change of all coefficients costs about
+    as much as a sweep.
+
+    Parameters
+    ----------
+    gram : ndarray of shape (n, n)
+    scale : float
+        Kernel of a class with itself.
+    scores : ndarray of shape (n_classes, n)
+    coef : ndarray of shape (n, padded classes)
+    labels, cost : ndarray of shape (n,)
+    losses : ndarray of shape (n_classes, n_classes)
+    """
+
+    def __init__(
+        self, gram: Any, scale: float, scores: Floats, coef: Floats, labels: Any, losses: Floats,
+        cost: Floats,
+    ) -> None:  # fmt: skip
+        self.gram, self.scale, self.scores, self.coef = gram, scale, scores, coef
+        self.labels, self.losses, self.cost = labels, losses, cost
+        self._outside = scores - self._scores_of(coef)
+        """What all other examples add to the scores."""
+        self._before = coef.copy(), scores.copy()
+        n, width = coef.shape
+        self._scratch = np.empty(n), np.empty(n), np.empty(width), np.empty(width)
+
+    @property
+    def dual(self) -> float:
+        """Dual value, but for what other examples have by themselves."""
+        coef = self.coef[:, : len(self.scores)]
+        linear = float(np.sum(coef * self.losses[self.labels]))
+        return -linear - 0.5 * float(np.einsum("im,mi->", coef, self.scores + self._outside))
+
+    def sweep(self, goal: float) -> int:
+        """About as many steps as there are examples; fewer if none violates by `goal`."""
+        steps = polish(
+            self.gram, self.scale, self.scores, self.coef, self.labels, self.losses, self.cost,
+            goal, len(self.labels), *self._scratch,
+        )  # fmt: skip
+        return int(steps)
+
+    def extrapolate(self, momentum: float) -> None:
+        """See `Extrapolable`."""
+        last = self._before[0]
+        self.restart()
+        if momentum > 0.0:
+            coef = self.coef + momentum * (self.coef - last)
+            project(coef, len(self.scores), self.labels, self.cost)
+            self.scores += self._scores_of(coef - self.coef)
+            self.coef = coef
+
+    def revert(self) -> None:
+        """See `Extrapolable`."""
+        coef, scores = self._before
+        self.coef, self.scores = coef.copy(), scores.copy()
+
+    def restart(self) -> None:
+        """See `Extrapolable`."""
+        self._before = self.coef.copy(), self.scores.copy()
+
+    def _scores_of(self, coef: Floats) -> Floats:
+        factors = np.ascontiguousarray(coef[:, : len(self.scores)].T, dtype=self.gram.dtype)
+        return np.asarray(self.scale * (factors @ self.gram), dtype=np.float64)
+
+
+@compiled
+def project(coef, n_classes, labels, cost):  # type: ignore[no-untyped-def]
+    """The nearest feasible coefficients of each example, in place; see `crammer_singer_step`."""
+    for i in range(len(labels)):
+        own = coef[i]
+        if cost[i] == 0.0:
+            own[:] = 0.0
+            continue
+        own[labels[i]] -= cost[i]
+        highest = NEVER
+        for m in range(n_classes):
+            highest = max(highest, -own[m])
+        level = highest - cost[i]
+        while True:
+            total = 0.0
+            count = 0
+            for m in range(n_classes):
+                above = -own[m] > level
+                total -= own[m] if above else 0.0
+                count += above
+            higher = (total - cost[i]) / count
+            if higher <= level:
+                break
+            level = higher
+        for m in range(n_classes):
+            new = own[m] + level
+            own[m] = new if new < 0.0 else 0.0
+        own[labels[i]] += cost[i]
 
 
 @inlined

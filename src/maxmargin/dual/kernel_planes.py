@@ -6,8 +6,9 @@ its example's C. So an example's coefficients add up to its C, a step moves coef
 atom to another of the same example, and all that steps need is the score of each atom and the
 kernel between atoms, ``parts[p, p'] * labels[l, l']``.
 
-With ``a`` the coefficients, the model is ``w = sum a_y (phi(truth) - phi(y))``: in terms of atoms,
-the factor of an output is ``-a`` and that of a truth ``C - a``.
+With ``a`` the coefficients, the model is ``w = sum a_y s_y (phi(truth) - phi(y))``: in terms of
+atoms, the factor of an output is ``-a_y s_y``, and that of a truth what the others' add up to. The
+scale ``s_y`` is one with margin rescaling, and the loss of the output with slack rescaling.
 """
 
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
-from maxmargin.dual.kernel_gram import GrowingGram
+from maxmargin.dual.kernel_gram import GramState, GrowingGram
 from maxmargin.dual.kernels import KernelError, ProductKernel
 from maxmargin.dual.simplex import ROUNDING
 
@@ -66,6 +67,25 @@ class NewOutputs(NamedTuple):
     labels: Any
     coef: Floats
 
+    def take(self, which: Order) -> "NewOutputs":
+        """Some of them."""
+        return NewOutputs(
+            self.blocks[which],
+            [self.outputs[k] for k in which],
+            self.losses[which],
+            self.parts[which],
+            self.labels[which],
+            self.coef[which],
+        )
+
+
+class PlanesState(NamedTuple):
+    """All of `KernelPlanes` but the rows, which whoever restores it must make anew."""
+
+    atoms: Atoms
+    parts: GramState
+    labels: GramState
+
 
 class KernelPlanes:
     """Outputs of all examples with their coefficients, and the moves that improve them.
@@ -75,10 +95,12 @@ class KernelPlanes:
     cost : ndarray of shape (n_blocks,)
         C of each example.
     kernel : ProductKernel
+    by_slack : bool
+        Slack rescaling: the loss multiplies the violation of a margin of one.
     """
 
-    def __init__(self, cost: Floats, kernel: ProductKernel) -> None:
-        self.cost = cost
+    def __init__(self, cost: Floats, kernel: ProductKernel, by_slack: bool = False) -> None:
+        self.cost, self.by_slack = cost, by_slack
         self.parts = GrowingGram(kernel.parts)
         self.labels = GrowingGram(kernel.labels)
         self.atoms = Atoms()
@@ -89,10 +111,33 @@ class KernelPlanes:
         return int(len(self.atoms.blocks) - np.count_nonzero(self.atoms.is_truth))
 
     @property
+    def state(self) -> PlanesState:
+        """What to `restore`."""
+        return PlanesState(self.atoms, self.parts.state, self.labels.state)
+
+    def restore(self, state: PlanesState, parts: Any, labels: Any) -> None:
+        """Take over a state, given the part row and the label row of each of its atoms."""
+        atoms = state.atoms
+        for table, own, rows, numbers in (
+            (self.parts, state.parts, parts, atoms.parts),
+            (self.labels, state.labels, labels, atoms.labels),
+        ):
+            if len(numbers):
+                table.restore(own, rows[np.unique(numbers, return_index=True)[1]])
+        self._take_over(atoms)
+
+    @property
     def factors(self) -> Floats:
         """Factor of each atom in the model."""
         atoms = self.atoms
-        return np.where(atoms.is_truth, self.cost[atoms.blocks] - atoms.coef, -atoms.coef)
+        used = np.where(atoms.is_truth, 0.0, self.scales * atoms.coef)
+        of_blocks = np.bincount(atoms.blocks, weights=used, minlength=len(self.cost))
+        return np.where(atoms.is_truth, of_blocks[atoms.blocks], -used)
+
+    @property
+    def scales(self) -> Floats:
+        """What multiplies the distance of each atom from its truth."""
+        return self.atoms.losses if self.by_slack else np.ones(len(self.atoms.losses))
 
     @property
     def half_square(self) -> float:
@@ -107,27 +152,27 @@ class KernelPlanes:
     def slacks(self) -> Floats:
         """Hinge of each example, as far as the outputs in hand tell."""
         atoms = self.atoms
-        highest = np.full(len(self.cost), -np.inf)
-        np.maximum.at(highest, atoms.blocks, atoms.losses + atoms.scores)
         truth = np.zeros(len(self.cost))
         truth[atoms.blocks[atoms.is_truth]] = atoms.scores[atoms.is_truth]
-        return np.where(np.isfinite(highest), np.maximum(highest - truth, 0.0), 0.0)
+        values = atoms.losses + self.scales * (atoms.scores - truth[atoms.blocks])
+        highest = np.zeros(len(self.cost))
+        np.maximum.at(highest, atoms.blocks, values)
+        return highest
 
-    def add(self, truths: NewOutputs, outputs: NewOutputs) -> int:
+    def add(self, truths: NewOutputs | None, outputs: NewOutputs) -> int:
         """Take in the truths that are missing, then outputs; says how many outputs are new.
 
         An output with the rows and the loss of one that its example has already is left out.
         """
-        missing = np.flatnonzero(~self.has_truth[truths.blocks])
-        part_numbers, label_numbers = self.parts.add(truths.parts), self.labels.add(truths.labels)
-        chosen = []
-        for k in missing.tolist():
-            i = int(truths.blocks[k])
-            if not self.has_truth[i]:
-                self.has_truth[i] = True
-                self._known.add((i, int(part_numbers[k]), int(label_numbers[k]), 0.0))
-                chosen.append(k)
-        self._append(truths, chosen, part_numbers, label_numbers, are_truths=True)
+        if truths is not None:
+            first = np.unique(truths.blocks, return_index=True)[1]
+            truths = truths.take(first[~self.has_truth[truths.blocks[first]]])
+        if truths is not None and len(truths.blocks):
+            parts, labels = self.parts.add(truths.parts), self.labels.add(truths.labels)
+            columns = truths.blocks, parts, labels, truths.losses
+            self.has_truth[truths.blocks] = True
+            self._known.update(zip(*(column.tolist() for column in columns), strict=True))
+            self._append(truths, list(range(len(parts))), parts, labels, are_truths=True)
 
         part_numbers, label_numbers = self.parts.add(outputs.parts), self.labels.add(outputs.labels)
         chosen = []
@@ -186,7 +231,8 @@ class KernelPlanes:
 
         The gap is that of the quadratic program over the outputs in hand. An example violates its
         optimum by what the highest of its outputs, loss included, is above the lowest that has
-        any coefficient.
+        any coefficient. The value of an output is its loss plus its scale times what its score is
+        above the truth's.
 
         Returns
         -------
@@ -197,7 +243,8 @@ class KernelPlanes:
         atoms = self.atoms
         if not len(atoms.coef):
             return 0.0, 0
-        members = np.argsort(atoms.blocks, kind="stable")
+        # The truth of each example comes first.
+        members = np.lexsort((~atoms.is_truth, atoms.blocks))
         present, starts = np.unique(atoms.blocks[members], return_index=True)
         starts = np.append(starts, len(members)).astype(np.int64)
         wanted = np.arange(len(present))
@@ -206,8 +253,8 @@ class KernelPlanes:
         widest = int(np.diff(starts).max())
         left, visits, curvature = _solve(
             self.parts.values, self.labels.values, atoms.parts, atoms.labels, atoms.losses,
-            atoms.coef, atoms.scores, members, starts, wanted, self.cost[present], gap,
-            max_visits, np.empty(len(wanted)), np.empty(widest * widest), np.empty(widest),
+            self.scales, atoms.coef, atoms.scores, members, starts, wanted, self.cost[present],
+            gap, max_visits, np.empty(len(wanted)), np.empty(widest * widest), np.empty(widest),
             np.empty(widest),
         )  # fmt: skip
         if curvature < -1e-6:
@@ -237,10 +284,14 @@ class KernelPlanes:
             which, renumbered = np.unique(used, return_inverse=True)
             table.keep(which)
             numbers.append(renumbered.astype(np.int64))
-        self.atoms = kept._replace(parts=numbers[0], labels=numbers[1])
+        self._take_over(kept._replace(parts=numbers[0], labels=numbers[1]))
+
+    def _take_over(self, atoms: Atoms) -> None:
+        """Let these atoms be all."""
+        self.atoms = atoms
         self.has_truth[:] = False
-        self.has_truth[kept.blocks] = True
-        columns = kept.blocks, numbers[0], numbers[1], kept.losses
+        self.has_truth[atoms.blocks] = True
+        columns = atoms.blocks, atoms.parts, atoms.labels, atoms.losses
         self._known = set(zip(*(column.tolist() for column in columns), strict=True))
 
 
@@ -258,8 +309,8 @@ def _score(part_gram, label_gram, parts, labels, other_parts, other_labels, fact
 
 @compiled
 def _solve(  # type: ignore[no-untyped-def]
-    part_gram, label_gram, parts, labels, losses, coef, scores, members, starts, wanted, cost,
-    tolerance, max_visits, violations, gram, values, change,
+    part_gram, label_gram, parts, labels, losses, scales, coef, scores, members, starts, wanted,
+    cost, tolerance, max_visits, violations, gram, values, change,
 ):  # fmt: skip
     """Rounds over the examples whose violation is within a half of the largest.
 
@@ -278,7 +329,7 @@ def _solve(  # type: ignore[no-untyped-def]
             used = 0.0
             for at in range(starts[g], starts[g + 1]):
                 a = members[at]
-                value = losses[a] + scores[a]
+                value = losses[a] + scales[a] * (scores[a] - scores[members[starts[g]]])
                 used += coef[a] * value
                 highest = value if value > highest else highest
                 if coef[a] > 0.0:
@@ -295,15 +346,21 @@ def _solve(  # type: ignore[no-untyped-def]
             g = wanted[w]
             visits += 1
             size = starts[g + 1] - starts[g]
+            truth = members[starts[g]]
+            own = part_gram[parts[truth], parts[truth]] * label_gram[labels[truth], labels[truth]]
+            for j in range(size):  # how near to the truth each is, and then the differences from it
+                a = members[starts[g] + j]
+                values[j] = losses[a] + scales[a] * (scores[a] - scores[truth])
+                change[j] = part_gram[parts[a], parts[truth]] * label_gram[labels[a], labels[truth]]
             for j in range(size):
                 a = members[starts[g] + j]
-                values[j] = losses[a] + scores[a]
-                change[j] = 0.0
                 for k in range(size):
                     b = members[starts[g] + k]
-                    gram[j * size + k] = (
-                        part_gram[parts[a], parts[b]] * label_gram[labels[a], labels[b]]
-                    )
+                    near = part_gram[parts[a], parts[b]] * label_gram[labels[a], labels[b]]
+                    apart = near - change[j] - change[k] + own
+                    gram[j * size + k] = scales[a] * scales[b] * apart
+            for j in range(size):
+                change[j] = 0.0
             for _ in range(4 * size):
                 up = down = 0
                 highest = -1e300
@@ -317,8 +374,9 @@ def _solve(  # type: ignore[no-untyped-def]
                         down = j
                 if highest - lowest <= 0.1 * bar:
                     break
-                lengths = gram[up * size + up] + gram[down * size + down]
-                curvature = lengths - 2.0 * gram[up * size + down]
+                squares = gram[up * size + up] + gram[down * size + down]
+                curvature = squares - 2.0 * gram[up * size + down]
+                lengths = 2.0 * own + squares
                 least = min(least, curvature / max(lengths, 1e-300))
                 available = coef[members[starts[g] + down]]
                 step = available
@@ -334,6 +392,11 @@ def _solve(  # type: ignore[no-untyped-def]
                 change[down] += step
                 for j in range(size):
                     values[j] += step * (gram[down * size + j] - gram[up * size + j])
+            total = 0.0
+            for j in range(1, size):
+                change[j] *= scales[members[starts[g] + j]]
+                total += change[j]
+            change[0] = -total
             for j in range(size):
                 if change[j] != 0.0:
                     a = members[starts[g] + j]

@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.state import Remade
+
 Floats = NDArray[np.float64]
 
 NAMES = ("linear", "polynomial", "rbf")
@@ -193,7 +195,7 @@ class FunctionKernel(Kernel):
         return rows
 
 
-class JointKernel(FunctionKernel):
+class JointKernel(Remade, FunctionKernel):
     """A function ``k(x, y, x2, y2)`` of two inputs with an output each.
 
     Parameters
@@ -207,6 +209,9 @@ class JointKernel(FunctionKernel):
 
     def __init__(self, function: Callable[[Any, Any, Any, Any], float]) -> None:
         super().__init__(function, pairwise=True)
+
+    def parts(self) -> dict[str, Any]:
+        return {"function": self.function}
 
     def __call__(self, A: Any, B: Any) -> Floats:
         paired = FunctionKernel(lambda a, b: self.function(*a, *b), pairwise=True)

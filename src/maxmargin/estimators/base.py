@@ -118,10 +118,11 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
                 "estimator": self,
                 "X": X,
                 "y": y,
-                "metadata": {"round": line, "tol": self.tol},
                 "reconstruction_attributes": lambda: attributes(weights()),
             }
             context = fit_context.subcontext(task_name="round")
+            # Not as metadata, which scikit-learn's ScoringMonitor hands to the scorers.
+            context.round = line
             context.call_on_fit_task_begin(**arguments)
             return bool(context.call_on_fit_task_end(**arguments))
 

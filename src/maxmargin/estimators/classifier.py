@@ -143,7 +143,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     n_iter_ : int
         Number of rounds (for "one-vs-rest", of the class that took most).
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------

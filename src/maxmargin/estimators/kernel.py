@@ -1,8 +1,8 @@
 """KernelStructuredSVM: any problem whose outputs can be listed, through a kernel."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.engines.threads import Threads
-from maxmargin.estimators.base import CertifiedEstimator, n_threads
-from maxmargin.estimators.checks import check_features, check_loss_matrix, check_per_sample
+from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.kernel_base import KernelEstimator
 from maxmargin.problems.kernel import n_rows
 from maxmargin.problems.kernel_scores import predict
 from maxmargin.problems.kernel_training import KernelTrainingSet
@@ -24,15 +25,13 @@ from maxmargin.problems.multiclass_kernel import (
     Multiclass,
     class_scores,
 )
-from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
-from maxmargin.solvers.result import Result
 
 Floats = NDArray[np.float64]
 
 
-class KernelStructuredSVM(CertifiedEstimator):
+class KernelStructuredSVM(KernelEstimator):
     """Structural SVM in the space of a kernel, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``. Scores are ``<w, phi(x, y)>``, but
@@ -57,7 +56,11 @@ class KernelStructuredSVM(CertifiedEstimator):
     coef0 : float, default=1.0
         Of "polynomial".
     solver : "auto", MiniBatchDual or KernelClassesDual, default="auto"
-        "auto" is `KernelClassesDual` for `Multiclass` and `MiniBatchDual` for all others.
+        "auto" is `KernelClassesDual` for `Multiclass` and `MiniBatchDual` for all others, among
+        them `Multiclass` with slack rescaling of a loss matrix.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
+        one.
     tol : float, default=1e-3
         Relative duality gap that is good enough.
     warm_start : bool, default=False
@@ -66,6 +69,12 @@ class KernelStructuredSVM(CertifiedEstimator):
         Most rounds: mini-batches, or visits of the worst examples.
     time_limit : float, default=None
         Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads for searches and predictions; None means 1 and -1 one for each core. The answer
         does not depend on it.
@@ -116,7 +125,7 @@ class KernelStructuredSVM(CertifiedEstimator):
     ['free']
     """
 
-    _parameter_constraints = CertifiedEstimator._parameter_constraints | {
+    _parameter_constraints = KernelEstimator._parameter_constraints | {
         "problem": [HasMethods(["loss"])],
         "kernel": [StrOptions(set(NAMES)), Kernel, ProductKernel, callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
@@ -135,10 +144,14 @@ class KernelStructuredSVM(CertifiedEstimator):
         degree: int = 3,
         coef0: float = 1.0,
         solver: Any = "auto",
+        rescaling: str = "margin",
         tol: float = 1e-3,
         warm_start: bool = False,
         max_iter: int = 100_000,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
@@ -149,10 +162,14 @@ class KernelStructuredSVM(CertifiedEstimator):
         self.degree = degree
         self.coef0 = coef0
         self.solver = solver
+        self.rescaling = rescaling
         self.tol = tol
         self.warm_start = warm_start
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
 
@@ -189,59 +206,36 @@ class KernelStructuredSVM(CertifiedEstimator):
             raise ValueError(f"X has {n} inputs but Y has {len(Y)} outputs: give one for each.")
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
-        cost = np.full(n, float(self.C))
-        if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, n, "sample_weight", "weights")
-            if not cost.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
+        cost = self._costs(n, sample_weight)
         kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         if isinstance(self.problem, Multiclass):
             return self._fit_classes(X, Y, cost, kernel)
         if isinstance(self.solver, KernelClassesDual):
             raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
-        training = KernelTrainingSet(self.problem, X, Y, cost, kernel)
+        training = KernelTrainingSet(self.problem, X, Y, cost, kernel, self.rescaling)
         solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        return self._fit_training(training, training.problem, solver, X, Y, n)
+        return self._fit_training(training, training.problem, solver, X, Y)
 
     def _fit_classes(self, X: Any, Y: Any, cost: Floats, kernel: Any) -> Self:
         classes = self.problem.known_classes(Y)
         problem = Classes(classes, check_loss_matrix(self.problem.loss_matrix, classes))
         X = self._rows(X, kernel)
-        if isinstance(self.solver, MiniBatchDual) or isinstance(kernel, ProductKernel):
-            if isinstance(self.solver, KernelClassesDual):
-                raise ValueError("KernelClassesDual has the kernel of labels built in.")
-            training: Any = KernelTrainingSet(problem, X, Y, cost, kernel)
-            solver: Any = MiniBatchDual() if self.solver == "auto" else self.solver
-        else:
+        # With a loss of one for every mistake, both rescalings are the same.
+        same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
+        is_plain = not isinstance(kernel, ProductKernel) and (self.rescaling == "margin" or same)
+        if is_plain and not isinstance(self.solver, MiniBatchDual):
             labels = np.array([problem.number(y) for y in Y], dtype=np.int64)
-            training = ClassTrainingSet(problem, X, labels, cost, kernel)
-            solver = KernelClassesDual() if self.solver == "auto" else self.solver
-        return self._fit_training(training, problem, solver, X, Y, len(cost))
-
-    def _fit_training(
-        self, training: Any, problem: Any, solver: Any, X: Any, Y: Any, n: int
-    ) -> Self:
-        def attributes(model: Any) -> dict[str, Any]:
-            known = {"classes_": problem.classes} if isinstance(problem, Classes) else {}
-            return known | {
-                "model_": model,
-                "support_size_": int(model.parts.shape[0]),
-                "_problem": problem,
-            }
-
-        key = type(solver), n
-        start = getattr(self, "_warm", None) if self.warm_start else None
-        start = start[1] if start is not None and start[0] == key else None
-        solve: Callable[..., Result] = partial(solver.solve, training, start=start)
-        try:
-            result = self._train(X, Y, solve, attributes)
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
-        self._warm = (key, result.dual_point) if self.warm_start else None
-        self._warn_unless_converged(result, stacklevel=4)
-        return self
+            training: Any = ClassTrainingSet(problem, X, labels, cost, kernel)
+            solver: Any = KernelClassesDual() if self.solver == "auto" else self.solver
+        else:
+            if isinstance(self.solver, KernelClassesDual):
+                raise ValueError(
+                    "KernelClassesDual has a kernel of labels and margin rescaling built in: use "
+                    "MiniBatchDual."
+                )
+            training = KernelTrainingSet(problem, X, Y, cost, kernel, self.rescaling)
+            solver = MiniBatchDual() if self.solver == "auto" else self.solver
+        return self._fit_training(training, problem, solver, X, Y)
 
     def predict(self, X: Any) -> Any:
         """The best output of each input.

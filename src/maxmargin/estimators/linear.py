@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.estimators.base import CertifiedEstimator, n_threads
@@ -272,7 +273,8 @@ class LinearEstimator(CertifiedEstimator, ABC):
         check_is_fitted(self)
         given, X = X, check_features(X, type(self).__name__)
         validate_data(self, given, reset=False, skip_check_array=True)
-        scores = np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+        coef = self.coef_ if sp.issparse(self.coef_) else np.atleast_2d(self.coef_)
+        scores = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True)) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def __sklearn_tags__(self) -> Any:

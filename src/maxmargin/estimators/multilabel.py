@@ -82,7 +82,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------

@@ -73,7 +73,7 @@ class OrdinalClassifier(RowClassifier):
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------

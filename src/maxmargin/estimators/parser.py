@@ -16,7 +16,8 @@ from maxmargin.data.sources import Source
 from maxmargin.data.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
-from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.grammar_lexicon import Sentence
 from maxmargin.problems.grammar_model import GrammarModel
@@ -31,7 +32,7 @@ class UnparsedWarning(UserWarning):
     """Some sentences have no tree by the grammar, and got a flat one."""
 
 
-class GrammarParser(StreamedEstimator, StructuredEstimator):
+class GrammarParser(ShardedEstimator, StructuredEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
     The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
@@ -82,6 +83,9 @@ class GrammarParser(StreamedEstimator, StructuredEstimator):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the sentences.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
@@ -127,6 +131,7 @@ class GrammarParser(StreamedEstimator, StructuredEstimator):
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "grammar": [Grammar, None],
         "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
     }
 
     def __init__(
@@ -150,6 +155,7 @@ class GrammarParser(StreamedEstimator, StructuredEstimator):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.loss = loss
@@ -169,6 +175,7 @@ class GrammarParser(StreamedEstimator, StructuredEstimator):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -203,7 +210,10 @@ class GrammarParser(StreamedEstimator, StructuredEstimator):
         """
         if isinstance(X, Source):
             return self._fit_source(X, y=y, sample_weight=sample_weight)
-        training, attributes, _ = self._anew(self._read(X, y, None), sample_weight)
+        examples = self._read(X, y, None)
+        if self._on_shards:
+            return self._fit_shards(examples.X or examples.y, examples.y, examples, sample_weight)
+        training, attributes, _ = self._anew(examples, sample_weight)
         self._fit_training(training, X, y, attributes)
         return self
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from numbers import Integral, Real
+from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -12,8 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
-from maxmargin.estimators.checks import check_per_sample
-from maxmargin.estimators.kernel import KernelStructuredSVM
+from maxmargin.estimators.kernel_base import KernelEstimator
 from maxmargin.estimators.pose_input import check_images, check_poses, snapped
 from maxmargin.inference.angles import angular_distance
 from maxmargin.problems.pose import PoseProblem, PoseTrainingSet
@@ -41,7 +41,7 @@ class PoseErrors(NamedTuple):
     angles: Floats
 
 
-class PoseEstimator(KernelStructuredSVM):
+class PoseEstimator(KernelEstimator):
     """Location and angle of the object in an image, by a kernel structural SVM.
 
     Features are histograms of oriented gradients. The score of a window with features ``f`` at an
@@ -76,6 +76,9 @@ class PoseEstimator(KernelStructuredSVM):
         Predict any angle instead of one of the `n_angles`.
     solver : "auto" or MiniBatchDual, default="auto"
         "auto" takes three diverse poses from each search.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
+        one.
     tol : float, default=1e-2
         Relative duality gap that is good enough.
     warm_start : bool, default=False
@@ -84,6 +87,12 @@ class PoseEstimator(KernelStructuredSVM):
         Most mini-batches.
     time_limit : float, default=None
         Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
@@ -130,13 +139,14 @@ class PoseEstimator(KernelStructuredSVM):
     (True, True)
     """
 
-    _parameter_constraints = KernelStructuredSVM._parameter_constraints | {
+    _parameter_constraints = KernelEstimator._parameter_constraints | {
         "window": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "cell": [Interval(Integral, 1, None, closed="left")],
         "n_orientations": [Interval(Integral, 1, None, closed="left")],
         "signed": ["boolean"],
         "scales": [tuple, list],
         "n_angles": [Interval(Integral, 2, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
         "angle_weight": [Interval(Real, 0, 1, closed="both")],
         "refine": ["boolean"],
         "solver": [StrOptions({"auto"}), MiniBatchDual],
@@ -156,10 +166,14 @@ class PoseEstimator(KernelStructuredSVM):
         angle_weight: float = 0.5,
         refine: bool = True,
         solver: Any = "auto",
+        rescaling: str = "margin",
         tol: float = 1e-2,
         warm_start: bool = False,
         max_iter: int = 100_000,
         time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
     ) -> None:
@@ -174,17 +188,19 @@ class PoseEstimator(KernelStructuredSVM):
         self.angle_weight = angle_weight
         self.refine = refine
         self.solver = solver
+        self.rescaling = rescaling
         self.tol = tol
         self.warm_start = warm_start
         self.max_iter = max_iter
         self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(  # type: ignore[override]
-        self, images: Any, poses: ArrayLike, sample_weight: ArrayLike | None = None
-    ) -> Self:
+    def fit(self, images: Any, poses: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on images with an object each.
 
         Parameters
@@ -210,16 +226,12 @@ class PoseEstimator(KernelStructuredSVM):
         if not images:
             raise ValueError("images is empty: there is nothing to learn from.")
         truths = check_poses(poses, len(images), problem.grid)
-        cost = np.full(len(images), float(self.C))
-        if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, len(images), "sample_weight", "weights")
-            if not cost.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
+        cost = self._costs(len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, truths, strict=True))]
-        training = PoseTrainingSet(problem, windows, on_grid, cost)
+        training = PoseTrainingSet(problem, windows, on_grid, cost, self.rescaling)
         solver = SOLVER if self.solver == "auto" else self.solver
-        return self._fit_training(training, problem, solver, images, truths, len(images))
+        return self._fit_training(training, problem, solver, images, truths)
 
     @property
     def angles_(self) -> Floats:
@@ -293,7 +305,7 @@ class PoseEstimator(KernelStructuredSVM):
         turned = [angular_distance(np.asarray(a.angle), np.asarray(b.angle)) for a, b in pairs]
         return PoseErrors(np.array(common), np.array(turned))
 
-    def score(self, images: Any, poses: ArrayLike) -> float:  # type: ignore[override]
+    def score(self, images: Any, poses: ArrayLike) -> float:
         """One minus the mean loss of the predictions: one is perfect."""
         found = self.errors(images, poses)
         share = self._problem.angle_weight
@@ -301,7 +313,7 @@ class PoseEstimator(KernelStructuredSVM):
             np.mean(share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps))
         )
 
-    def accuracy(self, images: Any, poses: ArrayLike) -> float:  # type: ignore[override]
+    def accuracy(self, images: Any, poses: ArrayLike) -> float:
         """Share of the predictions whose window overlaps by more than a half with the true one."""
         return float(np.mean(self.errors(images, poses).overlaps > 0.5))
 

@@ -83,7 +83,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     n_iter_ : int
         Number of rounds.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------

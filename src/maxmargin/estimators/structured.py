@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import check_pairs, check_per_sample
-from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -64,7 +65,7 @@ class StructuredEstimator(CertifiedEstimator):
         self._warn_unless_converged(result, stacklevel=4)
 
 
-class StructuredSVM(StreamedEstimator, StructuredEstimator):
+class StructuredSVM(ShardedEstimator, StructuredEstimator):
     """Structural SVM for any problem whose loss-augmented search you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -104,6 +105,9 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
         depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
@@ -129,6 +133,7 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
     _parameter_constraints = StructuredEstimator._parameter_constraints | {
         "problem": [HasMethods(["joint_feature", "loss", "decode", "separate"])],
         "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
     }
 
     def __init__(
@@ -147,6 +152,7 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.problem = problem
         self.C = C
@@ -161,6 +167,7 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -200,7 +207,10 @@ class StructuredSVM(StreamedEstimator, StructuredEstimator):
             return self._fit_source(X, Y=Y, sample_weight=sample_weight)
         if Y is None:
             raise ValueError("Y is missing: give one output for each input, or a source of both.")
-        training, attributes, _ = self._anew(self._read(X, Y, None), sample_weight)
+        examples = self._read(X, Y, None)
+        if self._on_shards:
+            return self._fit_shards(X, Y, examples, sample_weight)
+        training, attributes, _ = self._anew(examples, sample_weight)
         self._fit_training(training, X, Y, attributes)
         return self
 

@@ -19,10 +19,10 @@ from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.streaming import (
     Checked,
     Fixed,
-    StreamedEstimator,
     first_examples,
     numbers_among,
 )
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
-class SequenceTagger(StreamedEstimator, StructuredEstimator):
+class SequenceTagger(ShardedEstimator, StructuredEstimator):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -87,6 +87,9 @@ class SequenceTagger(StreamedEstimator, StructuredEstimator):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the sequences.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
@@ -138,6 +141,7 @@ class SequenceTagger(StreamedEstimator, StructuredEstimator):
         "fit_intercept": ["boolean"],
         "fit_ends": ["boolean"],
         "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
     }
 
     def __init__(
@@ -160,6 +164,7 @@ class SequenceTagger(StreamedEstimator, StructuredEstimator):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.loss = loss
@@ -178,6 +183,7 @@ class SequenceTagger(StreamedEstimator, StructuredEstimator):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -216,6 +222,10 @@ class SequenceTagger(StreamedEstimator, StructuredEstimator):
         if isinstance(X, Source):
             return self._fit_source(X, y=y, lengths=lengths, sample_weight=sample_weight)
         examples = self._read(X, y, None, lengths)
+        if self._on_shards:
+            if lengths is not None:
+                X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
+            return self._fit_shards(X, y, examples, sample_weight)
         training, attributes, fixed = self._anew(examples, sample_weight)
         self._fit_training(training, X, y, attributes)
         self._finish(X, fixed)
@@ -468,6 +478,12 @@ def _sequences(
         if rows.shape[0]:
             rows = check_features(rows, "SequenceTagger")
     return Sequences(rows, ends)
+
+
+def _cut(rows: Any, lengths: NDArray[np.int64]) -> list[Any]:
+    """Rows of all sequences as a list of those of each."""
+    ends = np.cumsum(np.r_[0, lengths]).tolist()
+    return [rows[start:stop] for start, stop in pairwise(ends)]
 
 
 def _named_columns(vocabulary: Vocabulary) -> Fixed:

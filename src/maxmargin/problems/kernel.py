@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.state import Remade
 from maxmargin.problems.structured import ProblemError
 
 Floats = NDArray[np.float64]
@@ -112,7 +113,28 @@ class KernelProblem(ABC):
         return self.losses(y, candidates)
 
 
-class JointFeatures(KernelProblem):
+class _Adapted(Remade, KernelProblem):
+    """Another problem, seen through other parts.
+
+    Parameters
+    ----------
+    problem : problem with ``outputs(x)``
+    """
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+
+    def parts(self) -> dict[str, Any]:
+        return {"problem": self.problem}
+
+    def outputs(self, x: Any) -> Sequence[Any]:
+        return list(self.problem.outputs(x))
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(self.problem.loss(truth, y))
+
+
+class JointFeatures(_Adapted):
     """A `Problem` that can list its outputs: the kernel compares its joint features.
 
     Parameters
@@ -127,29 +149,14 @@ class JointFeatures(KernelProblem):
                 f"{type(problem).__name__} cannot list its outputs, which a kernel needs, because "
                 f"there are no weights to search with: write outputs(x)."
             )
-        self.problem = problem
-
-    def outputs(self, x: Any) -> Sequence[Any]:
-        return list(self.problem.outputs(x))
-
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.problem.loss(truth, y))
+        super().__init__(problem)
 
     def part(self, x: Any, y: Any) -> Any:
         return self.problem.joint_feature(x, y)
 
 
-class Pairs(KernelProblem):
+class Pairs(_Adapted):
     """A problem whose kernel is a function of inputs and outputs: parts are ``(x, y)``."""
-
-    def __init__(self, problem: Any) -> None:
-        self.problem = problem
-
-    def outputs(self, x: Any) -> Sequence[Any]:
-        return list(self.problem.outputs(x))
-
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.problem.loss(truth, y))
 
     def part(self, x: Any, y: Any) -> Any:
         return x, y

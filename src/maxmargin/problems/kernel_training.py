@@ -57,18 +57,43 @@ class KernelTrainingSet:
         C of each example.
     kernel : Kernel or ProductKernel
         Is checked, on a sample of the truths.
+    rescaling : {"margin", "slack"}
+        Slack rescaling multiplies the margin's violation by the loss.
     """
 
+    relaxed = False
+    """Searches are exact: they try all outputs."""
+
     def __init__(
-        self, problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, kernel: Any
+        self,
+        problem: Any,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        cost: Floats,
+        kernel: Any,
+        rescaling: str = "margin",
     ) -> None:
         self.X, self.Y, self.cost = X, Y, cost
+        self.by_slack = rescaling == "slack"
         self.problem = adapted(problem, kernel)
         pair = kernel_pair(self.problem, kernel)
         parts, labels = self._raw_rows(pair, self._sample(), None)
         self.kernel = ProductKernel(pair.parts.fitted(parts), pair.labels.fitted(labels))
         check_gram(self.kernel.parts(parts, parts), self.kernel.parts.name)
         check_gram(self.kernel.labels(labels, labels), self.kernel.labels.name)
+
+    @property
+    def content(self) -> Any:
+        """All that tells these examples from others."""
+        # Of the problem, its settings: what else it keeps may change while it is in use.
+        problem = getattr(self.problem, "problem", self.problem)
+        settings = {
+            name: value
+            for name, value in getattr(problem, "__dict__", {}).items()
+            if np.isscalar(value) or isinstance(value, np.ndarray)
+        }
+        name = type(problem).__name__
+        return name, settings, self.X, self.Y, self.cost, self.kernel, self.by_slack
 
     @property
     def n_blocks(self) -> int:
@@ -87,10 +112,14 @@ class KernelTrainingSet:
 
     def outputs_of(self, blocks: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
         """Given outputs of blocks, with all about them made from the data anew."""
-        parts, labels = self._raw_rows(self.kernel, blocks, outputs)
+        parts, labels = self.rows_of(blocks, outputs)
         pairs = zip(blocks.tolist(), outputs, strict=True)
         losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
         return NewOutputs(blocks, list(outputs), losses, parts, labels, coef)
+
+    def rows_of(self, blocks: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """The part row and the label row of given outputs of blocks."""
+        return self._raw_rows(self.kernel, blocks, outputs)
 
     def _raw_rows(
         self, kernel: ProductKernel, blocks: Order, outputs: Sequence[Any] | None
@@ -130,7 +159,9 @@ class KernelTrainingSet:
             part_rows, label_rows, scored = scoring.score([each for _, each in group])
             for k, ((i, each), table) in enumerate(zip(group, scored, strict=True)):
                 lost = self._losses(i, each)
-                gains = table[each.part_of, each.label_of] - own_scores[len(hinges)] + lost
+                gains = self._gains(
+                    table[each.part_of, each.label_of], own_scores[len(hinges)], lost
+                )
                 if not np.isfinite(gains).all():
                     raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
                 taken = self._choose(i, each, gains, count, diversity)
@@ -151,6 +182,11 @@ class KernelTrainingSet:
             np.zeros(len(losses)),
         )
         return Found(new, np.array(slopes), np.array(hinges))
+
+    def _gains(self, scores: Floats, own_score: float, losses: Floats) -> Floats:
+        """How far outputs are above the truth of their example, loss included."""
+        above = scores - own_score
+        return losses * (1.0 + above) if self.by_slack else losses + above
 
     def _choose(
         self, i: int, candidates: Candidates, gains: Floats, count: int, diversity: float
@@ -204,7 +240,8 @@ class KernelTrainingSet:
         truths = self.truths(point.blocks)
         parts = stacked([truths.parts, outputs.parts])
         labels = stacked([truths.labels, outputs.labels])
-        factors = np.r_[coef, -coef]
+        scaled = coef * outputs.losses if self.by_slack else coef
+        factors = np.r_[scaled, -scaled]
         model = merged_model(self.kernel, parts, labels, factors)
         return model, float(coef @ outputs.losses)
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.kernels import SAMPLE, LinearKernel, ProductKernel, check_gram
+from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel import Candidates, KernelProblem
 from maxmargin.problems.kernel_model import KernelModel
@@ -16,7 +17,7 @@ from maxmargin.problems.kernel_model import KernelModel
 Floats = NDArray[np.float64]
 
 
-class Multiclass(KernelProblem):
+class Multiclass(Remade, KernelProblem):
     """Classes, each with a function of its own in the space of the kernel (Crammer and Singer).
 
     With two classes it is the binary SVM, with the same C. There is no intercept.
@@ -51,6 +52,9 @@ class Multiclass(KernelProblem):
         self.classes = classes
         self.loss_matrix = loss_matrix
 
+    def parts(self) -> dict[str, Any]:
+        return {"classes": self.classes, "loss_matrix": self.loss_matrix}
+
     def known_classes(self, Y: Sequence[Any]) -> NDArray[Any]:
         """The classes given, which must include all of the training data, or those of the data."""
         labels = np.asarray(Y)
@@ -74,7 +78,7 @@ class Multiclass(KernelProblem):
         return float(truth != y)
 
 
-class Classes(KernelProblem):
+class Classes(Remade, KernelProblem):
     """`Multiclass` with its classes.
 
     Parameters
@@ -92,6 +96,9 @@ class Classes(KernelProblem):
         self.codes = np.eye(len(classes)) * np.sqrt(self.scale)
         """Label row of each class."""
         self._listed: list[Any] = classes.tolist()
+
+    def parts(self) -> dict[str, Any]:
+        return {"classes": self.classes, "loss_matrix": self.loss_matrix}
 
     @property
     def scale(self) -> float:
@@ -156,8 +163,27 @@ class ClassTrainingSet:
         factors = sp.csr_array(dual_coef[used])
         return KernelModel(kernel, self.X[used], self.problem.codes, factors)
 
-    def certify(self, dual_coef: Floats, threads: Threads) -> Certificate:
-        """Primal value of the model of these coefficients, and their dual value, both anew.
+    relaxed = False
+
+    @property
+    def content(self) -> Any:
+        """All that tells these examples from others."""
+        problem = self.problem
+        rows = self.X, self.labels, self.cost
+        return problem.classes, problem.loss_matrix, rows, self.kernel
+
+    def scores_of(self, dual_coef: Floats, threads: Threads) -> Floats:
+        """Scores of all classes for all rows, by the model of these coefficients."""
+        return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
+
+    def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
+        """Primal value of the model of these coefficients, and their dual value.
+
+        Parameters
+        ----------
+        dual_coef : ndarray of shape (n_samples, n_classes)
+        scores : ndarray of shape (n_samples, n_classes)
+            What `scores_of` says.
 
         Raises
         ------
@@ -165,7 +191,6 @@ class ClassTrainingSet:
             If the coefficients are not feasible.
         """
         self._check_feasible(dual_coef)
-        scores = class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
         losses = self.problem.loss_matrix[self.labels]
         own = np.take_along_axis(scores, self.labels[:, None], axis=1)
         hinges = (scores + losses - own).max(axis=1)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import Kernel, LinearKernel
+from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.angles import TURN, angular_distance, best_angles, wrapped_gaussian
 from maxmargin.problems.kernel import Candidates, KernelProblem
@@ -78,7 +79,7 @@ class PoseGrid(Sequence[Pose]):
         return (self[at] for at in range(len(self)))
 
 
-class PoseProblem(KernelProblem):
+class PoseProblem(Remade, KernelProblem):
     """Poses: a window of a grid with one of some angles. Inputs are `ImageWindows`.
 
     The loss is ``angle_weight * distance / pi + (1 - angle_weight) * (1 - overlap)``, with the
@@ -118,6 +119,14 @@ class PoseProblem(KernelProblem):
         self.gamma = 0.5 / self.spacing**2 if gamma is None else gamma
         self.label_kernel = AngleKernel(self.gamma)
         self._labels = self.angles[:, None]
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "grid": self.grid,
+            "n_angles": len(self.angles),
+            "gamma": self.gamma,
+            "angle_weight": self.angle_weight,
+        }
 
     @property
     def spacing(self) -> float:
@@ -185,12 +194,24 @@ class PoseTrainingSet(KernelTrainingSet):
     Y : sequence of Pose
         With a window of their image's grid, and any angle.
     cost : ndarray of shape (n_images,)
+    rescaling : {"margin", "slack"}
     """
 
     def __init__(
-        self, problem: PoseProblem, X: Sequence[ImageWindows], Y: Sequence[Pose], cost: Floats
+        self,
+        problem: PoseProblem,
+        X: Sequence[ImageWindows],
+        Y: Sequence[Pose],
+        cost: Floats,
+        rescaling: str = "margin",
     ) -> None:
-        super().__init__(problem, X, Y, cost, LinearKernel())
+        super().__init__(problem, X, Y, cost, LinearKernel(), rescaling)
+
+    @property
+    def content(self) -> Any:
+        problem, blocks = self.problem, [windows.blocks for windows in self.X]
+        settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
+        return settings, blocks, self.Y, self.cost, self.by_slack
 
     def search(
         self,
@@ -228,7 +249,7 @@ class PoseTrainingSet(KernelTrainingSet):
         """The most violating poses of an image, the highest first."""
         candidates = self._candidates(i)
         losses = self._losses(i, candidates)
-        slopes = (candidates.parts @ detectors).ravel() - own_score + losses
+        slopes = self._gains((candidates.parts @ detectors).ravel(), own_score, losses)
         return [
             _Chosen(
                 candidates.outputs[c],

@@ -119,7 +119,7 @@ class ImageWindows:
     """
 
     def __init__(self, grid: WindowGrid, blocks: list[Floats]) -> None:
-        self.grid = grid
+        self.grid, self.blocks = grid, blocks
         high, wide = grid.shape
         self._levels, self._views = [], []
         boxes, scales = [], []

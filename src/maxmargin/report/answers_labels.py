@@ -9,7 +9,7 @@ from sklearn.base import is_regressor
 
 from maxmargin.report.answers import Answers, Floats, side_by_side, worst
 from maxmargin.report.drawing import Figures
-from maxmargin.report.feature_names import feature_names, name_of, strongest
+from maxmargin.report.feature_names import dense, feature_names, name_of, strongest
 from maxmargin.report.markup import Markup, joined, tag
 from maxmargin.report.plots import plot_predictions
 from maxmargin.report.scores import ClassScore, Labels, class_scores, flat_pairs
@@ -90,7 +90,7 @@ class LabelAnswers(Answers):
 
     def _reasons(self, chosen: list[int]) -> dict[int, Markup]:
         """Features that spoke for the wrong class, where weights say so."""
-        coef: Any = getattr(self.estimator, "coef_", None)
+        coef: Any = dense(getattr(self.estimator, "coef_", None))
         classes = self.estimator.classes_.tolist()
         if not chosen or np.ndim(coef) != 2 or isinstance(self.X, list | tuple):
             return {}

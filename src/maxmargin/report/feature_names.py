@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -49,7 +50,7 @@ def weight_rows(estimator: Any) -> list[WeightRow]:
     if hasattr(estimator, "words_"):
         return []  # hashed: many features share a weight
     for name in ("coef_", "node_coef_", "weights_"):
-        table = getattr(estimator, name, None)
+        table = dense(getattr(estimator, name, None))
         if table is None:
             continue
         classes = getattr(estimator, "classes_", None)
@@ -63,6 +64,11 @@ def weight_rows(estimator: Any) -> list[WeightRow]:
             positive = getattr(estimator, "pos_label_", classes[1])
             return [WeightRow(str(positive), table[0])]
     return []
+
+
+def dense(weights: Any) -> Any:
+    """Weights as an array, also those of a pruned model, which are sparse."""
+    return weights.toarray() if sp.issparse(weights) else weights
 
 
 def strongest(weights: Floats, most: int) -> tuple[list[int], list[int]]:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from maxmargin.report.drawing import heat_colors, new_axes, pyplot
+from maxmargin.report.feature_names import dense
 from maxmargin.report.markup import printable
 from maxmargin.report.scores import confusion, flat_pairs
 
@@ -89,6 +90,7 @@ def plot_convergence(
     objective_axis.set(xlabel=label, ylabel="objective", title="Primal and dual objective")
     _leave_out_the_start(objective_axis, ends)
     for axis in axes:
+        axis.locator_params(axis="x", nbins=6)
         if axis.get_legend_handles_labels()[0]:
             axis.legend(fontsize="small")
     return np.asarray(axes)
@@ -343,7 +345,7 @@ def _n_weights(model: Any) -> int | None:
     """Weights that are not zero, as far as a model has any."""
     for name in ("coef_", "weights_"):
         if hasattr(model, name):
-            return int(np.count_nonzero(getattr(model, name)))
+            return int(np.count_nonzero(dense(getattr(model, name))))
     return None
 
 

@@ -1,28 +1,59 @@
 """ProgressLine: what a fit is doing, on one line."""
 
 import math
-import sys
+import threading
 import time
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, NamedTuple, TextIO
 
+from maxmargin.report.amounts import about, duration, short
+from maxmargin.report.live_line import Field, LiveLine
+from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.result import Round
+
+try:  # A private part of scikit-learn: without it, fits in other processes are not shown.
+    from sklearn.callback import _transport as transport
+except ImportError:
+    transport = None
+
+_EVERY_IN_PLACE = 0.1
+_EVERY_ELSEWHERE = 5.0
+
+_SHARE_OF_TIME = 0.02
+"""Of the time so far, that a log waits for its next line: a long fit needs few lines."""
+
+_TICK = 0.5
+"""Seconds after which the clock of a line moves on, however long the round."""
 
 
 class ProgressLine:
-    """Callback that shows round, gap, objective and seconds while an estimator trains.
+    """Callback that shows on one line how far a fit has come, and how much longer it may take.
 
-    In a terminal the line is rewritten in place; elsewhere a new line is printed now and then.
+    The line tells round, relative gap, dual value, searches, planes kept, answers from the cache,
+    and the time: so far, and left, extrapolated from the rate at which the gap has been closing; a
+    question mark means that nobody can tell yet. A gap with a tilde is what the searches let
+    expect, before the objective has been valued.
+
+    In a terminal the line is rewritten in place, and drops what matters least where it has no
+    room; in a log file or a notebook a new line is written now and then. Set on a search or a
+    pipeline, it shows all the fits in there, in other processes too. For silence, set no callback.
 
     Parameters
     ----------
     every : float, default=None
-        Seconds between lines; None means 0.1 in a terminal and 5 elsewhere.
+        Least seconds between two changes of the line. None means 0.1 in a terminal; elsewhere 5,
+        and more and more in a long fit.
     stream : file, default=None
-        Where to write; None means standard error.
+        Where to write; None means standard error, in a notebook standard output.
 
     See Also
     --------
     sklearn.callback.ProgressBar : Scikit-learn's own, which our estimators also serve.
+
+    Notes
+    -----
+    Of a grid search the line tells how many fits are done. Like scikit-learn's own bar it is set
+    on the outermost estimator, which hands it on to those inside.
 
     Examples
     --------
@@ -32,63 +63,256 @@ class ProgressLine:
     >>> X, y = load_iris(return_X_y=True)
     >>> line = mm.ProgressLine(stream=sys.stdout)
     >>> mm.LinearClassifier().set_callbacks(line).fit(X, y)  # doctest: +ELLIPSIS
-    round ... gap ...
+    C 1  round ...  gap ...  tol 0.001  dual ...  calls ...  planes ...  converged
     LinearClassifier()
     """
+
+    max_propagation_depth = None
+    """All the estimators inside get it: scikit-learn's protocol."""
 
     def __init__(self, every: float | None = None, stream: TextIO | None = None) -> None:
         self.every = every
         self.stream = stream
+        self._runs: dict[Any, _Run] = {}
+        self._rounds: dict[Any, int] = {}
+        self._listener: Any = None
+        """Where copies in other processes send their news, while there are any."""
+        self._is_copy = False
+        self._sent_at = -math.inf
 
     def setup(self, estimator: Any, context: Any) -> None:
         """Start the clock."""
-        self._rounds = self._shown = self._width = 0
-        self._last: Round | None = None
-        self._tol = 0.0
-        self._shown_at = time.perf_counter()
+        self._runs[context.root_uuid] = _Run(LiveLine(self.stream), self.every)
 
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Nothing to show yet."""
 
-    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> bool:
-        """Show the round that has ended, unless the last one shown is very recent."""
-        if metadata and "round" in metadata:
-            self._rounds += 1
-            self._last, self._tol = metadata["round"], metadata["tol"]
-            in_place = self._stream.isatty()
-            every = (0.1 if in_place else 5.0) if self.every is None else self.every
-            if time.perf_counter() - self._shown_at >= every:
-                self._show(end="" if in_place else "\n")
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
+        """Show the round, or the fit, that has ended."""
+        line = getattr(context, "round", None)
+        ends_fit = (
+            line is None and context.task_name == "fit" and hasattr(estimator, "certificate_")
+        )
+        if line is None and not ends_fit:
+            return False
+        path = _path(context if ends_fit else context.parent)
+        key = tuple(task.task_id for task in path)
+        count = self._rounds[key] = self._rounds.get(key, 0) + (not ends_fit)
+        news = _News(
+            key,
+            # Tasks in no order are the same fit with other parameters or data.
+            next((task.max_subtasks for task in path if not task.sequential_subtasks), None),
+            estimator.C,
+            estimator.tol,
+            estimator.time_limit,
+            count,
+            line,
+        )
+        if ends_fit:
+            del self._rounds[key]
+            gap = estimator.certificate_.relative_gap
+            news = news._replace(status=estimator.status_, gap=gap)
+        self._tell(context.root_uuid, news)
         return False
 
     def teardown(self, estimator: Any, context: Any) -> None:
-        """Leave the last round on the screen."""
-        if self._last is None:
-            return
-        if self._stream.isatty() or self._shown != self._rounds:
-            self._show(end="\n")
+        """Leave a last line."""
+        self._runs.pop(context.root_uuid).close()
+        if not self._runs:
+            self._rounds.clear()
+            if self._listener is not None:
+                transport.close_listener(self._listener)
+                self._listener = None
+
+    def _tell(self, root: Any, news: "_News") -> None:
+        """Show news here, or send them to where they are shown."""
+        if not self._is_copy:
+            self._hear((root, news))
+        elif news.status or time.perf_counter() - self._sent_at >= _EVERY_IN_PLACE:
+            self._sent_at = time.perf_counter()
+            with suppress(OSError, EOFError):  # nobody is there any more
+                transport.send(self._listener, (root, news))
+
+    def _hear(self, message: Any) -> None:
+        root, news = message
+        if root in self._runs:
+            self._runs[root].hear(news)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy in another process, which during a fit tells its news to this one."""
+        if self._runs and self._listener is None and transport is not None:
+            self._listener = transport.open_listener(self._hear)
+        return {"every": self.every, "listener": self._listener}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["every"])  # type: ignore[misc]
+        self._listener = state["listener"]
+        self._is_copy = self._listener is not None
+
+
+def _path(context: Any) -> list[Any]:
+    """A task and all that it is part of, the outermost first."""
+    path = []
+    while context is not None:
+        path.append(context)
+        context = context.parent
+    return path[::-1]
+
+
+class _News(NamedTuple):
+    """What has happened to a fit."""
+
+    fit: Any
+    """Which one it is."""
+    n_fits: int | None
+    """How many fits there are of its kind."""
+    C: float
+    tol: float
+    time_limit: float | None
+    rounds: int
+    line: Round | None
+    """The last round; None at the end."""
+    status: str = ""
+    """Why it has ended."""
+    gap: float = math.inf
+    """Of its certificate."""
+
+
+class _Run:
+    """All the fits between a `setup` and its `teardown`, and the line that shows them."""
+
+    def __init__(self, line: LiveLine, every: float | None) -> None:
+        self._line, self._every = line, every
+        self._fits: dict[Any, _Fit] = {}
+        self._latest: _Fit | None = None
+        self._is_new = False
+        self._ended, self._n_fits = 0, 0
+        self._started = self._shown_at = time.perf_counter()
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._ticker: threading.Thread | None = None
+        if line.in_place:
+            self._ticker = threading.Thread(target=self._tick, daemon=True)
+            self._ticker.start()
+
+    def hear(self, news: _News) -> None:
+        """Take notice, and show it unless the line has just been written."""
+        with self._lock:
+            fit = self._fits.setdefault(news.fit, _Fit(news))
+            fit.hear(news)
+            self._latest, self._is_new = fit, True
+            self._n_fits = max(self._n_fits, news.n_fits or 0)
+            if news.status:
+                del self._fits[news.fit]
+                self._ended += 1
+            if time.perf_counter() - self._shown_at >= self._pause:
+                self._show()
+
+    def close(self) -> None:
+        """Show the last state, and end the line."""
+        self._closing.set()
+        if self._ticker is not None:
+            self._ticker.join()
+        if self._n_fits:
+            count = Field(f"{self._ended} fits", 2)
+            self._line.show([count, Field(duration(self._elapsed), 1)])
+        elif self._latest is not None and (self._line.in_place or self._is_new):
+            self._show()
+        self._line.end()
 
     @property
-    def _stream(self) -> TextIO:
-        return sys.stderr if self.stream is None else self.stream
+    def _elapsed(self) -> float:
+        return time.perf_counter() - self._started
 
-    def _show(self, end: str) -> None:
-        assert self._last is not None
-        line = self._last
-        known = math.isfinite(line.primal)
-        gap, primal = (
-            (f"{line.relative_gap:8.2e}", f"{line.primal:.6g}") if known else ("   ?", "?")
-        )
-        text = (
-            f"round {self._rounds:4d}  gap {gap} (tol {self._tol:g})  "
-            f"primal {primal}  dual {line.dual:.6g}  {line.seconds:.1f} s"
-        )
-        start = ""
-        if self._stream.isatty():
-            start = "\r"
-            text = text.ljust(self._width)  # covers a longer line before
-            self._width = len(text.rstrip())
-        self._shown = self._rounds
-        self._stream.write(f"{start}{text}{end}")
-        self._stream.flush()
-        self._shown_at = time.perf_counter()
+    @property
+    def _pause(self) -> float:
+        """Between two lines."""
+        if self._every is not None:
+            return self._every
+        if self._line.in_place:
+            return _EVERY_IN_PLACE
+        return max(_EVERY_ELSEWHERE, _SHARE_OF_TIME * self._elapsed)
+
+    def _tick(self) -> None:
+        while not self._closing.wait(_TICK):
+            with self._lock:
+                if time.perf_counter() - self._shown_at >= _TICK:
+                    self._show()
+
+    def _show(self) -> None:
+        fit = self._latest
+        if fit is None:
+            fields = [Field("starting", 2), Field(duration(self._elapsed), 1)]
+        elif fit.news.n_fits is None:
+            fields = fit.fields()
+        else:
+            count = Field(f"{self._ended} of {fit.news.n_fits} fits", 9)
+            fields = [count, *fit.numbers(), *_times(self._elapsed, self._left(fit.news.n_fits))]
+        self._line.show(fields)
+        self._shown_at, self._is_new = time.perf_counter(), False
+
+    def _left(self, n_fits: int) -> float | None:
+        """Time for the other fits of a search, if they are like those before."""
+        if not self._ended:
+            return None
+        return self._elapsed * max(n_fits - self._ended, 0) / self._ended
+
+
+class _Fit:
+    """One fit: the last that was heard of it."""
+
+    def __init__(self, news: _News) -> None:
+        self.news = news
+        self._line: Round | None = None
+        self._heard_at = time.perf_counter()
+        self._time_left = TimeLeft(news.tol, news.time_limit)
+
+    def hear(self, news: _News) -> None:
+        """Take notice."""
+        self.news = news
+        if news.line is not None:
+            self._line, self._heard_at = news.line, time.perf_counter()
+            self._time_left.add(news.line)
+
+    def fields(self) -> list[Field]:
+        """All that there is to show."""
+        line = self._line
+        seconds = time.perf_counter() - self._heard_at + (0.0 if line is None else line.seconds)
+        if self.news.status:
+            ends = [Field(duration(seconds), 7), Field(self.news.status, 8)]
+        else:
+            ends = _times(seconds, self._time_left.seconds(seconds))
+        return [Field(f"C {self.news.C:.3g}", 3), *self.numbers(), *ends]
+
+    def numbers(self) -> list[Field]:
+        """Where the solver is."""
+        news, line = self.news, self._line
+        if line is None:
+            return [Field(f"gap {news.gap:.1e}", 9)]
+        return [
+            Field(line.stage, 6),
+            Field(f"round {news.rounds}", 6) if not line.done else Field("", 0),
+            Field(f"gap {self._gap()}", 9),
+            Field(f"tol {news.tol:g}", 4),
+            Field(f"dual {line.dual:.6g}", 5),
+            Field(f"calls {short(line.oracle_calls)}", 2),
+            Field(f"planes {short(line.planes)}", 1),
+            Field(f"cached {short(line.cache_hits)}", 0) if line.cache_hits else Field("", 0),
+        ]
+
+    def _gap(self) -> str:
+        line = self._line
+        if self.news.status:
+            return f"{self.news.gap:.1e}"
+        if line is None or min(line.relative_gap, line.expected_gap) == math.inf:
+            return "?"
+        if math.isfinite(line.relative_gap):
+            return f"{line.relative_gap:.1e}"
+        return f"~{line.expected_gap:.0e}"
+
+
+def _times(elapsed: float, left: float | None) -> list[Field]:
+    return [
+        Field(duration(elapsed), 7),
+        Field("? left" if left is None else f"about {about(left)} left", 8),
+    ]

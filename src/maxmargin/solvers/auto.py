@@ -68,18 +68,8 @@ class Auto(StructuredSolver):
         return run, self._rounds(run, momentum)
 
     def _rounds(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
-        rule = StepRule(max_steps=self.max_steps)
         while True:
-            momentum.apply()
-            found = run.search(run.shuffled, rule)
-            momentum.settle()
-            pay = found.gain / max(ENTRY_COST * found.work + self._search_work(run, found), 1.0)
-            for _ in range(self.max_sweeps):
-                momentum.apply()
-                swept = run.sweep(self._notable(run), rule)
-                momentum.settle()
-                if swept.gain <= pay * ENTRY_COST * swept.work:
-                    break
+            self.improve(run, momentum, run.shuffled)
             if run.looks_done():
                 run.settle()
                 run.value()
@@ -87,11 +77,27 @@ class Auto(StructuredSolver):
             run.working_set.drop_idle(self.max_idle)
             yield
 
-    def _search_work(self, run: BlockRun, found: Visit) -> float:
-        each = run.training.search_work
-        n_blocks = run.training.n_blocks
-        return self.search_cost * found.work if each is None else each * n_blocks
+    def improve(self, run: BlockRun, momentum: Momentum, order: Order) -> None:
+        """Search for planes of the blocks `order`, and sweep for as long as that pays."""
+        rule = StepRule(max_steps=self.max_steps)
+        momentum.apply()
+        found = run.search(order, rule)
+        momentum.settle()
+        pay = found.gain / max(self.search_effort(run, order, found), 1.0)
+        for _ in range(self.max_sweeps):
+            momentum.apply()
+            swept = run.sweep(self.notable(run), rule)
+            momentum.settle()
+            if swept.gain <= pay * ENTRY_COST * swept.work:
+                break
 
-    def _notable(self, run: BlockRun) -> Order:
+    def search_effort(self, run: BlockRun, order: Order, found: Visit) -> float:
+        """Multiplications that searches of `order` and the visits with them took, about."""
+        each = run.training.search_work
+        searches = self.search_cost * found.work if each is None else each * len(order)
+        return ENTRY_COST * found.work + searches
+
+    def notable(self, run: BlockRun) -> Order:
+        """Blocks that sweeps may gain by, in random order."""
         gaps = run.working_set.gaps
         return run.random.permutation(np.flatnonzero(gaps > NOTABLE * gaps.mean()))

@@ -21,9 +21,10 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.latent import LatentTrainingSet
 from maxmargin.problems.structured import ProblemError, TrainingSet
 from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.loop import OnRound
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import OnRound, StructuredSolver
+from maxmargin.solvers.structured import StructuredSolver
 
 Floats = NDArray[np.float64]
 
@@ -155,13 +156,18 @@ class _Descent(Stateful):
 
     def _solve(self, training: TrainingSet, solve: Solve) -> Result:
         """A convex step; its rounds count on from those before."""
+        assert self.place is not None
+        stage = f"completion {len(self.place.certificates) + 1}"
         calls, hits = 0, 0
         if self.history:
             calls, hits = self.history[-1].oracle_calls, self.history[-1].cache_hits
 
         def counted(line: Round) -> Round:
             return replace(
-                line, oracle_calls=line.oracle_calls + calls, cache_hits=line.cache_hits + hits
+                line,
+                oracle_calls=line.oracle_calls + calls,
+                cache_hits=line.cache_hits + hits,
+                stage=stage,
             )
 
         tol, point = max(self.step_tol, LAST_TOL * self.stopping.tol), self.point

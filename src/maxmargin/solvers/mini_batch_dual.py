@@ -1,28 +1,25 @@
 """MiniBatchDual: kernel structural SVMs by cutting planes in mini-batches (He, 2016)."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.kernel_planes import KernelPlanes, NewOutputs
+from maxmargin.dual.kernel_planes import KernelPlanes, PlanesState
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.kernel_training import Found, KernelTrainingSet
-from maxmargin.problems.structured import ProblemError
-from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
+from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
-
-OnKernelRound = Callable[[Round, Callable[[], KernelModel]], bool]
-"""Called after each round with its numbers and a way to get the model; True stops."""
 
 _MOST_VISITS = 200_000
 """Of examples, in one solution of the quadratic program."""
@@ -34,7 +31,7 @@ _STEPS = ("qp", "smo")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MiniBatchDual:
+class MiniBatchDual(IterativeSolver):
     """Cutting planes of one mini-batch at a time, through a kernel.
 
     A round searches the examples of a mini-batch, takes in the outputs that violate their example's
@@ -93,44 +90,23 @@ class MiniBatchDual:
         if self.steps not in _STEPS:
             raise ValueError(f"steps is {self.steps!r}, but must be 'qp' or 'smo'.")
 
-    def solve(
-        self,
-        training: KernelTrainingSet,
-        stopping: Stopping,
-        *,
-        n_jobs: int = 1,
-        seed: int = 0,
-        start: DualPoint | None = None,
-        on_round: OnKernelRound | None = None,
-    ) -> Result:
-        """Train; never raises for stopping early, the result's status tells.
+    def _start(
+        self, training: KernelTrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple["MiniBatchRun", Iterator[None]]:
+        run = MiniBatchRun(self, training, stopping, threads, seed)
+        return run, run.rounds()
 
-        Parameters
-        ----------
-        training : KernelTrainingSet
-        stopping : Stopping
-        n_jobs : int
-            Threads for the searches. The answer does not depend on it.
-        seed : int
-            Of the order of visits.
-        start : DualPoint or None
-            Of an earlier result.
-        on_round : callable or None
-
-        Raises
-        ------
-        ProblemError, KernelError
-            If a method of the problem failed, or the kernel is none.
-        """
-        with Threads(n_jobs) as threads:
-            run = MiniBatchRun(self, training, stopping, threads, seed)
-            if start is not None:
-                run.resume(start)
-            status = loop(run, run.rounds(), on_round)
-            return certified(run, status)
+    def _end(self, run: Any, status: Status) -> Result:
+        """The best model and the dual point, valued anew from the data and the kernel alone."""
+        point = run.point()
+        if run.certificate is None:
+            status = in_spite_of_interrupt(run.value, status)
+        if run.certificate.relative_gap <= run.stopping.tol:
+            status = Status.CONVERGED
+        return Result(run.answer(), point, run.certificate, status, len(run.history), run.history)
 
 
-class MiniBatchRun:
+class MiniBatchRun(IterativeRun):
     """One solve.
 
     Parameters
@@ -142,6 +118,13 @@ class MiniBatchRun:
     seed : int
     """
 
+    state_names: ClassVar[tuple[str, ...]] = (
+        *IterativeRun.state_names, "order", "searched", "seen", "fresh", "_expected",
+        "outputs_in_hand", "best_point", "certificate", "nothing_violates",
+    )  # fmt: skip
+
+    training: KernelTrainingSet
+
     def __init__(
         self,
         solver: MiniBatchDual,
@@ -150,17 +133,44 @@ class MiniBatchRun:
         threads: Threads,
         seed: int,
     ) -> None:
-        self.solver, self.training = solver, training
-        self.stopping, self.threads = stopping, threads
-        self.random = np.random.default_rng(seed)
-        self.planes = KernelPlanes(training.cost, training.kernel)
-        self.calls = 0
-        self.history: list[Round] = []
-        self.primal = math.inf
+        super().__init__(training, stopping, threads, seed)
+        self.solver = solver
+        self.planes = KernelPlanes(training.cost, training.kernel, training.by_slack)
+        self.order: Order = np.zeros(0, dtype=np.int64)
+        """Of the present pass."""
+        self.searched = 0
+        """Examples of the present pass that have been searched."""
+        self.seen, self.fresh = 0.0, 0
+        """Sum of cost times hinge in the present pass, and outputs that violated."""
+        self._expected = math.inf
         self.best: KernelModel | None = None
+        self._best_point: DualPoint | None = None
         self.certificate: Certificate | None = None
         """Of the present point and the best model; None when either has changed since."""
         self.nothing_violates = False
+
+    @property
+    def outputs_in_hand(self) -> PlanesState:
+        """The state of `planes`: outputs, and the values between their rows."""
+        return self.planes.state
+
+    @outputs_in_hand.setter
+    def outputs_in_hand(self, state: PlanesState) -> None:
+        atoms, truths = state.atoms, self.training.Y
+        whose = zip(atoms.blocks.tolist(), atoms.is_truth, atoms.outputs, strict=True)
+        outputs = [truths[i] if is_truth else output for i, is_truth, output in whose]
+        if outputs:
+            self.planes.restore(state, *self.training.rows_of(atoms.blocks, outputs))
+
+    @property
+    def best_point(self) -> DualPoint | None:
+        """The dual point whose model is the best."""
+        return self._best_point
+
+    @best_point.setter
+    def best_point(self, point: DualPoint | None) -> None:
+        self._best_point = point
+        self.best = None if point is None else self.training.model_of(point)
 
     @property
     def dual(self) -> float:
@@ -183,9 +193,11 @@ class MiniBatchRun:
     @property
     def is_done(self) -> bool:
         """Whether the gap is closed, or no output violates by more than epsilon."""
-        if self.solver.epsilon is not None and self.nothing_violates:
-            return True
-        return Certificate(self.primal, self.dual).relative_gap <= self.stopping.tol
+        return super().is_done or (self.solver.epsilon is not None and self.nothing_violates)
+
+    @property
+    def expected(self) -> float:
+        return self._expected
 
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
@@ -220,20 +232,20 @@ class MiniBatchRun:
         n = self.training.n_blocks
         size = self.solver.batch_size or min(max(n // 20, 8), 64)
         while True:
-            order = self.random.permutation(n)
-            seen, fresh = 0.0, 0
-            for start in range(0, n, size):
-                blocks = order[start : start + size]
-                found = self._search(self.model(), blocks)
-                seen += float(self.training.cost[blocks] @ found.hinges)
-                excess = self._excess(found)
-                fresh += self._take_in(found, excess)
-                costs = self.training.cost[found.outputs.blocks]
-                self._improve(blocks, float(costs @ np.maximum(excess, 0.0)))
-                ends_pass = start + size >= n
-                if ends_pass:
-                    self._end_pass(seen, fresh)
-                yield
+            if self.searched >= len(self.order):
+                self.order, self.searched = self.random.permutation(n), 0
+                self.seen, self.fresh = 0.0, 0
+            blocks = self.order[self.searched : self.searched + size]
+            found = self._search(self.model(), blocks)
+            self.searched += len(blocks)
+            self.seen += float(self.training.cost[blocks] @ found.hinges)
+            excess = self._excess(found)
+            self.fresh += self._take_in(found, excess)
+            costs = self.training.cost[found.outputs.blocks]
+            self._improve(blocks, float(costs @ np.maximum(excess, 0.0)))
+            if self.searched == n:
+                self._end_pass()
+            yield
 
     def _search(self, model: KernelModel, blocks: Order) -> Found:
         solver = self.solver
@@ -253,16 +265,10 @@ class MiniBatchRun:
         chosen = np.flatnonzero(excess > self.epsilon)
         if not len(chosen):
             return 0
-        old = found.outputs
-        outputs = NewOutputs(
-            old.blocks[chosen],
-            [old.outputs[k] for k in chosen],
-            old.losses[chosen],
-            old.parts[chosen],
-            old.labels[chosen],
-            old.coef[chosen],
-        )
-        self.planes.add(self.training.truths(np.unique(outputs.blocks)), outputs)
+        outputs = found.outputs.take(chosen)
+        blocks = np.unique(outputs.blocks)
+        missing = blocks[~self.planes.has_truth[blocks]]
+        self.planes.add(self.training.truths(missing) if len(missing) else None, outputs)
         return len(chosen)
 
     def _improve(self, blocks: Order, gap: float) -> None:
@@ -275,74 +281,26 @@ class MiniBatchRun:
             enough = 0.25 * self.stopping.tol * abs(self.dual)
             planes.solve(None, max(_QP_PART * gap, enough), _MOST_VISITS)
         planes.note_idle()
-        if (len(self.history) + 1) % solver.prune_every == 0:
+        if self.rounds_due(solver.prune_every):
             planes.drop_idle(solver.max_idle)
 
-    def _end_pass(self, seen: float, fresh: int) -> None:
+    def _end_pass(self) -> None:
         """Value the model if the pass, each of whose searches had another, promises the end."""
-        estimate = self.planes.half_square + seen
+        estimate = self._expected = self.planes.half_square + self.seen
         close = estimate - self.dual <= 2.0 * self.stopping.tol * abs(estimate)
-        if close or not fresh:
-            self.nothing_violates = not self.value()
+        if close or not self.fresh:
+            self.value()
 
-    def value(self) -> int:
-        """Value the model on all examples, and certify it; says how many outputs violate."""
+    def value(self) -> None:
+        """Value the model on all examples, and certify it; take in the outputs that violate."""
         point = self.point()
         model = self.training.model_of(point)
         found = self._search(model, np.arange(self.training.n_blocks))
         primal = model.half_square + float(self.training.cost @ found.hinges)
         if primal < self.primal:
-            self.best, self.primal = model, primal
+            # The model comes first: were Ctrl-C to come in between, it must not be missing.
+            self._best_point, self.best = point, model
+            self.primal = primal
         self.certificate = Certificate(self.primal, self.training.dual(point))
-        if self.certificate.relative_gap <= self.stopping.tol:
-            return 0
-        return self._take_in(found, self._excess(found))
-
-    def as_round(self) -> Round:
-        """The state as a line of history."""
-        return Round(
-            seconds=self.stopping.seconds,
-            oracle_calls=self.calls,
-            cache_hits=0,
-            primal=self.primal,
-            dual=self.dual,
-            planes=self.n_planes,
-        )
-
-
-def loop(run: Any, rounds: Iterator[None], on_round: OnKernelRound | None) -> Status:
-    """Rounds until one of the reasons to stop."""
-    try:
-        while True:
-            next(rounds)
-            run.history.append(run.as_round())
-            stop = on_round is not None and on_round(run.history[-1], run.answer)
-            if run.is_done:
-                return Status.CONVERGED
-            status = run.stopping.reason(len(run.history))
-            if status is not None or stop:
-                return status or Status.STOPPED
-    except KeyboardInterrupt:
-        return Status.INTERRUPTED
-    except ProblemError as error:
-        point = run.point()
-        unknown = Certificate(math.inf, run.dual)
-        error.result = Result(
-            run.answer(), point, unknown, Status.FAILED, len(run.history), run.history
-        )
-        raise
-
-
-def certified(run: Any, status: Status) -> Result:
-    """The best model and the dual point, valued anew from the data and the kernel alone."""
-    point = run.point()
-    if run.certificate is None:
-        try:
-            run.value()
-        except KeyboardInterrupt:
-            status = Status.INTERRUPTED
-            run.value()
-    certificate = run.certificate
-    if certificate.relative_gap <= run.stopping.tol:
-        status = Status.CONVERGED
-    return Result(run.answer(), point, certificate, status, len(run.history), run.history)
+        closed = self.certificate.relative_gap <= self.stopping.tol
+        self.nothing_violates = closed or not self._take_in(found, self._excess(found))

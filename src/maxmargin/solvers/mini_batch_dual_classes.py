@@ -1,22 +1,22 @@
 """KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.kernel_cache import KernelRowCache
-from maxmargin.dual.kernel_classes import polish, survey, violations_of, visit
+from maxmargin.dual.kernel_classes import RowsAtHand, survey, violations_of, visit
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.multiclass_kernel import ClassTrainingSet
-from maxmargin.solvers.mini_batch_dual import OnKernelRound, certified, loop
-from maxmargin.solvers.result import Result, Round
+from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
+from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
@@ -25,11 +25,11 @@ Order = NDArray[np.int64]
 _BATCH = 64
 """Examples whose kernel rows are computed by one product of matrices."""
 
-_WITHIN = 0.3
+_WITHIN = 0.1
 """A round visits the examples whose violation is at least this part of the largest."""
 
-_POLISH = 10
-"""Steps at most, in a round, for each example whose kernel row is at hand."""
+_SWEEPS = 20
+"""Over the examples whose kernel rows are at hand, in a round, at most."""
 
 _MOST_AT_ONCE = 8000
 """Examples whose Gram matrix is copied out, so that steps over them read memory in one piece."""
@@ -42,11 +42,12 @@ _SINGLE = 1e-2
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelClassesDual:
+class KernelClassesDual(IterativeSolver):
     """Visits the examples that violate the optimum most, each with an exact step over its classes.
 
     Scores of all examples are kept up to date with the kernel row of each example that moves, so
-    the gap is known after every round.
+    the gap is known after every round. Examples whose kernel rows are at hand are swept many times
+    on their own Gram matrix, with Nesterov's extrapolation, before the others hear of it.
 
     Parameters
     ----------
@@ -62,26 +63,23 @@ class KernelClassesDual:
 
     cache_bytes: int = 1_000_000_000
 
-    def solve(
-        self,
-        training: ClassTrainingSet,
-        stopping: Stopping,
-        *,
-        n_jobs: int = 1,
-        seed: int = 0,
-        start: Floats | None = None,
-        on_round: OnKernelRound | None = None,
-    ) -> Result:
-        """Train; see `MiniBatchDual.solve`. There is nothing random in it."""
-        with Threads(n_jobs) as threads:
-            run = ClassRun(self, training, stopping, threads)
-            if start is not None:
-                run.resume(start)
-            status = loop(run, run.rounds(), on_round)
-            return certified(run, status)
+    def _start(
+        self, training: ClassTrainingSet, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple["ClassRun", Iterator[None]]:
+        run = ClassRun(self, training, stopping, threads, seed)
+        return run, run.rounds()
+
+    def _end(self, run: Any, status: Status) -> Result:
+        """The model of the dual point, valued anew from the data and the kernel alone."""
+        if run.certificate is None:
+            status = in_spite_of_interrupt(run.value, status)
+        if run.certificate.relative_gap <= run.stopping.tol:
+            status = Status.CONVERGED
+        answer, point = run.answer(), run.point()
+        return Result(answer, point, run.certificate, status, len(run.history), run.history)
 
 
-class ClassRun:
+class ClassRun(IterativeRun):
     """One solve.
 
     Parameters
@@ -90,7 +88,15 @@ class ClassRun:
     training : ClassTrainingSet
     stopping : Stopping
     threads : Threads
+    seed : int
+        There is nothing random in it.
     """
+
+    state_names: ClassVar[tuple[str, ...]] = (
+        *IterativeRun.state_names, "coef", "scores", "highest", "lowest", "cache", "certificate",
+    )  # fmt: skip
+
+    training: ClassTrainingSet
 
     def __init__(
         self,
@@ -98,8 +104,9 @@ class ClassRun:
         training: ClassTrainingSet,
         stopping: Stopping,
         threads: Threads,
+        seed: int,
     ) -> None:
-        self.training, self.stopping, self.threads = training, stopping, threads
+        super().__init__(training, stopping, threads, seed)
         n, k = len(training.labels), training.n_classes
         X = _narrowed(training, stopping.tol)
         self.cache = KernelRowCache(training.kernel, X, solver.cache_bytes, 2 * _BATCH)
@@ -107,10 +114,8 @@ class ClassRun:
         self.coef = np.zeros((n, padded(k)))
         self.losses = np.ascontiguousarray(training.problem.loss_matrix)
         self.highest, self.lowest = np.empty(n), np.empty(n)
-        self.calls = 0
-        self.history: list[Round] = []
-        self.primal = math.inf
         self.certificate: Certificate | None = None
+        """Of the present point; None when it has moved since."""
         self._survey()
 
     @property
@@ -136,11 +141,14 @@ class ClassRun:
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap, as far as kept scores tell, is closed."""
-        return Certificate(self.primal, self.dual).relative_gap <= self.stopping.tol
+        """Whether the gap is closed, and not only as far as kept scores tell."""
+        certificate = self.certificate
+        return certificate is not None and certificate.relative_gap <= self.stopping.tol
 
     def resume(self, start: Floats) -> None:
         """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
+        if start.shape != self.dual_coef.shape:
+            raise ValueError("The dual coefficients are those of other examples or classes.")
         cost = self.training.cost
         own = start[np.arange(len(start)), self.training.labels]
         scale = np.minimum(1.0, cost / np.maximum(own, 1e-300))
@@ -162,12 +170,15 @@ class ClassRun:
     def rounds(self) -> Iterator[None]:
         """The worst examples, a batch at a time; then all whose kernel rows are at hand."""
         while True:
+            self.certificate = None
             violations = self.highest - self.lowest
             bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
             queue = np.flatnonzero((violations >= bar) & (self.cache.slot_of < 0))
             self._visit(queue[np.argsort(-violations[queue], kind="stable")], bar)
             self._polish(violations, bar)
             self._survey()
+            if Certificate(self.primal, self.dual).relative_gap <= self.stopping.tol:
+                self.value()
             yield
 
     def _visit(self, queue: Order, bar: float) -> None:
@@ -201,30 +212,35 @@ class ClassRun:
         rows = rows[(violations[rows] >= goal) | self.coef[rows].any(axis=1)]
         if len(rows) > _MOST_AT_ONCE:
             rows = np.sort(rows[np.argsort(-violations[rows], kind="stable")[:_MOST_AT_ONCE]])
-        old, coef = self.coef[rows], self.coef[rows]
-        padding = coef.shape[1]
-        self.calls += polish(
+        hand = RowsAtHand(
             cache.between(rows), training.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
-            coef, training.labels[rows], self.losses, training.cost[rows], _DEEPER * goal,
-            _POLISH * len(rows), np.empty(len(rows)), np.empty(len(rows)), np.empty(padding),
-            np.empty(padding),
+            self.coef[rows], training.labels[rows], self.losses, training.cost[rows],
         )  # fmt: skip
-        moved = np.flatnonzero((coef != old).any(axis=1))
-        change = (coef - old)[moved, : training.n_classes]
-        self.coef[rows] = coef
-        self._add(rows[moved], change)
+        momentum = Momentum(hand)
+        for _ in range(_SWEEPS):
+            momentum.apply()
+            steps = hand.sweep(_DEEPER * goal)
+            self.calls += steps
+            momentum.settle()
+            if steps < len(rows) or self.stopping.out_of_time:
+                break
+        momentum.settle(early=True)
+        change = (hand.coef - self.coef[rows])[:, : training.n_classes]
+        moved = np.flatnonzero(change.any(axis=1))
+        self.coef[rows] = hand.coef
+        self._add(rows[moved], change[moved])
 
     def _add(self, rows: Order, change: Floats) -> None:
         """Bring all scores up to date after a change of the coefficients of rows at hand."""
         for start in range(0, len(rows), _BATCH):
             some = slice(start, start + _BATCH)
-            kernel_rows = self.cache.values[self.cache.slot_of[rows[some]]].astype(np.float64)
-            self.scores += self.training.problem.scale * (change[some].T @ kernel_rows)
+            kernel_rows = self.cache.values[self.cache.slot_of[rows[some]]]
+            factors = (self.training.problem.scale * change[some].T).astype(kernel_rows.dtype)
+            self.scores += factors @ kernel_rows
 
     def _survey(self) -> None:
         """Violations of all examples, and the primal value, by the scores at hand."""
         training = self.training
-        self.certificate = None
         survey(
             self.scores, self.coef, training.labels, self.losses, training.cost, self.highest,
             self.lowest,
@@ -233,19 +249,12 @@ class ClassRun:
         self.primal = self.half_square + float(training.cost @ (self.highest - own))
 
     def value(self) -> None:
-        """Certify the present point."""
-        self.certificate = self.training.certify(self.dual_coef, self.threads)
-
-    def as_round(self) -> Round:
-        """The state as a line of history."""
-        return Round(
-            seconds=self.stopping.seconds,
-            oracle_calls=self.calls,
-            cache_hits=0,
-            primal=self.primal,
-            dual=self.dual,
-            planes=self.n_planes,
-        )
+        """Certify the present point, and go on from scores that are exact."""
+        scores = self.training.scores_of(self.dual_coef, self.threads)
+        self.certificate = self.training.certify(self.dual_coef, scores)
+        self.scores = np.ascontiguousarray(scores.T)
+        self._survey()
+        self.primal = self.certificate.primal
 
 
 def _narrowed(training: ClassTrainingSet, tol: float) -> Any:

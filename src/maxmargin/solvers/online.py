@@ -13,10 +13,11 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.streams import InMemory, Stream
 from maxmargin.problems.structured import ProblemError, TrainingSet
 from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.loop import OnRound, uncertified
 from maxmargin.solvers.online_run import StreamRun
 from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import OnRound, StructuredSolver, uncertified
+from maxmargin.solvers.structured import StructuredSolver
 
 SCHEDULES = ("gap", "larank", "one-pass")
 
@@ -155,7 +156,7 @@ class Online(StructuredSolver):
     def _rounds(self, run: StreamRun) -> Iterator[None]:
         while True:
             self.explore(run)
-            seen = Certificate(run.half_square + run.estimate, run.dual).relative_gap
+            seen = Certificate(run.expected, run.dual).relative_gap
             run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.stopping.tol))
             if run.passes != self.passes and run.looks_done():
                 run.value()

@@ -320,9 +320,13 @@ class StreamRun(Run):
 
     # Valuing
 
+    @property
+    def expected(self) -> float:
+        return self.half_square + self.estimate
+
     def looks_done(self) -> bool:
         """Whether a valuation, which costs a pass, could find the gap closed."""
-        primal = self.half_square + self.estimate
+        primal = self.expected
         tol = self.stopping.tol
         settled = self.dual - self.dual_asked <= tol * abs(self.dual)
         self.dual_asked = self.dual

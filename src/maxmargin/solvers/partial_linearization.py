@@ -198,9 +198,13 @@ class DistributionRun(Run):
         super().release()
         del self.average, self.distributions
 
+    @property
+    def expected(self) -> float:
+        return self.half_square + self.estimate
+
     def looks_done(self) -> bool:
         """Whether the hinges of the last pass make it worth a true valuation."""
-        primal = self.half_square + self.estimate
+        primal = self.expected
         return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
 
     @property

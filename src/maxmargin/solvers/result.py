@@ -1,5 +1,6 @@
 """What every solver returns."""
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -39,6 +40,13 @@ class Round:
         Best values known so far; primal is infinite before the first evaluation.
     planes : int
         Planes (or non-zero dual variables) kept.
+    expected : float
+        Primal value that the searches of the round let expect, though it is no bound; infinite
+        where they say nothing.
+    stage : str
+        Which part of a fit in several parts this is, such as ``3 of 10 classes``.
+    done : float
+        Share of the work that is done, of a fit in parts; zero where only the gap tells.
     """
 
     seconds: float
@@ -47,11 +55,19 @@ class Round:
     primal: float
     dual: float
     planes: int
+    expected: float = math.inf
+    stage: str = ""
+    done: float = 0.0
 
     @property
     def relative_gap(self) -> float:
         """Relative duality gap of this round's values, as the solver sees them."""
         return Certificate(self.primal, self.dual).relative_gap
+
+    @property
+    def expected_gap(self) -> float:
+        """Relative gap between the expected primal and the dual value: a guess, no bound."""
+        return Certificate(self.expected, self.dual).relative_gap
 
 
 @dataclass(frozen=True)

@@ -217,7 +217,7 @@ class SequentialDual:
                 result = self._solve(run, left, thread)
             with lock:
                 results[m] = result
-                history.append(_total(list(results.values()), stopping.seconds))
+                history.append(_total(list(results.values()), stopping.seconds, n_parts))
                 if checkpoint is not None and result.status in FINISHED:
                     checkpoint.offer(lambda: done, final=len(results) == n_parts)
                 if on_round is not None and on_round(history[-1], weights):
@@ -292,7 +292,7 @@ class _Parts(Stateful):
         }
 
 
-def _total(results: list[Result], seconds: float) -> Round:
+def _total(results: list[Result], seconds: float, n_parts: int) -> Round:
     """One line of history for the parts solved so far."""
     last = [result.history[-1] for result in results if result.history]
     return Round(
@@ -302,6 +302,8 @@ def _total(results: list[Result], seconds: float) -> Round:
         primal=sum(result.certificate.primal for result in results),
         dual=sum(result.certificate.dual for result in results),
         planes=sum(line.planes for line in last),
+        stage=f"{len(results)} of {n_parts} classes",
+        done=len(results) / n_parts,
     )
 
 

@@ -1,13 +1,12 @@
-"""What the solvers of structured problems share: the loop, and the moves they choose from.
+"""What the solvers of structured problems share: the moves they choose from, and the certificate.
 
-A solver is a small configuration object. It decides which moves to make on a `Run`; the loop here
-records, stops and certifies.
+A solver is a small configuration object. It decides which moves to make on a `Run`; the loop
+(loop.py) records and stops.
 """
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,16 +20,18 @@ from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
-from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.loop import (
+    IterativeRun,
+    IterativeSolver,
+    in_spite_of_interrupt,
+    uncertified,
+)
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
-
-OnRound = Callable[[Round, Callable[[], Floats]], bool]
-"""Called after each round with its numbers and a way to get the weights; True stops."""
 
 ADD_ONLY = StepRule(max_steps=0)
 """Take new planes in, and change nothing."""
@@ -49,8 +50,8 @@ BATCHES_PER_PASS = 10
 """Nor more than let the weights change at least this often in a pass over all blocks."""
 
 
-class Run(Stateful, ABC):
-    """One solve: the data, the weights, the best of them so far, and what it has cost.
+class Run(IterativeRun):
+    """One solve with linear weights, and the best of them so far.
 
     Parameters
     ----------
@@ -61,50 +62,25 @@ class Run(Stateful, ABC):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        "weights", "best", "primal", "guess", "least_primal", "best_dual", "random", "momentum",
-        "calls", "hits", "history",
+        *IterativeRun.state_names, "weights", "best", "guess", "least_primal", "momentum",
     )  # fmt: skip
+
+    training: TrainingSet
 
     def __init__(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
     ) -> None:
-        self.training = training
-        self.stopping = stopping
-        self.threads = threads
-        self.random = np.random.default_rng(seed)
+        super().__init__(training, stopping, threads, seed)
         self.weights = np.zeros(training.n_features)
         self.best: Floats | None = None
-        self.primal = math.inf
         self.guess = math.inf
         """The objective at the best weights, if searches that are not exact miss half of what they
         may; else the same as `primal`."""
         self.least_primal = math.inf
         """Of the last weights that were offered, as far as searches that are not exact can tell."""
-        self.best_dual = -math.inf
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
         """Set by a solver that extrapolates."""
-        self.calls = 0
-        self.hits = 0
-        self.history: list[Round] = []
-
-    @property
-    @abstractmethod
-    def dual(self) -> float:
-        """Dual value of the present point."""
-
-    @property
-    @abstractmethod
-    def n_planes(self) -> int:
-        """Planes kept."""
-
-    @abstractmethod
-    def point(self) -> Any:
-        """The present dual point, as `TrainingSet.dual` values it and `resume` takes it."""
-
-    @abstractmethod
-    def resume(self, start: Any) -> None:
-        """Take over a dual point of an earlier solve."""
 
     def settle(self) -> None:
         """End an extrapolation that is under way, so that the present point is the best."""
@@ -136,18 +112,9 @@ class Run(Stateful, ABC):
         return [self.weights]
 
     @property
-    def is_done(self) -> bool:
-        """Whether the gap is closed."""
-        return self._closes_gap(self.primal)
-
-    @property
     def is_stuck(self) -> bool:
         """Whether all that is left of the gap is what relaxed searches cannot tell."""
         return self._closes_gap(self.least_primal) and not self.is_done
-
-    def rounds_due(self, every: int) -> bool:
-        """Whether the round under way is one of those `every` so many."""
-        return (len(self.history) + 1) % every == 0
 
     def reason_to_stop(self) -> Status | None:
         """Why to stop after the rounds so far; None to go on."""
@@ -160,13 +127,6 @@ class Run(Stateful, ABC):
     def state(self) -> "_RunState":
         """All that the next rounds depend on, with the data."""
         return _RunState(self)
-
-    def go_on_from(self, checkpoint: Checkpoint, solver: "StructuredSolver", seed: int) -> bool:
-        """Take over the state of a checkpoint, if it asks for that and there is one."""
-        return checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
-
-    def _closes_gap(self, primal: float) -> bool:
-        return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
 
     def offer(self, weights: Floats, hinges: Hinges, ends_round: bool = False) -> None:
         """Keep `weights` if their objective, with this sum of cost times hinge, is the best.
@@ -204,17 +164,6 @@ class Run(Stateful, ABC):
         for weights in self.candidates:
             hinges = self.training.all_hinges(weights, self.threads)
             self._consider(weights, _objective(weights, hinges), at_rest=True)
-
-    def as_round(self) -> Round:
-        """The state as a line of history."""
-        return Round(
-            seconds=self.stopping.seconds,
-            oracle_calls=self.calls,
-            cache_hits=self.hits,
-            primal=self.primal,
-            dual=self.best_dual,
-            planes=self.n_planes,
-        )
 
 
 class _RunState(Stateful):
@@ -356,13 +305,17 @@ class BlockRun(Run):
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
+    @property
+    def expected(self) -> float:
+        return self.half_square + self.estimate
+
     def looks_done(self) -> bool:
         """Whether a valuation, which costs a pass or two, could find the gap closed.
 
         Either the hinges of the last pass of searches say so; or the dual has hardly grown since
         the last question, when the average may be better than the weights of any moment.
         """
-        primal = self.half_square + self.estimate
+        primal = self.expected
         tol = self.stopping.tol
         settled = self.dual - self.dual_asked <= tol * abs(self.dual)
         self.dual_asked = self.dual
@@ -397,7 +350,7 @@ class BlockRun(Run):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructuredSolver(ABC):
+class StructuredSolver(IterativeSolver):
     """Base of the solvers of structured problems."""
 
     @abstractmethod
@@ -406,83 +359,9 @@ class StructuredSolver(ABC):
     ) -> tuple[Run, Iterator[None]]:
         """A run, and the rounds that improve it for ever; each valuation is an `offer`."""
 
-    def solve(
-        self,
-        training: TrainingSet,
-        stopping: Stopping,
-        *,
-        n_jobs: int = 1,
-        seed: int = 0,
-        start: Any = None,
-        on_round: OnRound | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> Result:
-        """Train; never raises for stopping early, the result's status tells.
-
-        Parameters
-        ----------
-        training : TrainingSet
-        stopping : Stopping
-        n_jobs : int
-            Threads for the searches. The answer does not depend on it.
-        seed : int
-            Of the order of visits.
-        start : dual point of an earlier result, or None
-        on_round : callable or None
-            See `OnRound`.
-        checkpoint : Checkpoint or None
-            Where to keep the state after rounds, and whether to go on from there.
-
-        Raises
-        ------
-        ProblemError
-            If a method of the problem failed; its ``result`` holds what was learned before.
-        ValueError
-            If the checkpoint to go on from is of other data or parameters.
-        """
-        with Threads(n_jobs) as threads:
-            run, rounds = self._start(training, stopping, threads, seed)
-            try:
-                resumed = checkpoint is not None and run.go_on_from(checkpoint, self, seed)
-                if start is not None and not resumed:
-                    # Outputs that are none of this data's: then from the beginning.
-                    with suppress(ValueError):
-                        run.resume(start)
-                status = _loop(run, rounds, on_round, checkpoint)
-            except KeyboardInterrupt:
-                status = Status.INTERRUPTED
-            except ProblemError as error:
-                error.result = uncertified(run, run.point())
-                raise
-            return self._end(run, status)
-
     def _end(self, run: Any, status: Status) -> Result:
         """The answer of a run, certified."""
         return _certified(run, status)
-
-
-def _loop(
-    run: Run, rounds: Iterator[None], on_round: OnRound | None, checkpoint: Checkpoint | None
-) -> Status:
-    """Rounds until one of the reasons to stop."""
-    run.best_dual = max(run.best_dual, run.dual)
-    status = run.reason_to_stop()
-    while status is None:
-        next(rounds)
-        run.best_dual = max(run.best_dual, run.dual)
-        run.history.append(run.as_round())
-        stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
-        status = run.reason_to_stop() or (Status.STOPPED if stop else None)
-        # A round that ran out of time is not whole: going on from it would give another answer.
-        if checkpoint is not None and status is not Status.TIME_LIMIT:
-            checkpoint.offer(run.state, final=status is not None)
-    return status
-
-
-def uncertified(run: Run, point: Any) -> Result:
-    """What is known when no search can be trusted any more; nothing is promised."""
-    certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
-    return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 
 
 def _certified(run: Run, status: Status) -> Result:
@@ -491,9 +370,9 @@ def _certified(run: Run, status: Status) -> Result:
     point = run.point()
     try:
         if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
-            status = _in_spite_of_interrupt(run.value_candidates, status)
+            status = in_spite_of_interrupt(run.value_candidates, status)
         run.release()
-        status = _in_spite_of_interrupt(lambda: _certify(run, point), status)
+        status = in_spite_of_interrupt(lambda: _certify(run, point), status)
     except ProblemError as error:
         error.result = uncertified(run, point)
         raise
@@ -501,16 +380,6 @@ def _certified(run: Run, status: Status) -> Result:
     if certificate.relative_gap <= run.stopping.tol:
         status = Status.CONVERGED
     return Result(run.answer(), point, certificate, status, len(run.history), run.history)
-
-
-def _in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:
-    """Do the work; once more if Ctrl-C comes in between, for an answer without it is worth less."""
-    try:
-        work()
-        return status
-    except KeyboardInterrupt:
-        work()
-        return Status.INTERRUPTED
 
 
 def _certify(run: Run, point: Any) -> None:

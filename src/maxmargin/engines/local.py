@@ -1,0 +1,81 @@
+"""Engines on this machine: threads of this process, and processes."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from typing import Any
+
+from maxmargin.engines.base import Engine, Pending
+
+
+class ThreadEngine(Engine):
+    """Threads: for searches that release the GIL, and the first place to look for mistakes.
+
+    Parameters
+    ----------
+    n_threads : int
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self._threads = [ThreadPoolExecutor(1) for _ in range(n_threads)]
+
+    @property
+    def places(self) -> list[int]:
+        return list(range(len(self._threads)))
+
+    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
+        return self._threads[place].submit(function, *arguments)
+
+    def is_loss(self, error: BaseException) -> bool:
+        return False
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.shutdown(cancel_futures=True)
+
+
+class ProcessEngine(Engine):
+    """Processes of this machine, for searches in pure Python.
+
+    Parameters
+    ----------
+    n_processes : int
+    """
+
+    def __init__(self, n_processes: int) -> None:
+        self._processes = [_one_process() for _ in range(n_processes)]
+
+    @property
+    def places(self) -> list[int]:
+        return list(range(len(self._processes)))
+
+    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
+        try:
+            return self._processes[place].submit(function, *arguments)
+        except Exception as error:
+            if not self.is_loss(error):
+                raise
+            self.give_up(place)
+            return self._processes[place].submit(function, *arguments)
+
+    def is_loss(self, error: BaseException) -> bool:
+        from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+            BrokenProcessPool,
+        )
+
+        return isinstance(error, BrokenProcessPool)
+
+    def give_up(self, place: int) -> None:
+        lost, self._processes[place] = self._processes[place], _one_process()
+        lost.shutdown(wait=False, kill_workers=True)  # type: ignore[call-arg]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.shutdown(kill_workers=True)  # type: ignore[call-arg]
+
+
+def _one_process() -> Executor:
+    """A pool of a single process: what is kept in it is found again."""
+    from joblib.externals.loky.process_executor import ProcessPoolExecutor
+
+    pool: Executor = ProcessPoolExecutor(max_workers=1)
+    return pool

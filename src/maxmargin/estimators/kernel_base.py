@@ -1,0 +1,61 @@
+"""What the estimators that train through kernels share."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._param_validation import StrOptions
+
+from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.checks import check_per_sample
+from maxmargin.problems.multiclass_kernel import Classes
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.result import Result
+
+Floats = NDArray[np.float64]
+
+
+class KernelEstimator(CertifiedEstimator):
+    """Base of the estimators whose model is a `KernelModel`."""
+
+    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    rescaling: str
+
+    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
+        """C of each example."""
+        cost = np.full(n_samples, float(self.C))
+        if sample_weight is not None:
+            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
+            if not cost.any():
+                raise ValueError("All sample weights are zero: at least one must be positive.")
+        return cost
+
+    def _fit_training(self, training: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
+        """Train; if the problem fails on the way, what was learned before is kept."""
+
+        def attributes(model: Any) -> dict[str, Any]:
+            known = {"classes_": problem.classes} if isinstance(problem, Classes) else {}
+            return known | {
+                "model_": model,
+                "support_size_": int(model.parts.shape[0]),
+                "_problem": problem,
+            }
+
+        key = type(solver), len(training.cost)
+        start = getattr(self, "_warm", None) if self.warm_start else None
+        start = start[1] if start is not None and start[0] == key else None
+        solve: Callable[..., Result] = partial(solver.solve, training, start=start)
+        try:
+            result = self._train(X, Y, solve, attributes)
+        except ProblemError as error:
+            if error.result is not None:
+                self.__dict__.update(self._learned(error.result, attributes))
+            raise
+        self._warm = (key, result.dual_point) if self.warm_start else None
+        self._warn_unless_converged(result, stacklevel=4)
+        return self

@@ -1,0 +1,252 @@
+"""A training set whose examples lie in several places, each of them a shard."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.dual.planes import Planes
+from maxmargin.dual.working_set import DualPoint
+from maxmargin.engines.base import Engine
+from maxmargin.engines.shards import Loader, Shards
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.streams import Valuation
+from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+class PartExamples(NamedTuple):
+    """Examples of one part of the data.
+
+    Parameters
+    ----------
+    X, y : Any
+        Inputs and outputs; `y` may be None where the inputs say all.
+    weight : ndarray of shape (n,) or None
+        Multiplies the C of each example.
+    numbers : ndarray of int64, shape (n,), or None
+        Which of all examples they are; None if parts follow one another.
+    """
+
+    X: Any
+    y: Any
+    weight: Floats | None = None
+    numbers: Order | None = None
+
+    @property
+    def n_examples(self) -> int:
+        """How many there are."""
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+
+
+class About(NamedTuple):
+    """What a shard tells of its examples: how many, or which, are in each part, and how wide."""
+
+    parts: "list[int | Order]"
+    n_features: int
+    relaxed: bool
+    search_work: float | None
+
+
+class Sums(NamedTuple):
+    """What a dual point makes of the planes: ``sum coef * psi`` and ``sum coef * loss``."""
+
+    vector: Floats
+    linear: float
+
+
+class Shard:
+    """Some of the examples, where they live, and what a solver keeps with them.
+
+    Parameters
+    ----------
+    training : TrainingSet
+    parts : list of int, or of ndarray
+        How many examples each of its parts has, or which.
+    """
+
+    def __init__(self, training: TrainingSet, parts: "list[int | Order]") -> None:
+        self.training, self.parts = training, parts
+        self.work: Any = None
+
+    @classmethod
+    def load(cls, bind: Callable[[Any, Any, Any], TrainingSet], parts: list[Any]) -> "Shard":
+        """The shard of some parts; those that are lazy are computed now."""
+        loaded = [
+            part.compute(scheduler="synchronous") if hasattr(part, "__dask_graph__") else part
+            for part in parts
+        ]
+        whole = joined(loaded)
+        return cls(
+            bind(whole.X, whole.y, whole.weight),
+            [part.n_examples if part.numbers is None else part.numbers for part in loaded],
+        )
+
+    def about(self) -> About:
+        """What the whole training set must know."""
+        training = self.training
+        return About(self.parts, training.n_features, training.relaxed, training.search_work)
+
+    def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
+        """Let a solver make what it keeps here."""
+        self.work = make(self.training, *arguments)
+
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Ask what the solver keeps here."""
+        return getattr(self.work, method)(*arguments)
+
+    def hinges(self, weights: Floats) -> Hinges:
+        """Bounds of the sum of cost times hinge, by a search for each example."""
+        return self.training.all_hinges(weights, Threads(1))
+
+    def sums(self) -> Sums:
+        """What the present dual point makes of planes that are made from the data anew."""
+        valuation = Valuation(self.work.point(), self.training.n_features).add(self.training, 0)
+        return Sums(valuation.weights, valuation.linear)
+
+
+class ResidentPoint:
+    """A feasible dual point that stays where the shards are."""
+
+    def dual(self, training: "ShardedTrainingSet") -> float:
+        """Dual value, from planes that each shard makes anew."""
+        sums = training.sums()
+        return sums.linear - 0.5 * float(sums.vector @ sums.vector)
+
+
+class ShardedTrainingSet(TrainingSet):
+    """Examples that stay in their shards, which answer for them.
+
+    Parameters
+    ----------
+    shards : Shards
+        Not made yet.
+    part_numbers : list of list of int
+        For each shard, which parts of the data it has.
+    content : object
+        All that tells the data, and how they are searched, from others, whoever keeps them.
+    """
+
+    def __init__(self, shards: Shards, part_numbers: list[list[int]], content: Any) -> None:
+        self.shards, self._content = shards, content
+        self.sent = self.received = 0
+        """Bytes of the arrays that went to the shards, and that came from them."""
+        for shard in range(len(shards)):
+            shards.make(shard)
+        shards.wait()
+        told: list[About] = shards.ask_all("about")
+        widths = sorted({about.n_features for about in told})
+        if len(widths) > 1:
+            raise ProblemError(
+                f"Some parts of the data have {widths[0]} joint features and some "
+                f"{widths[-1]}: the features must be the same for all."
+            )
+        self.n_features = widths[0]
+        self.relaxed = any(about.relaxed for about in told)
+        works = [about.search_work for about in told]
+        self._search_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
+        flat = chain.from_iterable(about.parts for about in told)
+        parts = dict(zip(chain.from_iterable(part_numbers), flat, strict=True))
+        first, numbers = 0, {}
+        for part in sorted(parts):
+            told_of = parts[part]
+            own = np.arange(first, first + told_of) if isinstance(told_of, int) else told_of
+            numbers[part], first = own, first + len(own)
+        self.numbers: list[Order] = [
+            np.concatenate([numbers[part] for part in own]) for own in part_numbers
+        ]
+        """For each shard, the numbers of its examples among all."""
+        self._n_blocks = first
+        self.lists_point = False
+        """Whether a solver is to fetch the final dual point, for another solve to start from."""
+
+    @property
+    def n_blocks(self) -> int:
+        return self._n_blocks
+
+    @property
+    def content(self) -> Any:
+        return self._content
+
+    @property
+    def search_work(self) -> float | None:
+        return self._search_work
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        raise NotImplementedError("Planes stay in their shards.")
+
+    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+        raise NotImplementedError("Planes stay in their shards.")
+
+    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
+        self.sent += weights.nbytes * len(self.shards)
+        return sum(self.shards.ask_all("hinges", weights), Hinges(0.0, 0.0))
+
+    def sums(self) -> Sums:
+        """What the dual points of all shards make of their planes."""
+        vector, linear = np.zeros(self.n_features), 0.0
+        for part in self.shards.ask_all("sums"):
+            vector += part.vector
+            linear += part.linear
+            self.received += part.vector.nbytes
+        return Sums(vector, linear)
+
+    def split(self, point: DualPoint) -> list[DualPoint]:
+        """A dual point of all examples as one for each shard, with their own numbers."""
+        parts = []
+        for numbers in self.numbers:
+            order = np.argsort(numbers)
+            at = np.searchsorted(numbers, point.blocks, sorter=order)
+            at = order[np.minimum(at, len(numbers) - 1)]
+            own = np.flatnonzero(numbers[at] == point.blocks)
+            parts.append(DualPoint(at[own], point.coef[own], [point.outputs[k] for k in own]))
+        return parts
+
+    def join(self, parts: Sequence[DualPoint]) -> DualPoint:
+        """The other way round."""
+        return DualPoint(
+            np.concatenate([n[p.blocks] for n, p in zip(self.numbers, parts, strict=True)]),
+            np.concatenate([part.coef for part in parts]),
+            [output for part in parts for output in part.outputs],
+        )
+
+
+def joined(parts: Sequence[PartExamples]) -> PartExamples:
+    """Several parts as one."""
+    if len(parts) == 1:
+        return parts[0]
+    weights = [np.ones(part.n_examples) if part.weight is None else part.weight for part in parts]
+    return PartExamples(
+        _stacked([part.X for part in parts]),
+        None if parts[0].y is None else _stacked([part.y for part in parts]),
+        np.concatenate(weights),
+    )
+
+
+def _stacked(values: list[Any]) -> Any:
+    if any(sp.issparse(value) for value in values):
+        return sp.vstack([sp.csr_array(value) for value in values], format="csr")
+    if all(isinstance(value, np.ndarray) for value in values):
+        return np.concatenate(values)
+    return list(chain.from_iterable(values))
+
+
+def place(
+    engine: Engine,
+    parts: Sequence[Any],
+    bind: Callable[[Any, Any, Any], TrainingSet],
+    n_shards: int,
+    content: Any,
+) -> ShardedTrainingSet:
+    """Parts of the data as a training set of so many shards on an engine, neighbours together."""
+    cuts = [len(parts) * k // n_shards for k in range(n_shards + 1)]
+    numbers = [list(range(cuts[k], cuts[k + 1])) for k in range(n_shards)]
+    make = partial(Shard.load, bind)
+    loaders = [Loader(make, [parts[p] for p in own]) for own in numbers]
+    return ShardedTrainingSet(Shards(engine, loaders), numbers, content)

@@ -1,0 +1,24 @@
+"""Which solver trains on shards, for each that trains in one place."""
+
+from typing import Any
+
+from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.distributed_dual import DistributedDual
+from maxmargin.solvers.structured import StructuredSolver
+
+ON_SHARDS = (DistributedDual,)
+
+
+def on_shards(solver: Any) -> StructuredSolver:
+    """The solver for shards that does the same, or as it is if it is one."""
+    if isinstance(solver, ON_SHARDS):
+        return solver
+    if solver == "auto":
+        return DistributedDual()
+    if isinstance(solver, Auto):
+        return DistributedDual(local=solver)
+    name = repr(solver) if isinstance(solver, str) else type(solver).__name__
+    raise ValueError(
+        f"The solver {name} needs all data in one process: on this engine use 'auto', 'one-slack', "
+        f"DistributedDual or OneSlack."
+    )

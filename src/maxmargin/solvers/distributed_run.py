@@ -1,0 +1,495 @@
+"""The driver's side of the distributed dual method: orders to shards, and moves taken from them.
+
+A move of a shard is a change of its dual variables, of which the driver only sees what it does to
+the weights and to the linear term of the dual. Whatever weights it was found at, a part of it
+between nothing and all is feasible, and the best part is known exactly. A shard hears with its
+next orders what part of its move was taken.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.state import Stateful
+from maxmargin.dual.working_set import DualPoint
+from maxmargin.engines.patches import Patch
+from maxmargin.engines.shards import Answer, LostShardError
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.shards import ResidentPoint, ShardedTrainingSet
+from maxmargin.problems.structured import Hinges
+from maxmargin.solvers.auto import AVERAGE_BELOW
+from maxmargin.solvers.distributed_shard import DualShard, Move, Orders, Progress, accepted
+from maxmargin.solvers.loop import IterativeRun
+from maxmargin.solvers.result import Round
+from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import BlockRun, Run
+
+Floats = NDArray[np.float64]
+
+LEAST_SHARE, FIRST_SHARE, MOST_SHARE = 1.0 / 64.0, 1.0 / 16.0, 1.0
+"""Passes that a shard makes between two messages, where their cost decides."""
+
+WORK_PER_OVERHEAD = 4.0
+"""Seconds of work for each second that messages take."""
+
+MORE, LESS = 1.2, 0.95
+"""Factors by which shards count their moves more often if those are cut short, less if not."""
+
+RESTART = 0.9
+"""Moves of which less than this part is taken have gone too far along the last ones."""
+
+PATIENT = 1.5
+"""Valuations are worth more passes in between where several shards have to agree."""
+
+POLL = 1.0
+"""Seconds after which somebody looks whether the engine is still there."""
+
+NO_PROGRESS = Progress(0.0, math.inf, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class ClusterRound(Round):
+    """A line of history of a fit on shards; what it adds is of this round alone.
+
+    Parameters
+    ----------
+    sent, received : int
+        Bytes of the arrays that went to the shards, and that came from them.
+    moves : int
+        Moves that shards made.
+    work_seconds, search_seconds : float
+        Time that shards worked, added up, and of that the time of their searches.
+    idle_seconds : float
+        Time between question and answer that they did not work, added up: transport and the
+        scheduler.
+    taken : float
+        What part of the shards' moves was taken, on average.
+    """
+
+    sent: int = 0
+    received: int = 0
+    moves: int = 0
+    work_seconds: float = 0.0
+    search_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    taken: float = 1.0
+
+
+class _Counts:
+    """What a round has cost so far."""
+
+    def __init__(self, training: ShardedTrainingSet) -> None:
+        self.sent, self.received = training.sent, training.received
+        self.moves = 0
+        self.work = self.search = self.idle = self.taken = 0.0
+
+
+class _Link:
+    """What the driver knows of a shard."""
+
+    def __init__(self, weights: Floats) -> None:
+        self.base = weights
+        """The weights that it was sent."""
+        self.version = -1
+        """Which of all weights these are."""
+        self.move: Move | None = None
+        """The last move, of which it has not heard yet what part was taken."""
+        self.taken = 1.0
+        self.moves = 0
+        self.progress = NO_PROGRESS
+        self.pass_seconds = math.nan
+        self.restart = False
+        """Whether it is to forget where its last moves went."""
+        self.t = 1.0
+        """Of Nesterov's sequence."""
+        self.pay = 0.0
+        """What the last move with searches has gained for its price."""
+        self.sweeps = False
+        """Whether the next move is to do without searches."""
+
+    def next_momentum(self) -> float:
+        """How much further to go along the last move."""
+        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
+        momentum, self.t = (self.t - 1.0) / following, following
+        return momentum
+
+    def believed(self) -> Floats:
+        """The weights that the shard has once it knows what part of its move was taken."""
+        if self.move is None:
+            return self.base
+        believed, at = self.base.copy(), self.move.patch.places
+        believed[at] = accepted(believed[at], self.move.patch.values, self.taken / self.move.scale)
+        return believed
+
+
+class DistributedRun(Run):
+    """A solve whose planes, and dual variables, are in the shards.
+
+    Parameters
+    ----------
+    training : ShardedTrainingSet
+    stopping, threads, seed
+        As in `Run`.
+    solver : DistributedDual
+    """
+
+    state_names = (*IterativeRun.state_names, "best", "guess", "least_primal", "scale")
+
+    training: ShardedTrainingSet
+
+    def __init__(
+        self,
+        training: ShardedTrainingSet,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        solver: Any,
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        self.solver, self.seed, self.shards = solver, seed, training.shards
+        n_shards = len(self.shards)
+        self.lone = n_shards == 1
+        self.scale: float = 1.0 if self.lone else solver.scale or float(n_shards)
+        self.share: float = 1.0 if self.lone else solver.share or FIRST_SHARE
+        self.overhead = math.nan
+        """Seconds that a question and its answer take beside the work."""
+        self.linear = self.dual_value = 0.0
+        self.average = True if training.n_features <= AVERAGE_BELOW else None
+        """Whether shards keep one."""
+        self.dual_asked = -math.inf
+        self.passes_valued = self.passes_asked = 0.0
+        self.version = 0
+        self.links = [_Link(np.zeros(training.n_features)) for _ in range(n_shards)]
+        self.lost: set[int] = set()
+        self.kept: list[DualPoint] | None = None
+        """Points of the shards when they were last asked for, from which lost ones go on."""
+        self._counts = _Counts(training)
+        for shard in range(n_shards):
+            self._begin(shard)
+        self.shards.wait()
+
+    def _begin(self, shard: int) -> None:
+        self.shards.ask(
+            shard, "begin", DualShard, self.solver.local, self.stopping.tol, self.seed, shard,
+            len(self.shards), self.average is not None,
+        )  # fmt: skip
+
+    @property
+    def dual(self) -> float:
+        return self.dual_value
+
+    @property
+    def n_planes(self) -> int:
+        return sum(link.progress.planes for link in self.links)
+
+    @property
+    def passes(self) -> float:
+        """Passes over all examples so far."""
+        return float(np.mean([link.progress.passes for link in self.links]))
+
+    @property
+    def expected(self) -> float:
+        """Primal value as seen in the last passes of searches, at changing weights."""
+        return self.half_square + sum(link.progress.estimate for link in self.links)
+
+    def is_new_pass(self) -> bool:
+        """Whether all examples have been searched, on average, since this was last true."""
+        if self.passes < self.passes_asked + 1.0:
+            return False
+        self.passes_asked = self.passes
+        return True
+
+    def looks_done(self) -> bool:
+        """See `BlockRun.looks_done`: the same rule; but shards settle more slowly."""
+        if not self.lone and self.passes <= PATIENT * self.passes_valued:
+            return False
+        return BlockRun.looks_done(self)  # type: ignore[arg-type]
+
+    def advance(self) -> None:
+        """As many moves as there are shards; if none may be ahead, one of each, in their order."""
+        if self.solver.staleness == 0:
+            for answer in self._ordered("go"):
+                self._apply(answer)
+            if self.lost:
+                self.recover()
+            return
+        moves = 0
+        while moves < len(self.links):
+            behind = min(link.moves for link in self.links)
+            for shard, link in enumerate(self.links):
+                if shard not in self.shards.busy and link.moves <= behind + self.solver.staleness:
+                    self._send(shard, "go")
+            answer = self._answer()
+            if answer is None:
+                self.recover()
+            else:
+                self._apply(answer)
+                moves += 1
+
+    def settle(self) -> None:
+        """Wait for all shards, and let them rest: what they hold is what they have told."""
+        self._drain()
+        self._rest()
+        if self.lost:
+            self.recover()
+
+    def value(self) -> None:
+        """Value the weights, and their average; the planes found are kept."""
+        self.settle()
+        self.best_dual = max(self.best_dual, self.dual)
+        self.passes_valued = self.passes
+        self._offer_valued(self.weights, self._ordered("value"))
+        if self.average is not None and not self.is_done and not self.lost:
+            averages = [answer.value for answer in self._asked("average")]
+            average = np.mean(averages, axis=0) if averages else self.weights
+            self._offer_valued(average, self._asked("value_at", average))
+            self.training.sent += average.nbytes * len(self.links)
+            self.training.received += average.nbytes * len(self.links)
+        for link in self.links:
+            link.restart = True
+        if self.lost:
+            self.recover()
+
+    def _offer_valued(self, weights: Floats, answers: list[Answer]) -> None:
+        if self.lost:
+            return
+        total = Hinges(0.0, 0.0)
+        for answer in answers:
+            hinges, progress = answer.value
+            self._note(self.links[answer.shard], progress, answer.seconds)
+            total += hinges
+        self.offer(weights, total, ends_round=True)
+
+    def recover(self) -> None:
+        """Make lost shards again, and count anew what all of them hold."""
+        self._drain()
+        while self.lost:
+            for shard in sorted(self.lost):
+                self._replace(shard)
+            self._rest()
+            if self.lost:
+                continue
+            try:
+                sums = self.training.sums()
+            except LostShardError as error:
+                self.lost.add(error.number)
+                continue
+            self.weights[:], self.linear = sums.vector, sums.linear
+            self.version += 1
+            self.dual_value = self.linear - self.half_square
+            # A point that nobody has any more proves nothing.
+            self.best_dual = self.dual_value
+
+    def _replace(self, shard: int) -> None:
+        """Make a lost shard again, with the last coefficients of it that were kept."""
+        self.shards.make(shard)
+        link = self.links[shard] = _Link(np.zeros(self.training.n_features))
+        link.moves = max(other.moves for other in self.links)
+        if self._answer() is None:
+            return
+        self._begin(shard)
+        if self._answer() is None:
+            return
+        self.lost.discard(shard)
+        if self.kept is not None:
+            self.shards.ask(shard, "do", "resume", self.kept[shard])
+            answer = self._answer()
+            if answer is not None:
+                link.move = answer.value
+
+    def point(self) -> Any:
+        return ResidentPoint()
+
+    def listed_point(self) -> DualPoint:
+        """The coefficients of all examples, fetched from the shards; they are kept, too."""
+        while True:
+            self.settle()
+            answers = self._asked("point")
+            if not self.lost:
+                self.kept = [answer.value for answer in answers]
+                return self.training.join(self.kept)
+            self.recover()
+
+    def resume(self, start: DualPoint) -> None:
+        self.kept = self.training.split(start)
+        for shard, part in enumerate(self.kept):
+            self.shards.ask(shard, "do", "resume", part)
+        self._drain()
+        self.dual_value = self.linear - self.half_square
+        if self.lost:
+            self.recover()
+
+    def release(self) -> None:
+        """Nothing: if a shard is lost while its point is certified, it all goes on."""
+
+    def state(self) -> "_DistributedState":  # type: ignore[override]
+        return _DistributedState(self)
+
+    def as_round(self) -> Round:
+        counts, self._counts = self._counts, _Counts(self.training)
+        return ClusterRound(
+            **asdict(super().as_round()),
+            sent=self.training.sent - counts.sent,
+            received=self.training.received - counts.received,
+            moves=counts.moves,
+            work_seconds=counts.work,
+            search_seconds=counts.search,
+            idle_seconds=counts.idle,
+            taken=counts.taken / max(counts.moves, 1),
+        )
+
+    def _send(self, shard: int, method: str) -> None:
+        """Let a shard do something, from the present weights on."""
+        link = self.links[shard]
+        patch = Patch.between(link.believed(), self.weights)
+        limit = self.stopping.time_limit
+        left = None if limit is None else max(limit - self.stopping.seconds, 0.0)
+        accelerated = method == "go" and self.solver.local.acceleration
+        momentum = link.next_momentum() if accelerated else 0.0
+        share = 0.0 if link.sweeps else self.share
+        orders = Orders(link.taken, patch, self.scale, share, momentum, link.restart, left)
+        frozen = next((o.base for o in self.links if o.version == self.version), None)
+        link.base = self.weights.copy() if frozen is None else frozen
+        link.version, link.move, link.taken, link.restart = self.version, None, 1.0, False
+        self.training.sent += patch.nbytes
+        self.shards.ask(shard, "do", method, orders)
+
+    def _ordered(self, method: str) -> list[Answer]:
+        """Answers of all shards that are not lost to orders, in the order of the shards."""
+        for shard in self._present:
+            self._send(shard, method)
+        return sorted(self._coming(), key=lambda answer: answer.shard)
+
+    def _asked(self, method: str, *arguments: Any) -> list[Answer]:
+        """The same to a question that changes nothing."""
+        for shard in self._present:
+            self.shards.ask(shard, "do", method, *arguments)
+        return sorted(self._coming(), key=lambda answer: answer.shard)
+
+    @property
+    def _present(self) -> list[int]:
+        return [shard for shard in range(len(self.links)) if shard not in self.lost]
+
+    def _coming(self) -> Iterator[Answer]:
+        """What shards that are busy answer, as it comes."""
+        while self.shards.busy:
+            answer = self._answer()
+            if answer is not None:
+                yield answer
+
+    def _drain(self) -> None:
+        for answer in self._coming():
+            if isinstance(answer.value, Move):
+                self._apply(answer)
+
+    def _rest(self) -> None:
+        for answer in self._ordered("rest"):
+            self._apply(answer)
+        self.dual_value = self.linear - self.half_square
+
+    def _answer(self) -> Answer | None:
+        """The next answer; None if it is that a shard is lost, or none came from it for long."""
+        while True:
+            answer = self.shards.answer(POLL)
+            if answer is None:
+                self.shards.engine.check()
+                stuck = self.shards.stuck(self.solver.patience)
+                if stuck is not None:
+                    self.lost.add(stuck)
+                    return None
+            elif isinstance(answer.error, LostShardError):
+                self.lost.add(answer.shard)
+                return None
+            elif answer.error is not None:
+                raise answer.error
+            else:
+                return answer
+
+    def _apply(self, answer: Answer) -> None:
+        """Take the part of a move that is best for the dual."""
+        link, move = self.links[answer.shard], answer.value
+        self._note(link, move.progress, answer.seconds)
+        self.training.received += move.nbytes
+        at, part = move.patch.places, 1.0 / move.scale
+        change = part * (move.patch.values - link.base[at])
+        slope = move.linear - float(self.weights[at] @ change)
+        square = float(change @ change)
+        best = slope / square if square > 0.0 else 1.0
+        taken = 1.0 if self.lone else min(max(best, 0.0), 1.0)
+        link.move, link.taken = move, taken
+        if square > 0.0 and taken > 0.0:
+            # Where nobody else has moved, the weights become the shard's own, to the last bit.
+            alone = link.version == self.version and taken == part == 1.0
+            self.weights[at] = move.patch.values if alone else self.weights[at] + taken * change
+            self.version += 1
+        self.linear += taken * move.linear
+        gain = taken * slope - 0.5 * taken**2 * square
+        self.dual_value += gain
+        if move.progress.effort > 0.0:
+            self._choose(link, gain, answer.seconds)
+            link.moves += 1
+            self._counts.moves += 1
+            self._counts.taken += taken
+            if best < RESTART:
+                link.t = 1.0
+            self._adapt(best)
+
+    def _choose(self, link: _Link, gain: float, seconds: float) -> None:
+        """Sweep planes in hand next, or search: as `Auto` does, by what they have gained.
+
+        The price of a move is the time it took, or, where the answer must not depend on time, its
+        work.
+        """
+        if self.lone:
+            return
+        timed = self.solver.share is None
+        pay = gain / max(seconds if timed else link.progress.effort, 1e-9)
+        if link.progress.share > 0.0:
+            link.pay = pay
+        link.sweeps = pay >= link.pay
+
+    def _note(self, link: _Link, progress: Progress, seconds: float) -> None:
+        before, link.progress = link.progress, progress
+        idle = max(seconds - progress.seconds, 0.0)
+        self.calls += progress.calls - before.calls
+        self.hits += progress.hits - before.hits
+        self._counts.work += progress.seconds
+        self._counts.search += progress.search_seconds
+        self._counts.idle += idle
+        if progress.share > 0.0:
+            link.pass_seconds = progress.seconds / progress.share
+            old = idle if math.isnan(self.overhead) else self.overhead
+            self.overhead = old + 0.3 * (idle - old)
+
+    def _adapt(self, best: float) -> None:
+        """How often moves are to count, and how long they are to be."""
+        if self.lone:
+            return
+        if self.solver.scale is None:
+            factor = MORE if best < 1.0 else LESS
+            self.scale = min(max(self.scale * factor, 1.0), float(len(self.links)))
+        if self.solver.share is None:
+            seconds = float(np.nanmean([link.pass_seconds for link in self.links]))
+            wanted = WORK_PER_OVERHEAD * self.overhead / max(seconds, 1e-9)
+            self.share = min(max(wanted, LEAST_SHARE), MOST_SHARE)
+
+
+class _DistributedState(Stateful):
+    """A run, and its dual point in terms of all examples, whoever has them."""
+
+    state_names = ("run", "point")
+
+    def __init__(self, run: DistributedRun) -> None:
+        self.run = run
+
+    @property
+    def point(self) -> DualPoint:
+        return self.run.listed_point()
+
+    @point.setter
+    def point(self, point: DualPoint) -> None:
+        self.run.resume(point)

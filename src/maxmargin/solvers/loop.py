@@ -1,0 +1,222 @@
+"""The loop that iterative solvers share: rounds, records, reasons to stop, checkpoints.
+
+A solver is a small configuration object that starts a run and says what a round is. What a run
+keeps, linear weights (structured.py) or a model in terms of a kernel (mini_batch_dual.py), the
+loop need not know.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.state import Stateful
+from maxmargin.engines.threads import Threads
+from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.solvers.result import Result, Round, Status
+from maxmargin.solvers.stopping import Stopping
+
+OnRound = Callable[[Round, Callable[[], Any]], bool]
+"""Called after each round with its numbers and a way to get the weights; True stops."""
+
+
+class IterativeRun(Stateful, ABC):
+    """One solve: the data, the best values so far, and what they have cost.
+
+    Parameters
+    ----------
+    training : training set
+        With ``content``, all that tells it from others, and ``relaxed``, whether its searches may
+        miss the highest output.
+    stopping : Stopping
+    threads : Threads
+    seed : int
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = (
+        "primal", "best_dual", "random", "calls", "hits", "history",
+    )  # fmt: skip
+
+    def __init__(self, training: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
+        self.training = training
+        self.stopping = stopping
+        self.threads = threads
+        self.random = np.random.default_rng(seed)
+        self.primal = math.inf
+        self.best_dual = -math.inf
+        self.calls = 0
+        self.hits = 0
+        self.history: list[Round] = []
+
+    @property
+    @abstractmethod
+    def dual(self) -> float:
+        """Dual value of the present point."""
+
+    @property
+    @abstractmethod
+    def n_planes(self) -> int:
+        """Planes kept."""
+
+    @property
+    def expected(self) -> float:
+        """Primal value that the last searches let expect, though it is no bound."""
+        return math.inf
+
+    @abstractmethod
+    def point(self) -> Any:
+        """The present dual point, as the training set values it and `resume` takes it."""
+
+    @abstractmethod
+    def resume(self, start: Any) -> None:
+        """Take over a dual point of an earlier solve."""
+
+    @abstractmethod
+    def answer(self) -> Any:
+        """The best weights, or model, so far; before any valuation, the present ones."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the gap is closed."""
+        return self._closes_gap(self.primal)
+
+    def _closes_gap(self, primal: float) -> bool:
+        return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
+
+    def rounds_due(self, every: int) -> bool:
+        """Whether the round under way is one of those `every` so many."""
+        return (len(self.history) + 1) % every == 0
+
+    def reason_to_stop(self) -> Status | None:
+        """Why to stop after the rounds so far; None to go on."""
+        if self.history and self.is_done:
+            return Status.CONVERGED
+        return self.stopping.reason(len(self.history))
+
+    def state(self) -> Stateful:
+        """All that the next rounds depend on, with the data."""
+        return self
+
+    def go_on_from(self, checkpoint: Checkpoint, solver: "IterativeSolver", seed: int) -> bool:
+        """Take over the state of a checkpoint, if it asks for that and there is one."""
+        return checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
+
+    def as_round(self) -> Round:
+        """The state as a line of history."""
+        return Round(
+            seconds=self.stopping.seconds,
+            oracle_calls=self.calls,
+            cache_hits=self.hits,
+            primal=self.primal,
+            dual=self.best_dual,
+            planes=self.n_planes,
+            expected=self.expected,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class IterativeSolver(ABC):
+    """Base of the solvers whose runs go round by round."""
+
+    @abstractmethod
+    def _start(
+        self, training: Any, stopping: Stopping, threads: Threads, seed: int
+    ) -> tuple[Any, Iterator[None]]:
+        """A run, and the rounds that improve it for ever."""
+
+    @abstractmethod
+    def _end(self, run: Any, status: Status) -> Result:
+        """The answer of a run, certified."""
+
+    def solve(
+        self,
+        training: Any,
+        stopping: Stopping,
+        *,
+        n_jobs: int = 1,
+        seed: int = 0,
+        start: Any = None,
+        on_round: OnRound | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> Result:
+        """Train; never raises for stopping early, the result's status tells.
+
+        Parameters
+        ----------
+        training : training set
+        stopping : Stopping
+        n_jobs : int
+            Threads for the searches. The answer does not depend on it.
+        seed : int
+            Of the order of visits.
+        start : dual point of an earlier result, or None
+        on_round : callable or None
+            See `OnRound`.
+        checkpoint : Checkpoint or None
+            Where to keep the state after rounds, and whether to go on from there.
+
+        Raises
+        ------
+        ProblemError
+            If a method of the problem failed; its ``result`` holds what was learned before.
+        ValueError
+            If the checkpoint to go on from is of other data or parameters.
+        """
+        with Threads(n_jobs) as threads:
+            run, rounds = self._start(training, stopping, threads, seed)
+            try:
+                resumed = checkpoint is not None and run.go_on_from(checkpoint, self, seed)
+                if start is not None and not resumed:
+                    # Outputs that are none of this data's: then from the beginning.
+                    with suppress(ValueError):
+                        run.resume(start)
+                status = _loop(run, rounds, on_round, checkpoint)
+            except KeyboardInterrupt:
+                status = Status.INTERRUPTED
+            except ProblemError as error:
+                error.result = uncertified(run, run.point())
+                raise
+            return self._end(run, status)
+
+
+def _loop(
+    run: IterativeRun,
+    rounds: Iterator[None],
+    on_round: OnRound | None,
+    checkpoint: Checkpoint | None,
+) -> Status:
+    """Rounds until one of the reasons to stop."""
+    run.best_dual = max(run.best_dual, run.dual)
+    status = run.reason_to_stop()
+    while status is None:
+        next(rounds)
+        run.best_dual = max(run.best_dual, run.dual)
+        run.history.append(run.as_round())
+        stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
+        status = run.reason_to_stop() or (Status.STOPPED if stop else None)
+        # A round that ran out of time is not whole: going on from it would give another answer.
+        if checkpoint is not None and status is not Status.TIME_LIMIT:
+            checkpoint.offer(run.state, final=status is not None)
+    return status
+
+
+def uncertified(run: IterativeRun, point: Any) -> Result:
+    """What is known when no search can be trusted any more; nothing is promised."""
+    certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
+    return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
+
+
+def in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:
+    """Do the work; once more if Ctrl-C comes in between, for an answer without it is worth less."""
+    try:
+        work()
+        return status
+    except KeyboardInterrupt:
+        work()
+        return Status.INTERRUPTED
