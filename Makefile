@@ -21,14 +21,15 @@ lint: $(VENV)/.installed-lint
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/sphinx-build -W --keep-going -q docs docs/_build
-	@echo "The site is in docs/_build/index.html"
+	rm -rf docs/api/generated build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
+	@echo "Open build/docs/index.html"
 
 bench: $(VENV)/.installed-benchmarks
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) build dist docs/_build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist docs/api/generated .pytest_cache .mypy_cache .ruff_cache
 	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # An editable install, again whenever the package's own description changes.
