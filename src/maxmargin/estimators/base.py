@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from maxmargin.data.sources_hash import SampledHash
+from maxmargin.estimators.checks import check_per_sample
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -87,6 +88,15 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
         )
         return result
+
+    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
+        """C of each example."""
+        cost = np.full(n_samples, float(self.C))
+        if sample_weight is not None:
+            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
+            if not cost.any():
+                raise ValueError("All sample weights are zero: at least one must be positive.")
+        return cost
 
     def _kept_state(self) -> dict[str, Checkpoint]:
         """Where the solver is to keep its state, if at all."""

@@ -5,11 +5,10 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import check_per_sample
 from maxmargin.problems.multiclass_kernel import Classes
 from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.result import Result
@@ -25,15 +24,6 @@ class KernelEstimator(CertifiedEstimator):
     }
 
     rescaling: str
-
-    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
-        """C of each example."""
-        cost = np.full(n_samples, float(self.C))
-        if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
-            if not cost.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
-        return cost
 
     def _fit_training(self, training: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
         """Train; if the problem fails on the way, what was learned before is kept."""

@@ -56,9 +56,6 @@ class StreamedEstimator(CertifiedEstimator):
     _fixed: Fixed | None = None
     _warm: Any
 
-    _costs: Callable[[int, ArrayLike | None], Floats]
-    """C of each example, from `StructuredEstimator`."""
-
     @abstractmethod
     def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
         """Examples, checked; also against what is `fixed`, unless they are the first."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import check_pairs, check_per_sample
+from maxmargin.estimators.checks import check_pairs
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
@@ -33,15 +33,6 @@ class StructuredEstimator(CertifiedEstimator):
 
     solver: Any
     rescaling: str
-
-    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
-        """C of each example."""
-        cost = np.full(n_samples, float(self.C))
-        if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
-            if not cost.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
-        return cost
 
     def _rescaled(self, training: TrainingSet) -> TrainingSet:
         """A training set with margin rescaling, or with the rescaling asked for."""

@@ -22,7 +22,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel import Candidates, JointFeatures, KernelProblem, Pairs
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.kernel_scores import Scoring, in_groups
-from maxmargin.problems.structured import ProblemError
+from maxmargin.problems.structured import ProblemError, settings_of
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -85,14 +85,8 @@ class KernelTrainingSet:
     @property
     def content(self) -> Any:
         """All that tells these examples from others."""
-        # Of the problem, its settings: what else it keeps may change while it is in use.
         problem = getattr(self.problem, "problem", self.problem)
-        settings = {
-            name: value
-            for name, value in getattr(problem, "__dict__", {}).items()
-            if np.isscalar(value) or isinstance(value, np.ndarray)
-        }
-        name = type(problem).__name__
+        name, settings = type(problem).__name__, settings_of(problem)
         return name, settings, self.X, self.Y, self.cost, self.kernel, self.by_slack
 
     @property

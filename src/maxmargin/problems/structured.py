@@ -234,6 +234,18 @@ class TrainingSet(ABC):
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
 
 
+def settings_of(problem: Any) -> dict[str, Any]:
+    """Numbers and arrays that a problem was made with.
+
+    What else it keeps may change while it is in use.
+    """
+    return {
+        name: value
+        for name, value in getattr(problem, "__dict__", {}).items()
+        if np.isscalar(value) or isinstance(value, np.ndarray)
+    }
+
+
 class PythonTrainingSet(TrainingSet):
     """Any `Problem` on a list of inputs and outputs, one call at a time.
 
@@ -269,12 +281,7 @@ class PythonTrainingSet(TrainingSet):
 
     @property
     def content(self) -> Any:
-        # Of the problem, its settings: what else it keeps may change while it is in use.
-        settings = {
-            name: value
-            for name, value in getattr(self.problem, "__dict__", {}).items()
-            if np.isscalar(value) or isinstance(value, np.ndarray)
-        }
+        settings = settings_of(self.problem)
         return self._name, settings, self.X, self.Y, self.cost, self.by_slack, self.n_features
 
     @property
