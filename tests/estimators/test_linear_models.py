@@ -665,9 +665,10 @@ class Interrupt:
     def on_fit_task_begin(self, estimator, context):
         pass
 
-    def on_fit_task_end(self, estimator, context, *, metadata=None):
-        self.rounds += bool(metadata)
-        if metadata and self.rounds == self.at:
+    def on_fit_task_end(self, estimator, context):
+        is_round = hasattr(context, "round")
+        self.rounds += is_round
+        if is_round and self.rounds == self.at:
             raise KeyboardInterrupt
 
 
