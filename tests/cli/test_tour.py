@@ -37,3 +37,17 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         tour(tmp_path / "file" / "folder", print)
+
+
+def test_ctrl_c_ends_the_tour():
+    class Interrupted:
+        status_ = "interrupted"
+
+        def set_callbacks(self, *callbacks):
+            return self
+
+        def fit(self, X, y):
+            return self
+
+    with pytest.raises(KeyboardInterrupt):
+        module._watched(Interrupted(), None, None)

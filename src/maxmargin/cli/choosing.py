@@ -4,12 +4,15 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maxmargin.cli.errors import UsageError
 from maxmargin.cli.tasks.base import Task
 from maxmargin.cli.tasks.ranking import Ranking
-from maxmargin.cli.tasks.rows import Classification, Multilabel, Regression
+from maxmargin.cli.tasks.rows import Classification, Multilabel, Regression, is_csr_folder
 from maxmargin.cli.tasks.sequences import NumberedSequences, WordSequences
 from maxmargin.cli.tasks.trees import Constituents, Dependencies
+from maxmargin.data.csr_folder import CsrFolder
 from maxmargin.data.sniff import guess_format
 from maxmargin.data.templates import Templates
 
@@ -69,7 +72,9 @@ def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
     FileFormatError
         If nothing is said, and the file looks like nothing that is known.
     """
-    if reading.format is not None and reading.task is not None:
+    if is_csr_folder(path):
+        kind, why = _of_folder(path, reading)
+    elif reading.format is not None and reading.task is not None:
         kind, why = TASKS[reading.task, reading.format], f"{reading.format}, {reading.task}"
     elif reading.format is not None and len(tasks := _tasks_of(reading.format)) == 1:
         kind, why = tasks[0], f"{reading.format}, {tasks[0].name}"
@@ -80,6 +85,16 @@ def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
 
 def _tasks_of(format: str) -> list[Any]:
     return [kind for (_, known), kind in TASKS.items() if known == format]
+
+
+def _of_folder(path: str, reading: Reading) -> tuple[Any, str]:
+    """The task for what `maxmargin convert` has written."""
+    y = CsrFolder(path).y
+    whole = not np.issubdtype(y.dtype, np.floating) or np.array_equal(y, np.round(y))
+    name = reading.task or ("classification" if whole else "regression")
+    if name not in (Classification.name, Regression.name) or reading.format not in (None, "libsvm"):
+        raise UsageError(f"{path} is a folder of rows, for classification or regression.")
+    return TASKS[name, "libsvm"], f"folder of arrays, {name}"
 
 
 def _guessed(path: str, reading: Reading) -> tuple[Any, str]:

@@ -11,20 +11,23 @@ import numpy as np
 from sklearn.model_selection import ShuffleSplit
 
 import maxmargin as mm
+from maxmargin.cli.checks import check_place, check_there, validated
 from maxmargin.cli.choosing import Reading, choose_task
 from maxmargin.cli.errors import UsageError
-from maxmargin.cli.models import Model, load_model, save_model
+from maxmargin.cli.models import Model, load_model, read_for, save_model
 from maxmargin.cli.svmstruct import AbsoluteGap, Conversion
 from maxmargin.cli.tasks.base import Data, Task
 from maxmargin.cli.training import train
-from maxmargin.data.files import create
-from maxmargin.persistence.models import ModelFileError
+from maxmargin.data.files import STANDARD_INPUT, create
 from maxmargin.report.amounts import short
 
 Say = Callable[[str], None]
 
 HELD_OUT = 0.2
 """Share of the examples that a path leaves out to compare its models on."""
+
+FAR_FROM_DONE, LARGE = 0.1, 100.0
+"""Gap of a fit that went nowhere, and size of features that is likely to be the reason."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,22 @@ class TrainOptions:
                     f"{', '.join(sorted(kind().get_params()))}."
                 )
             wanted[name] = _value(value)
-        return kind(**wanted)
+        return validated(kind(**wanted))
+
+    def check(self) -> None:
+        """Refuse what does not go together."""
+        if self.resume and self.checkpoint is None:
+            raise UsageError("--resume needs the file to go on from: give --checkpoint FILE, too.")
+        if self.checkpoint is not None:
+            check_place(self.checkpoint)
+        if self.epsilon is not None and not self.svmstruct:
+            raise UsageError("-e means something with --svmstruct only: give --tol without it.")
+        if self.svmstruct and self.tol is not None:
+            raise UsageError("--svmstruct stops by -e: leave --tol out.")
+        if self.svmstruct and self.stream:
+            raise UsageError("--svmstruct and --stream do not go together: leave one of them out.")
+        if self.epsilon is not None and not 0 < self.epsilon < np.inf:
+            raise UsageError(f"-e must be a positive number, but is {self.epsilon:g}.")
 
 
 def train_model(
@@ -81,16 +99,27 @@ def train_model(
     progress: bool,
 ) -> tuple[dict[str, Any], int]:
     """Train on a file and write the model; returns what came out, and the exit code."""
-    _check_place(output)
+    options.check()
+    check_place(output, path, test)
+    check_there(test)
+    if threshold is not None and not 0 <= threshold < np.inf:
+        raise UsageError(f"--prune must be a number that is not negative, but is {threshold:g}.")
+    if path == test == STANDARD_INPUT:
+        raise UsageError("Standard input can be read once: give --test a file.")
+    if options.stream and path == STANDARD_INPUT:
+        raise UsageError("--stream reads a file many times, and standard input can be read once.")
     task, why = choose_task(path, reading)
     estimator = options.estimator(task)
     conversion = None
     if options.stream:
         if not task.streams:
-            raise UsageError(f"--stream is for LIBSVM files, but {path} is {task.format}.")
-        source = mm.data.open_examples(path)
+            raise UsageError(
+                "--stream is for classes and numbers in LIBSVM files, but this is "
+                f"{task.name} of {task.format} files."
+            )
+        data = task.stream(path)
         say(f"{path}: {why}, read block by block")
-        outcome = train(estimator, lambda model: model.fit(source), progress)
+        outcome = train(estimator, lambda model: task.fit(model, data), progress)
     else:
         data = task.read(path)
         say(f"{path}: {why}; {data.size}")
@@ -100,16 +129,22 @@ def train_model(
         outcome = train(estimator, lambda model: task.fit(model, data), progress, enough)
     numbers = outcome.numbers() | {"task": task.name, "format": task.format, "model": str(output)}
     say(outcome.sentence)
+    if outcome.relative_gap > FAR_FROM_DONE and (largest := task.largest_feature(data)) > LARGE:
+        say(f"note: features are as large as {largest:.3g}; scaled to about 1, training is fast")
     if conversion is not None:
         numbers["svmstruct_objective"] = outcome.objective * conversion.factor
         say(f"objective in SVMstruct's units: {numbers['svmstruct_objective']:.6g}")
     model = Model(estimator, task)
     if threshold is not None:
-        model = _pruned(model, threshold, test, numbers, say)
+        try:
+            model = _pruned(model, threshold, test, numbers, say)
+        except ValueError as error:  # of a threshold, after what may have been hours of training
+            save_model(model, output)
+            raise UsageError(f"{error} {output} has all weights.") from None
     save_model(model, output)
     say(f"wrote {output}, {short(output.stat().st_size)}B")
     if test is not None:
-        numbers["test"] = _scores(model, task.read(test, model.estimator), say)
+        numbers["test"] = _scores(model, read_for(model, test), say)
     return numbers, outcome.exit_code
 
 
@@ -125,8 +160,10 @@ def train_path(
 ) -> tuple[dict[str, Any], int]:
     """Train for several C; returns what came out, and the exit code."""
     Cs = _numbers(values)
-    _check_place(folder)
+    check_place(folder, folder=True)
+    check_there(test)
     task, why = choose_task(path, reading)
+    estimator = options.estimator(task).set_params(warm_start=True)
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     if test is None:
@@ -135,7 +172,6 @@ def train_path(
     else:
         training, held_out = data, None
     folder.mkdir(exist_ok=True)
-    estimator = options.estimator(task).set_params(warm_start=True)
     rows, code, best = [], 0, (-np.inf, Path())
     say(f"{'C':>10} {'objective':>12} {'gap':>9} {'score':>8} {'seconds':>8}")
     for C in Cs:
@@ -144,7 +180,7 @@ def train_path(
         )
         if held_out is None:
             assert test is not None
-            held_out = task.read(test, estimator)
+            held_out = read_for(Model(estimator, task), test)
         score = _answers(estimator, held_out).score()
         model_path = save_model(Model(estimator, task), folder / f"C={C:g}.mm")
         rows.append(outcome.numbers() | {"C": C, "score": score, "model": str(model_path)})
@@ -162,11 +198,15 @@ def train_path(
     return {"path": rows, "best": best[1].name, "score": best[0], "model": str(chosen)}, code
 
 
-def predict_file(model_path: Path, path: str, output: str, threads: int) -> None:
+def predict_file(
+    model_path: Path, path: str, output: str, threads: int, encoding: str | None
+) -> None:
     """Predict, one line for each thing that is predicted."""
-    model = _loaded(model_path, threads)
-    lines = model.task.lines(model.estimator, model.task.read(path, model.estimator))
-    if output == "-":
+    if output != STANDARD_INPUT:
+        check_place(Path(output), model_path, path)
+    model = load_model(model_path, encoding, threads)
+    lines = model.task.lines(model.estimator, read_for(model, path))
+    if output == STANDARD_INPUT:
         for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
@@ -176,10 +216,12 @@ def predict_file(model_path: Path, path: str, output: str, threads: int) -> None
             file.write(f"{line}\n".encode())
 
 
-def evaluate_file(model_path: Path, path: str, threads: int, say: Say) -> dict[str, Any]:
+def evaluate_file(
+    model_path: Path, path: str, threads: int, encoding: str | None, say: Say
+) -> dict[str, Any]:
     """Compare with the truth."""
-    model = _loaded(model_path, threads)
-    data = model.task.read(path, model.estimator)
+    model = load_model(model_path, encoding, threads)
+    data = read_for(model, path)
     say(f"{path}: {data.size}")
     return _scores(model, data, say)
 
@@ -190,16 +232,20 @@ def report_file(
     test: str | None,
     folder: Path | None,
     title: str | None,
+    encoding: str | None,
     say: Say,
 ) -> None:
     """Write the page about a model."""
     from maxmargin.report.page import write_report
 
-    model = _loaded(model_path, 1)
-    data = Data(None, None, 0, "") if test is None else model.task.read(test, model.estimator)
+    check_place(output, model_path, test)
+    model = load_model(model_path, encoding)
+    data = Data(None, None, 0, "") if test is None else read_for(model, test)
     models = None if folder is None else [mm.load(path) for path in sorted(folder.glob("C=*.mm"))]
     if models is not None and len(models) < 2:
         raise UsageError(f"{folder} has no models over C: `maxmargin path` makes such a folder.")
+    if any(type(other) is not type(model.estimator) for other in models or []):
+        raise UsageError(f"{folder} has models of another kind than {model_path}.")
     write_report(
         model.estimator,
         output,
@@ -209,65 +255,9 @@ def report_file(
         groups=data.groups,
         title=title or model_path.name,
         models=models,
+        features=model.task.feature_names(model.estimator),
     )
     say(f"wrote {output}, {short(output.stat().st_size)}B: open it in a browser")
-
-
-def inspect_file(path: str, verify: bool, say: Say) -> dict[str, Any]:
-    """What a model or a data file holds."""
-    if path != "-" and Path(path).is_file() and _is_model(Path(path)):
-        return _inspect_model(Path(path), verify, say)
-    task, why = choose_task(path, Reading())
-    data = task.read(path)
-    say(f"{path}: {why}; {data.size}")
-    return {"task": task.name, "format": task.format, "examples": data.n_examples}
-
-
-def _inspect_model(path: Path, verify: bool, say: Say) -> dict[str, Any]:
-    header = mm.read_header(path)
-    if verify:
-        mm.load(path, verify=True, **dict.fromkeys(header["given"], object()))
-    certificate = header.pop("certificate")
-    facts = header | {
-        "objective": certificate.primal,
-        "dual": certificate.dual,
-        "relative_gap": certificate.relative_gap,
-        "bytes": path.stat().st_size,
-        "verified": verify,
-    }
-    classes = facts["classes"]
-    say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
-    say(f"  trained: {facts['status']}, {facts['rounds']} rounds, {facts['seconds']:.1f} s")
-    say(f"  objective {certificate.primal:.6g}, within {100 * certificate.relative_gap:.2g} %")
-    if classes is not None:
-        some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
-        say(f"  {len(classes)} classes: {some}")
-    changed = {
-        name: value
-        for name, value in facts["parameters"].items()
-        if name in ("C", "tol", "solver", "loss", "formulation")
-    }
-    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
-    if facts["about"]:
-        say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
-    for name, (shape, kind) in facts["arrays"].items():
-        if ".history_." not in name:
-            say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
-    if verify:
-        say("  verified: the numbers are those that were written")
-    return facts
-
-
-def _is_model(path: Path) -> bool:
-    try:
-        mm.read_header(path)
-    except ModelFileError as error:
-        return path.suffix == ".mm" and _raise(error)
-    return True
-
-
-def _raise(error: Exception) -> bool:
-    raise error
 
 
 def _scores(model: Model, data: Data, say: Say) -> dict[str, Any]:
@@ -309,7 +299,7 @@ def _pruned(
 ) -> Model:
     from maxmargin.persistence.pruning import prune
 
-    data = None if test is None else model.task.read(test, model.estimator)
+    data = None if test is None else read_for(model, test)
     arguments = () if data is None else (data.X, data.y)
     pruned = prune(model.estimator, threshold, *arguments)
     numbers["kept"], numbers["dropped"] = pruned.kept, pruned.dropped
@@ -343,18 +333,6 @@ def _part(data: Data, chosen: Any) -> Data:
     return Data(part(data.X), part(data.y), n, "", groups=part(data.groups), words=part(data.words))
 
 
-def _loaded(path: Path, threads: int) -> Model:
-    model = load_model(path)
-    model.estimator.set_params(n_jobs=threads)
-    return model
-
-
-def _check_place(path: Path) -> None:
-    """Find out before the training, not after it."""
-    if not path.parent.is_dir():
-        raise UsageError(f"There is no folder {path.parent} to write {path.name} to: make it.")
-
-
 def _numbers(text: str) -> list[float]:
     try:
         values = sorted({float(part) for part in text.split(",")})
@@ -367,6 +345,9 @@ def _numbers(text: str) -> list[float]:
 
 def _value(text: str) -> Any:
     """A parameter as Python writes it, or a string."""
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):

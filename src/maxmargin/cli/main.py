@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from maxmargin.cli.errors import UsageError, sentence
+
 FAILED, BAD_USAGE, BAD_FILE = 1, 2, 3
 """Exit codes; 130 is an interrupt."""
 
@@ -18,10 +20,24 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["--help", "-h"]},
     help="Max-margin structured prediction: structural SVMs with a certificate of optimality.",
     epilog="Exit codes: 0 done, 1 failed, 2 bad usage, 3 a file that cannot be understood, "
     "130 interrupted (the model is written all the same).",
 )
+
+
+def _some_threads(threads: int) -> int:
+    if threads == 0:
+        raise typer.BadParameter("it is 0: use 1 for one thread, or -1 for one for each core.")
+    return threads
+
+
+def _bits(bits: int | None) -> int | None:
+    if bits is not None and not 1 <= bits <= 30:
+        raise typer.BadParameter(f"it is {bits}: use 1 to 30, such as 18.")
+    return bits
+
 
 DataFile = Annotated[
     str, typer.Argument(help="Data file, perhaps compressed; - is standard input.", metavar="DATA")
@@ -53,7 +69,10 @@ Solver = Annotated[
 ]
 TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Most seconds.")]
 MaxIter = Annotated[int | None, typer.Option("--max-iter", help="Most rounds.")]
-Threads = Annotated[int, typer.Option("--threads", help="Threads; -1 is one for each core.")]
+Threads = Annotated[
+    int,
+    typer.Option("--threads", help="Threads; -1 is one for each core.", callback=_some_threads),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Order of the examples.")]
 Parameters = Annotated[
     list[str] | None,
@@ -64,7 +83,12 @@ TemplateFile = Annotated[
 ]
 HashBits = Annotated[
     int | None,
-    typer.Option("--hash", help="Hash features into 2**BITS columns, for columns.", metavar="BITS"),
+    typer.Option(
+        "--hash",
+        help="Hash features into 2**BITS columns, for columns.",
+        metavar="BITS",
+        callback=_bits,
+    ),
 ]
 TagColumn = Annotated[
     int | None, typer.Option("--tag-column", help="Column of the tags, from 0; -1 is the last.")
@@ -148,7 +172,7 @@ def train(
         numbers, code = train_model(
             data, output, options, reading, prune, test, say, progress=not (as_json or quiet)
         )
-    _print_json(numbers, as_json)
+        _print_json(numbers, as_json)
     raise typer.Exit(code)
 
 
@@ -160,6 +184,7 @@ def predict(
         str, typer.Option("-o", "--output", help="File to write; - is standard output.")
     ] = "-",
     threads: Threads = 1,
+    encoding: Encoding = None,
 ) -> None:
     """Predict what a data file leaves open; one prediction a line.
 
@@ -169,17 +194,23 @@ def predict(
     with _sentences():
         from maxmargin.cli.commands import predict_file
 
-        predict_file(model, data, output, threads)
+        predict_file(model, data, output, threads, encoding)
 
 
 @app.command()
-def evaluate(model: ModelFile, data: DataFile, threads: Threads = 1, as_json: Json = False) -> None:
+def evaluate(
+    model: ModelFile,
+    data: DataFile,
+    threads: Threads = 1,
+    encoding: Encoding = None,
+    as_json: Json = False,
+) -> None:
     """Compare predictions with the truth in a data file."""
     with _sentences():
         from maxmargin.cli.commands import evaluate_file
 
-        numbers = evaluate_file(model, data, threads, _speaker(as_json))
-    _print_json(numbers, as_json)
+        numbers = evaluate_file(model, data, threads, encoding, _speaker(as_json))
+        _print_json(numbers, as_json)
 
 
 @app.command()
@@ -234,7 +265,7 @@ def path(
             _speaker(as_json or quiet),
             progress=not (as_json or quiet),
         )
-    _print_json(numbers, as_json)
+        _print_json(numbers, as_json)
     raise typer.Exit(code)
 
 
@@ -249,12 +280,13 @@ def report(
         Path | None, typer.Option("--path", help="Folder of models over C, for a plot of them.")
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
+    encoding: Encoding = None,
 ) -> None:
     """Write a page about a model: certificate, convergence, scores, mistakes."""
     with _sentences():
         from maxmargin.cli.commands import report_file
 
-        report_file(model, output, test, models, title, _speaker(False))
+        report_file(model, output, test, models, title, encoding, _speaker(False))
 
 
 @app.command()
@@ -277,14 +309,15 @@ def inspect(
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all of a model, and check its checksum.")
     ] = False,
+    encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
     """Tell what is in a model file, or what a data file looks like."""
     with _sentences():
-        from maxmargin.cli.commands import inspect_file
+        from maxmargin.cli.inspecting import inspect_file
 
-        facts = inspect_file(file, verify, _speaker(as_json))
-    _print_json(facts, as_json)
+        facts = inspect_file(file, verify, encoding, _speaker(as_json))
+        _print_json(facts, as_json)
 
 
 @app.command()
@@ -332,7 +365,7 @@ def _speaker(silent: bool) -> Any:
 
 def _print_json(numbers: dict[str, Any], wanted: bool) -> None:
     if wanted:
-        print(json.dumps(numbers, default=str))
+        print(json.dumps(numbers, default=str), flush=True)  # full disks and closed pipes show here
 
 
 @contextmanager
@@ -347,7 +380,7 @@ def _sentences() -> Iterator[None]:
         sys.stderr.close()  # whoever read has gone, and Python would complain on its way out
         raise typer.Exit(0) from None
     except (OSError, ImportError, MemoryError, ValueError) as error:
-        _fail(str(error) or type(error).__name__, _exit_code(error))
+        _fail(sentence(error), _exit_code(error))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -358,7 +391,6 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _exit_code(error: Exception) -> int:
     from sklearn.utils._param_validation import InvalidParameterError
 
-    from maxmargin.cli.errors import UsageError
     from maxmargin.data.files import FileFormatError
     from maxmargin.persistence.models import ModelFileError
 

@@ -1,12 +1,17 @@
 """Models of the command line: an estimator, and how its files are read."""
 
-from dataclasses import asdict
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import maxmargin as mm
 from maxmargin.cli.choosing import TASKS
-from maxmargin.cli.tasks.base import Task
+from maxmargin.cli.errors import UsageError
+from maxmargin.cli.tasks.base import Data, Task
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError
+from maxmargin.data.sniff import guess_format
 from maxmargin.persistence.models import read_about
 
 
@@ -18,19 +23,39 @@ class Model(NamedTuple):
 
 
 def save_model(model: Model, path: Path) -> Path:
-    """Write a model, with what is needed to read files for it."""
+    """Write a model, with what is needed to read files for it.
+
+    Where its place fails, after what may have been hours of training, it goes to the folder for
+    temporary files.
+    """
     task = model.task
     about = {"task": task.name, "format": task.format, "reading": asdict(task)}
-    return mm.save(model.estimator, path, about=about)
+    try:
+        return mm.save(model.estimator, path, about=about)
+    except OSError as error:
+        kept = None
+        with suppress(OSError):
+            kept = mm.save(model.estimator, Path(tempfile.mkdtemp(), path.name), about=about)
+        where = "" if kept is None else f"; the model is in {kept}"
+        raise OSError(f"{path} cannot be written, {error.strerror or error}{where}.") from error
 
 
-def load_model(path: Path) -> Model:
+def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Model:
     """A model of the command line.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str or None
+        Of the files to come; None is that of the training file.
+    threads : int
 
     Raises
     ------
     ModelFileError
     """
+    if path.is_dir():
+        raise mm.ModelFileError(f"{path} is a folder: give the model file.")
     about = read_about(path)
     kind = TASKS.get((about.get("task"), about.get("format")))
     if kind is None:
@@ -38,4 +63,39 @@ def load_model(path: Path) -> Model:
             f"{path} was not trained on the command line, which cannot tell what files it is for: "
             f"use it in Python, mm.load({str(path)!r})."
         )
-    return Model(mm.load(path), kind(**about["reading"]))
+    task = kind(**about["reading"])
+    if encoding is not None:
+        if "encoding" not in {field.name for field in fields(task)}:
+            raise UsageError(f"--encoding means nothing for {task.format} files.")
+        task = replace(task, encoding=encoding)
+    return Model(mm.load(path).set_params(n_jobs=threads), task)
+
+
+def read_for(model: Model, path: str) -> Data:
+    """Examples for a model that has been trained.
+
+    Raises
+    ------
+    FileFormatError
+        If there are none, or if they are of another kind than those it was trained on.
+    """
+    try:
+        data = model.task.read(path, model.estimator)
+    except FileFormatError as error:
+        looks = _look(path)
+        if looks in (None, model.task.format):
+            raise
+        reason = f"looks like {looks}, but the model was trained on {model.task.format} files"
+        raise FileFormatError(error.path, None, f"{reason} ({model.task.name}).") from error
+    if not data.n_examples:
+        raise FileFormatError(path, None, "is empty.")
+    return data
+
+
+def _look(path: str) -> str | None:
+    """The format that a file seems to have; None if that cannot be known."""
+    if path == STANDARD_INPUT or not Path(path).is_file():
+        return None
+    with suppress(FileFormatError):
+        return guess_format(path).name
+    return None

@@ -10,7 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.cli.svmstruct import AbsoluteGap
 from maxmargin.report.amounts import duration
+from maxmargin.report.markup import plural
 from maxmargin.solvers.result import Status
+
+ROUNDING = 1e-13
+"""Relative gap below which there is nothing but rounding."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -51,15 +55,16 @@ class Outcome:
     @classmethod
     def of(cls, model: Any) -> "Outcome":
         """That of a fitted estimator."""
-        last, certificate = model.history_[-1], model.certificate_
+        certificate = model.certificate_
+        last = model.history_[-1] if model.history_ else None  # stopped before the first round
         return cls(
             str(model.status_),
             certificate.primal,
             certificate.dual,
             certificate.relative_gap,
-            model.n_iter_,
-            last.oracle_calls,
-            last.seconds,
+            0 if last is None else model.n_iter_,
+            0 if last is None else last.oracle_calls,
+            0.0 if last is None else last.seconds,
         )
 
     @property
@@ -67,8 +72,9 @@ class Outcome:
         """The same for a reader."""
         return (
             f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
-            f"certified within {100 * self.relative_gap:.2g} % of the optimum; "
-            f"{self.rounds:,} rounds, {self.searches:,} searches, {duration(self.seconds)}"
+            f"certified within {percentage(self.relative_gap)} of the optimum; "
+            f"{plural(self.rounds, 'round')}, {plural(self.searches, 'search')}, "
+            f"{duration(self.seconds)}"
         )
 
     @property
@@ -79,6 +85,18 @@ class Outcome:
     def numbers(self) -> dict[str, Any]:
         """For scripts."""
         return asdict(self)
+
+
+def percentage(share: float) -> str:
+    """A share for a reader: two digits, none of them of rounding.
+
+    Examples
+    --------
+    >>> percentage(0.000684), percentage(0.9994), percentage(-2e-16)
+    ('0.068 %', '99.9 %', '0 %')
+    """
+    percent = 100 * share if share > ROUNDING else 0.0
+    return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
 
 def train(

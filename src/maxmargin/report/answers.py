@@ -32,6 +32,9 @@ class Answers:
         Queries, for rankings.
     """
 
+    features: Sequence[str] | None = None
+    """Names of the columns, if the estimator has none."""
+
     unit = "example"
     legend = "The largest losses come first."
 

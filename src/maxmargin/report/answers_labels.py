@@ -98,7 +98,7 @@ class LabelAnswers(Answers):
         rows = np.asarray(self.X)[chosen] if rows is None else rows
         if rows.ndim != 2 or rows.shape[1] != coef.shape[1] or rows.dtype.kind not in "biuf":
             return {}
-        names = feature_names(self.estimator)
+        names = self.features or feature_names(self.estimator)
         found = {}
         for i, row in zip(chosen, rows, strict=True):
             if len(coef) == len(classes):
@@ -132,9 +132,10 @@ class NumberAnswers(Answers):
         self.errors: Floats = self.predictions - self.truths
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """Sizes of the errors."""
+        """What is explained, and the sizes of the errors."""
         sizes = np.abs(self.errors)
         return [
+            ("R2: share of the variance that is explained", self.score()),
             ("Mean absolute error", float(sizes.mean())),
             ("Median absolute error", float(np.median(sizes))),
             ("Root of the mean squared error", float(np.sqrt(np.mean(sizes**2)))),
@@ -190,12 +191,14 @@ class SetAnswers(Answers):
         return [frozenset(labels) for labels in Y]
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """Wrong labels, and F1 over all labels."""
+        """Exact answers, wrong labels, and F1 over all labels."""
         pairs = list(zip(self.truths, self.predictions, strict=True))
         wrong = sum(len(y ^ z) for y, z in pairs)
         right = sum(len(y & z) for y, z in pairs)
         both = sum(len(y) + len(z) for y, z in pairs)
+        exact = sum(y == z for y, z in pairs)
         return [
+            ("Share of examples all of whose labels are right", exact / max(len(pairs), 1)),
             ("Wrong or missed labels for each example", wrong / max(len(pairs), 1)),
             ("F1 over the labels of all examples", 2 * right / both if both else 1.0),
         ]

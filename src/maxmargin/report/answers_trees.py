@@ -44,8 +44,9 @@ class TreeAnswers(Answers):
         return self._scores.f1
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """The parts of the F1."""
+        """F1 and its parts."""
         return [
+            ("F1 of labelled brackets", self._scores.f1),
             ("Precision of labelled brackets", self._scores.precision),
             ("Recall of labelled brackets", self._scores.recall),
             ("Share of sentences all of whose brackets are right", self._scores.exact),

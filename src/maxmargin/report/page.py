@@ -1,6 +1,8 @@
 """A report about a fitted estimator: one HTML file, for any browser, without network."""
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -47,6 +49,7 @@ def write_report(
     groups: Any = None,
     title: str | None = None,
     models: Sequence[Any] | None = None,
+    features: Sequence[str] | None = None,
 ) -> Path:
     """Write a page about an estimator: certificate, convergence, scores, mistakes.
 
@@ -71,6 +74,8 @@ def write_report(
         Heading of the page.
     models : sequence of fitted estimators, default=None
         The same for other values of C, for a plot over C.
+    features : sequence of str, default=None
+        Names of the columns of X, where the estimator has none.
 
     Returns
     -------
@@ -109,8 +114,22 @@ def write_report(
     answers = None if X is None else answers_of(estimator, X, y, words, groups)
     if X is None and y is not None:
         raise ValueError("y is given without X: give the test examples, too.")
-    text = _page(Subject(estimator, answers, models), title)
-    path.write_text(text, encoding="utf-8", newline="\n")
+    if answers is not None:
+        answers.features = features
+    text = _page(Subject(estimator, answers, models, features), title)
+    return _write_whole(text, path)
+
+
+def _write_whole(text: str, path: Path) -> Path:
+    """Write a file that is whole or not there: a full disk leaves the old one as it was."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(text, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
     return path
 
 

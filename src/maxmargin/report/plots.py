@@ -250,13 +250,14 @@ def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bo
     if root and not both:
         norm = PowerNorm(0.5, 0.0, highest)
     image = ax.imshow(values, cmap=heat_colors(both), norm=norm, interpolation="nearest")
-    if n <= MOST_NUMBERS:
+    whole = values.dtype.kind in "iu"
+    if n <= MOST_NUMBERS and (whole or 0.1 <= highest < 1000.0):
         for (row, column), value in np.ndenumerate(values):
-            if not value:
+            amount = f"{value:d}" if whole else _brief(value, highest)
+            if not amount.strip("-.0"):
                 continue
             strong = abs(2.0 * norm(value) - 1.0) if both else norm(value)
             color = {"color": "white"} if strong > 0.6 else {}
-            amount = f"{value:d}" if values.dtype.kind in "iu" else f"{value:.2g}"
             size = 9.0 if n <= 10 else 7.0
             ax.text(column, row, amount, ha="center", va="center", fontsize=size, **color)
     else:
@@ -270,6 +271,13 @@ def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bo
     ax.tick_params(labelsize=9 if n <= 12 else 7, length=0)
     if longest > 2:
         ax.tick_params(axis="x", labelrotation=90)
+
+
+def _brief(value: float, highest: float) -> str:
+    """A number in four characters, with as many digits as the largest of its table has."""
+    if highest < 1.0:
+        return f"{value:.2f}".replace("0.", ".", 1)
+    return f"{value:.1f}" if highest < 10.0 else f"{value:.0f}"
 
 
 def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = None) -> Any:

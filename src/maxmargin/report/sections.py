@@ -39,6 +39,7 @@ class Subject:
     estimator: Any
     answers: Answers | None = None
     models: Sequence[Any] | None = None
+    features: Sequence[str] | None = None
     figures: Figures = field(default_factory=Figures)
 
     @cached_property
@@ -312,7 +313,7 @@ def features(subject: Subject) -> Markup | None:
     rows = weight_rows(subject.estimator)
     if not rows:
         return None
-    names = feature_names(subject.estimator)
+    names = subject.features or feature_names(subject.estimator)
     cells = []
     for row in rows[:MOST_CLASSES]:
         ups, downs = strongest(row.weights, MOST_FEATURES)

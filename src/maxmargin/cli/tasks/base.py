@@ -70,6 +70,10 @@ class Task(ABC):
     def read(self, path: Path, model: Any = None) -> Data:
         """Examples of a file, with the features of a model if it has been trained."""
 
+    def stream(self, path: Path) -> Data:
+        """The same as a source that is read block by block, if the task `streams`."""
+        raise NotImplementedError
+
     def defaults(self) -> dict[str, Any]:
         """Parameters of the estimator that are not those of Python."""
         return {}
@@ -77,6 +81,14 @@ class Task(ABC):
     def fit(self, estimator: Any, data: Data) -> Any:
         """Train."""
         return estimator.fit(data.X, data.y)
+
+    def feature_names(self, model: Any) -> list[str] | None:
+        """What a reader calls the columns, where the model has no names of them."""
+        return None
+
+    def largest_feature(self, data: Data) -> float:
+        """Of rows in memory; else 0."""
+        return 0.0
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         """Predictions, as lines of the output file."""

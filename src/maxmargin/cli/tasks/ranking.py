@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from maxmargin.cli.tasks.base import Data, Path, Task
-from maxmargin.cli.tasks.rows import fitting
+from maxmargin.cli.tasks.rows import fitting, numbered
 from maxmargin.data.letor import read_letor
 from maxmargin.report.markup import plural
 
@@ -40,6 +40,9 @@ class Ranking(Task):
 
     def fit(self, estimator: Any, data: Data) -> Any:
         return estimator.fit(data.X, data.y, data.groups)
+
+    def feature_names(self, model: Any) -> list[str]:
+        return numbered(model.n_features_in_)
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         return (f"{score:.9g}" for score in model.predict(data.X).tolist())

@@ -1,5 +1,6 @@
 """Rows of numbers in LIBSVM's format: classes and numbers as targets."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,9 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.cli.tasks.base import Data, Path, Task
+from maxmargin.data.csr_folder import META, CsrFolder
 from maxmargin.data.libsvm import read_libsvm
 from maxmargin.data.sources import widened
+from maxmargin.data.sources_opening import open_examples
 from maxmargin.report.markup import plural
+
+FIRST_INDEX = 1
+"""Of files that are read in blocks, and of folders made from them."""
 
 
 @dataclass
@@ -30,8 +36,12 @@ class Rows(Task):
     multilabel: ClassVar[bool] = False
 
     def read(self, path: Path, model: Any = None) -> Data:
-        first = self.first_index or 0
-        X, y = read_libsvm(path, first_index=first, multilabel=self.multilabel)
+        if is_csr_folder(path):
+            stored = CsrFolder(path)
+            X, y, self.first_index = stored.X, stored.y, FIRST_INDEX
+        else:
+            first = self.first_index or 0
+            X, y = read_libsvm(path, first_index=first, multilabel=self.multilabel)
         if self.first_index is None:
             # Another file may happen not to use an index 0 that this one uses.
             used = X.shape[1] and bool((X.indices == 0).any())
@@ -41,6 +51,19 @@ class Rows(Task):
             X = fitting(X, model.n_features_in_)
         size = f"{plural(X.shape[0], 'example')}, {plural(X.shape[1], 'feature')}"
         return Data(X, self.targets(y), X.shape[0], size)
+
+    def stream(self, path: Path) -> Data:
+        self.first_index = FIRST_INDEX
+        return Data(open_examples(path), None, 0, "")
+
+    def feature_names(self, model: Any) -> list[str]:
+        return numbered(
+            model.n_features_in_, FIRST_INDEX if self.first_index is None else self.first_index
+        )
+
+    def largest_feature(self, data: Data) -> float:
+        values = getattr(data.X, "data", None)
+        return float(np.max(np.abs(values), initial=0.0)) if isinstance(values, np.ndarray) else 0.0
 
     def targets(self, y: Any) -> Any:
         """Targets as the estimator takes them."""
@@ -53,6 +76,11 @@ class Classification(Rows):
     name = "classification"
     estimator_class = "LinearClassifier"
     svmstruct_scale = 100.0
+
+    def fit(self, estimator: Any, data: Data) -> Any:
+        super().fit(estimator, data)
+        estimator.classes_ = whole_numbers(estimator.classes_)  # sources read labels as floats
+        return estimator
 
     def targets(self, y: Any) -> Any:
         return whole_numbers(y)
@@ -84,9 +112,21 @@ class Regression(Rows):
         return (f"{value:.9g}" for value in model.predict(data.X).tolist())
 
 
-def whole_numbers(y: NDArray[np.float64]) -> NDArray[Any]:
+def is_csr_folder(path: Path) -> bool:
+    """Whether it was written by `maxmargin convert`."""
+    return os.path.isfile(os.path.join(path, META))
+
+
+def whole_numbers(y: NDArray[Any]) -> NDArray[Any]:
     """Labels without a decimal point, if they have none."""
+    if not np.issubdtype(y.dtype, np.floating):
+        return y
     return y.astype(np.int64) if np.array_equal(y, np.round(y)) else y
+
+
+def numbered(n: int, first: int = FIRST_INDEX) -> list[str]:
+    """Features by the numbers that they have in the file."""
+    return [f"feature {index}" for index in range(first, first + n)]
 
 
 def fitting(X: Any, n_features: int) -> Any:

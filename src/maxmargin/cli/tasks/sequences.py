@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from maxmargin.cli.tasks.base import Data, Path, Task
-from maxmargin.cli.tasks.rows import fitting
+from maxmargin.cli.tasks.rows import fitting, numbered
 from maxmargin.data.columns import ColumnSentence, read_columns, write_columns
+from maxmargin.data.files import FileFormatError
 from maxmargin.data.svm_hmm import read_svm_hmm
 from maxmargin.data.templates import Templates
 from maxmargin.report.markup import plural
@@ -35,6 +36,9 @@ class NumberedSequences(Task):
             f"{plural(width, 'feature')}"
         )
         return Data(X, y, len(X), size)
+
+    def feature_names(self, model: Any) -> list[str]:
+        return numbered(model.n_features_in_)
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         return (str(tag) for tags in model.predict(data.X) for tag in tags)
@@ -98,10 +102,12 @@ class WordSequences(Task):
         sentences = read_columns(path, tag_column=None, encoding=self.encoding)
         if not sentences or len(sentences[0].columns) == self.n_columns:
             return sentences
-        if len(sentences[0].columns) < self.n_columns:
-            raise ValueError(
-                f"{path} has {plural(len(sentences[0].columns), 'column')}, but the model was "
-                f"trained on {self.n_columns} and one for the tags."
+        if len(sentences[0].columns) != self.n_columns + 1:
+            raise FileFormatError(
+                str(path),
+                None,
+                f"has {plural(len(sentences[0].columns), 'column')}, but the model was trained on "
+                f"{self.n_columns} and one for the tags.",
             )
         return [_with_tags(sentence, self.tag_column) for sentence in sentences]
 

@@ -1,0 +1,96 @@
+"""What can be known before the work: places, files and options that cannot be."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from sklearn.utils._param_validation import InvalidParameterError
+
+from maxmargin.cli.errors import UsageError
+from maxmargin.data.files import STANDARD_INPUT
+
+OPTIONS = {
+    "C": "-C",
+    "tol": "--tol",
+    "solver": "--solver",
+    "time_limit": "--time-limit",
+    "max_iter": "--max-iter",
+    "n_jobs": "--threads",
+    "random_state": "--seed",
+}
+"""Parameters of estimators that have an option of their own; `--set` sets the others."""
+
+_COMPLAINT = re.compile(r"The '(\w+)' parameter of (\w+) must be (.+)\. Got (.+) instead\.", re.S)
+_OBJECTS = re.compile(r"an instance of '(?:tuple|[\w.]*\.[\w.]*)'(?:, | or )?")
+
+
+def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) -> None:
+    """Refuse a place that nothing can be written to, before the work and not after it.
+
+    Parameters
+    ----------
+    path : Path
+        What is to be written.
+    *inputs : path or None
+        What is read, and must not be written over.
+    folder : bool, default=False
+        Whether it is a folder, which may be there.
+    """
+    if str(path) == STANDARD_INPUT:
+        raise UsageError("Standard output takes predictions only: give a name to write to.")
+    parent = path.parent
+    if not parent.is_dir():
+        raise UsageError(f"There is no folder {parent} to write {path.name} to: make it.")
+    if path.is_dir() and not folder:
+        raise UsageError(f"{path} is a folder: give the name of a file to write.")
+    if path.exists() and folder and not path.is_dir():
+        raise UsageError(f"{path} is a file: give the name of a folder to write to.")
+    for name in inputs:
+        if name is not None and path.exists() and Path(name).exists() and path.samefile(name):
+            raise UsageError(f"{path} is read, too: give another name to write to.")
+    place = path if path.exists() else parent
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} must not be written to: give another place.")
+
+
+def check_there(path: str | None) -> None:
+    """Refuse a file that is not there, long before it is needed."""
+    if path is not None and path != STANDARD_INPUT and not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path!r}.")
+
+
+def in_words_of_options(complaint: str) -> str:
+    """scikit-learn's sentence about a parameter, in words of the command line.
+
+    Examples
+    --------
+    >>> in_words_of_options("The 'C' parameter of A must be a float in (0, inf). Got 0 instead.")
+    '-C of A must be a float in (0, inf), but is 0.'
+    """
+    found = _COMPLAINT.fullmatch(complaint)
+    if found is None:
+        return complaint
+    name, kind, must, got = found.groups()
+    must = _OBJECTS.sub("", must).removesuffix("None").rstrip(" ,").removesuffix(" or").rstrip(" ,")
+    must = must.replace("an instance of 'bool'", "True or False")
+    must = must.replace("an instance of 'dict'", "a dictionary")
+    must = re.sub(r"a str among \{(.*)\}", lambda names: _one_of(names[1]), must)
+    option = f"{OPTIONS.get(name, f'--set {name}')} of {kind}"
+    if not must:
+        return f"{option} is an object, which can be given in Python only."
+    return f"{option} must be {must}, but is {got}."
+
+
+def _one_of(names: str) -> str:
+    ordered = sorted(names.split(", "))
+    return f"one of {', '.join(ordered)}" if len(ordered) > 1 else names
+
+
+def validated(estimator: Any) -> Any:
+    """An estimator whose parameters can be; the others are refused before the data are read."""
+    try:
+        estimator._validate_params()
+    except InvalidParameterError as error:
+        raise UsageError(in_words_of_options(str(error))) from None
+    return estimator

@@ -1,0 +1,70 @@
+"""What is in a file: a model, or data."""
+
+from pathlib import Path
+from typing import Any
+
+import maxmargin as mm
+from maxmargin.cli.choosing import Reading, choose_task
+from maxmargin.cli.commands import Say
+from maxmargin.cli.training import percentage
+from maxmargin.data.files import STANDARD_INPUT
+from maxmargin.persistence.models import ModelFileError
+from maxmargin.report.amounts import short
+from maxmargin.report.markup import plural
+
+
+def inspect_file(path: str, verify: bool, encoding: str | None, say: Say) -> dict[str, Any]:
+    """What a model or a data file holds."""
+    if path != STANDARD_INPUT and Path(path).is_file() and _is_model(Path(path)):
+        return _inspect_model(Path(path), verify, say)
+    task, why = choose_task(path, Reading(encoding=encoding))
+    data = task.read(path)
+    say(f"{path}: {why}; {data.size}")
+    return {"task": task.name, "format": task.format, "examples": data.n_examples}
+
+
+def _inspect_model(path: Path, verify: bool, say: Say) -> dict[str, Any]:
+    header = mm.read_header(path)
+    if verify:
+        mm.load(path, verify=True, **dict.fromkeys(header["given"], object()))
+    certificate = header.pop("certificate")
+    facts = header | {
+        "objective": certificate.primal,
+        "dual": certificate.dual,
+        "relative_gap": certificate.relative_gap,
+        "bytes": path.stat().st_size,
+        "verified": verify,
+    }
+    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no round
+    say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
+    say(f"  trained: {facts['status']}, {plural(facts['rounds'], 'round')}, {seconds:.1f} s")
+    say(f"  objective {certificate.primal:.6g}, within {percentage(certificate.relative_gap)}")
+    if classes is not None:
+        some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        say(f"  {len(classes)} classes: {some}")
+    changed = {
+        name: value
+        for name, value in facts["parameters"].items()
+        if name in ("C", "tol", "solver", "loss", "formulation")
+    }
+    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
+    if facts["about"]:
+        say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
+    for name, (shape, kind) in facts["arrays"].items():
+        if ".history_." not in name:
+            say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
+    if verify:
+        say("  verified: the numbers are those that were written")
+    return facts
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        mm.read_header(path)
+    except ModelFileError as error:
+        return path.suffix == ".mm" and _raise(error)
+    return True
+
+
+def _raise(error: Exception) -> bool:
+    raise error
