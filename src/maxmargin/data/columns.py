@@ -138,8 +138,8 @@ def iter_columns(
             if n_columns:
                 hint = ', or pass comment="#"' if "#" in (line[0], first_letter) else ""
                 reason = (
-                    f"there are {len(fields)} columns, but {n_columns} in line {first}: give all "
-                    f"lines as many{hint}."
+                    f"the number of columns is {len(fields)}, but {n_columns} in line {first}: "
+                    f"give all lines as many{hint}."
                 )
                 raise FileFormatError(name, number, reason)
             n_columns, first, first_letter = len(fields), number, line[0]

@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -260,7 +261,8 @@ class CsrFolderWriter:
 
     def _clear(self) -> None:
         for array in self._arrays.values():
-            array.close()
+            with suppress(OSError):  # as from a full disk, which must not keep the rest
+                array.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _refuse_existing(self) -> None:

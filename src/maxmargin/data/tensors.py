@@ -39,8 +39,19 @@ class DamagedFileError(ValueError):
     """A file is not whole, or is none of ours."""
 
 
-def write_tensors(path: Path, header: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_tensors(
+    path: Path, header: Any, arrays: Mapping[str, NDArray[Any]], writer: str = ""
+) -> None:
     """Write arrays and a header that JSON can hold; all of it or, if that fails, nothing.
+
+    Parameters
+    ----------
+    path : Path
+    header : object
+    arrays : mapping of names to arrays
+    writer : str, default=""
+        Part of the name of the unfinished file, where several may write at the same time. What a
+        writer that is killed leaves is written over by the next one of the same name.
 
     Raises
     ------
@@ -59,7 +70,9 @@ def write_tensors(path: Path, header: Any, arrays: Mapping[str, NDArray[Any]]) -
         at = end
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
-    partial = path.with_name(f".{path.name}.partial")
+    if path.is_dir() or not path.name:
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
+    partial = path.with_name(f".{path.name}.{writer}partial")
     try:
         with partial.open("wb") as file:
             file.write(len(text).to_bytes(8, "little") + text)
@@ -88,6 +101,8 @@ def read_tensors(path: Path) -> Tensors:
         If there is no such file, or it cannot be read.
     """
     path.stat()  # whose errors say more than those of the reader
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
     try:
         with safe_open(path, framework="numpy") as file:  # which checks all sizes
             header = json.loads((file.metadata() or {})[_HEADER])

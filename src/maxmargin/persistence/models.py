@@ -23,7 +23,7 @@ from maxmargin.dual.state import Tree, UnwritableError, capture, restore
 FORMAT = 1
 """Of the files that are written, and the newest that can be read."""
 
-_OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
+OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
 """Attributes that only help to train on."""
 
 _OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume"}
@@ -99,7 +99,7 @@ def save(
         key: value
         for key, value in vars(estimator).items()
         if key not in estimator.get_params(deep=False)
-        and key not in _OF_TRAINING
+        and key not in OF_TRAINING
         and not key.startswith(_OF_SCIKIT_LEARN)
     }
     try:
@@ -116,7 +116,7 @@ def save(
         "about": dict(about or {}),
         "model": tree,
     }
-    write_tensors(Path(path), header, arrays)
+    write_tensors(Path(path), header, arrays, writer=f"{os.getpid()}.")
     return Path(path)
 
 

@@ -3,6 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.dual.certificate import Certificate
 from maxmargin.estimators.linear import LinearEstimator
 from maxmargin.estimators.tagger import SequenceTagger
+from maxmargin.persistence.models import OF_TRAINING
 from maxmargin.problems.chains import Layout
 
 _STORED = 1.5
@@ -92,7 +94,7 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
             f"{type(estimator).__name__} cannot be pruned: only SequenceTagger, LinearClassifier "
             f"and LinearRegressor have weights of features that can be left out."
         )
-    if not 0.0 <= threshold < math.inf:
+    if not isinstance(threshold, Real) or not 0.0 <= threshold < math.inf:
         raise ValueError(f"threshold is {threshold}, but must be a number that is not negative.")
     if (X is None) != (y is None):
         raise ValueError("Give X and y both, or neither.")
@@ -105,7 +107,7 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
             f"{np.abs(weights).max(initial=0.0):.3g}: give a smaller one."
         )
     pruned = copy.copy(estimator)
-    for name in ("_warm", "_online", "_learner", "_fixed", "_end"):  # of training: all weights
+    for name in OF_TRAINING:  # made with all weights
         pruned.__dict__.pop(name, None)
     pruned.certificate_ = Certificate(
         math.inf, estimator.certificate_.dual, estimator.certificate_.relaxed

@@ -71,6 +71,8 @@ class ProgressLine:
     """All the estimators inside get it: scikit-learn's protocol."""
 
     def __init__(self, every: float | None = None, stream: TextIO | None = None) -> None:
+        if every is not None and not every >= 0:
+            raise ValueError(f"every is {every}, but must be a number of seconds.")
         self.every = every
         self.stream = stream
         self._runs: dict[Any, _Run] = {}
