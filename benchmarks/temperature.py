@@ -117,9 +117,10 @@ class StopAt:
     def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
         """Nothing to do."""
 
-    def on_fit_task_end(self, estimator: Any, context: Any, *, metadata: Any = None) -> bool:
+    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
         """Tell whether to stop."""
-        return bool(metadata and "round" in metadata and metadata["round"].dual >= self.dual)
+        line = getattr(context, "round", None)
+        return line is not None and bool(line.dual >= self.dual)
 
     def teardown(self, estimator: Any, context: Any) -> None:
         """Nothing to do."""
