@@ -35,6 +35,8 @@ CLAIMS = (
     "libsvm_reading",
     "model_files",
     "time_left",
+    "cluster",
+    "cluster_model",
     "online",
     "out_of_core",
     "latent",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
         RBFKernel,
     )
     from maxmargin.dual.planes import Planes
+    from maxmargin.engines.base import EngineError
+    from maxmargin.engines.choice import engine
     from maxmargin.estimators.classifier import LinearClassifier
     from maxmargin.estimators.dependency_parser import DependencyParser
     from maxmargin.estimators.graph_labeler import GraphLabeler
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from maxmargin.solvers.auto import Auto
     from maxmargin.solvers.checkpoint import Checkpoint, CheckpointWarning
     from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+    from maxmargin.solvers.distributed_dual import DistributedDual
     from maxmargin.solvers.dual_coordinate import DualCoordinate
     from maxmargin.solvers.frank_wolfe import FrankWolfe
     from maxmargin.solvers.mini_batch_dual import MiniBatchDual
@@ -71,7 +74,9 @@ _HOMES = {
     "CheckpointWarning": "solvers.checkpoint",
     "DependencyParser": "estimators.dependency_parser",
     "DependencyTrees": "problems.dependency_arrays",
+    "DistributedDual": "solvers.distributed_dual",
     "DualCoordinate": "solvers.dual_coordinate",
+    "EngineError": "engines.base",
     "ExponentiatedGradient": "solvers.partial_linearization",
     "FrankWolfe": "solvers.frank_wolfe",
     "FunctionKernel": "dual.kernels",
@@ -116,6 +121,7 @@ _HOMES = {
     "SourceStream": "problems.streams",
     "StreamedDual": "solvers.streamed_dual",
     "StructuredSVM": "estimators.structured",
+    "engine": "engines.choice",
     "load": "persistence.models",
     "plot_confusion": "report.plots",
     "plot_convergence": "report.plots",
@@ -136,7 +142,9 @@ __all__ = [
     "CheckpointWarning",
     "DependencyParser",
     "DependencyTrees",
+    "DistributedDual",
     "DualCoordinate",
+    "EngineError",
     "ExponentiatedGradient",
     "FrankWolfe",
     "FunctionKernel",
@@ -183,6 +191,7 @@ __all__ = [
     "StructuredSVM",
     "__version__",
     "data",
+    "engine",
     "load",
     "plot_confusion",
     "plot_convergence",

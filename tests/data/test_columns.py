@@ -80,7 +80,8 @@ def test_comments_if_they_are_asked_for(tmp_path):
     path = written(tmp_path, "# id = 1\n" + CHUNKS)
     assert read_columns(path, comment="#") == EXPECTED
     with pytest.raises(
-        FileFormatError, match=r'2: the number of columns is 3, but 4 in line 1: .* pass comment="#"'
+        FileFormatError,
+        match=r'2: the number of columns is 3, but 4 in line 1: .* pass comment="#"',
     ):
         read_columns(path)
 
@@ -88,7 +89,11 @@ def test_comments_if_they_are_asked_for(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "complaint"),
     [
-        ("a X\n\nb\n", {}, "line 3: the number of columns is 1, but 2 in line 1: give all lines as many."),
+        (
+            "a X\n\nb\n",
+            {},
+            "line 3: the number of columns is 1, but 2 in line 1: give all lines as many.",
+        ),
         ("a X\nb c X\n", {}, "line 2: the number of columns is 3, but 2 in line 1"),
         ("\na\n", {}, "line 2: there is one column only: give tag_column=None"),
         ("a X\n", {"tag_column": 2}, "line 1: there are 2 columns, so that tag_column=2 is none"),
@@ -176,5 +181,7 @@ def test_sources_that_cannot_be(tmp_path):
         open_examples("-", templates=TEMPLATES)
     with pytest.raises(ValueError, match="templates must be Templates, not str"):
         ColumnFile("train.txt", templates="word[0]")
-    with pytest.raises(FileFormatError, match="line 2: the number of columns is 1, but 3 in line 1"):
+    with pytest.raises(
+        FileFormatError, match="line 2: the number of columns is 1, but 3 in line 1"
+    ):
         list(ColumnFile(written(tmp_path, "a b c\nd\n"), templates=TEMPLATES).blocks())

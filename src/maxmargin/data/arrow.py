@@ -120,16 +120,21 @@ class ArrowSource(CountedSource):
 class _Parquet:
     def __init__(self, file: Path) -> None:
         self.file = file
+        with self._open() as parquet:
+            self.schema = parquet.schema_arrow
+            self.n_rows: int | None = parquet.metadata.num_rows
+
+    def _open(self) -> Any:
+        """A reader: one for each reading, because no two threads may share one."""
         parquet: Any = import_module("pyarrow.parquet")
-        self._parquet = parquet.ParquetFile(file, memory_map=True)
-        self.schema = self._parquet.schema_arrow
-        self.n_rows: int | None = self._parquet.metadata.num_rows
+        return parquet.ParquetFile(self.file, memory_map=True)
 
     def batches(self, columns: list[str], block_bytes: int) -> Iterator[Any]:
-        meta = self._parquet.metadata
-        in_all = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-        rows = max(int(block_bytes * meta.num_rows / max(in_all, 1)), 1)
-        yield from self._parquet.iter_batches(batch_size=rows, columns=columns)
+        with self._open() as parquet:
+            meta = parquet.metadata
+            in_all = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+            rows = max(int(block_bytes * meta.num_rows / max(in_all, 1)), 1)
+            yield from parquet.iter_batches(batch_size=rows, columns=columns)
 
 
 class _Arrow:

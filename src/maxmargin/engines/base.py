@@ -15,6 +15,8 @@ class Pending(Protocol):
 
     def result(self) -> Any: ...
 
+    def done(self) -> bool: ...
+
     def add_done_callback(self, call: Callable[[Any], Any], /) -> Any: ...
 
 
@@ -42,6 +44,10 @@ class Engine(ABC):
     def lend(self, place: Any, data: Any) -> Any:
         """What to pass as an argument in the place of large data, or of data that lie there."""
         return data
+
+    def home(self, data: Any) -> Any:
+        """The place where lazy data lie already; None if there is none."""
+        return None
 
     @abstractmethod
     def is_loss(self, error: BaseException) -> bool:

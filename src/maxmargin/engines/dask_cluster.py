@@ -74,6 +74,15 @@ class DaskEngine(Engine):
             return self.client.compute(data, workers=[place], allow_other_workers=True)
         return self.client.scatter([data], workers=[place], hash=False)[0]
 
+    def home(self, data: Any) -> str | None:
+        if not hasattr(data, "__dask_graph__"):
+            return None
+        graph = dict(data.__dask_graph__())
+        keys = {*graph, *(key for task in graph.values() for key in _dependencies(task))}
+        holders = self.client.sync(self.client.scheduler.who_has, keys=list(keys))
+        places = [place for held in holders.values() for place in held]
+        return max(places, key=places.count) if places else None
+
     def is_loss(self, error: BaseException) -> bool:
         from distributed import KilledWorker
         from distributed.client import FutureCancelledError
@@ -83,7 +92,7 @@ class DaskEngine(Engine):
         return isinstance(error, kinds)
 
     def check(self) -> None:
-        if self.client.status not in ("running", "connecting"):
+        if self.client.status != "running":
             raise self._gone()
 
     def give_up(self, place: str) -> None:
@@ -102,3 +111,8 @@ class DaskEngine(Engine):
     def _sent(self, place: str, argument: Any) -> Any:
         large = getattr(argument, "nbytes", 0) > LARGE
         return self.lend(place, argument) if large else argument
+
+
+def _dependencies(task: Any) -> Any:
+    """Keys that a task of a graph asks for."""
+    return getattr(task, "dependencies", ())

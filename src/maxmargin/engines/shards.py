@@ -10,12 +10,18 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, KeysView, Sequence
 from typing import Any, NamedTuple
 
 from maxmargin.engines.base import Engine, EngineError, Pending
 
 Key = tuple[str, int]
+
+GOODBYE = 5.0
+"""Seconds that places have to forget their shards."""
+
+ATTEMPTS = 20
+"""How often data are offered to places that turn out to be lost."""
 
 
 class LostShardError(RuntimeError):
@@ -41,10 +47,13 @@ class Loader(NamedTuple):
         Takes the parts, returns the shard.
     parts : list
         Data: in memory, or ``dask.delayed`` objects, which are computed where the shard is.
+    home : place, or None
+        Where most of them lie already.
     """
 
     make: Callable[[list[Any]], Any]
     parts: list[Any]
+    home: Any = None
 
 
 class Answer(NamedTuple):
@@ -83,26 +92,36 @@ class Shards:
         self._making = [0] * len(self.loaders)
         self._places: list[Any] = [None] * len(self.loaders)
         self._asked: dict[int, _Question] = {}
-        self._questions = itertools.count(1)
-        self._answers: queue.SimpleQueue[tuple[int, int, Any]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[float] = queue.SimpleQueue()
+        """Gets an item whenever somebody has answered."""
 
     def __len__(self) -> int:
         return len(self.loaders)
 
     @property
-    def busy(self) -> list[int]:
+    def busy(self) -> KeysView[int]:
         """Shards that have not answered yet."""
-        return list(self._asked)
+        return self._asked.keys()
 
     def make(self, shard: int) -> None:
         """Make a shard (again), in the place that has the fewest; its answer is None."""
-        places = self.engine.places
-        used = [self._places.count(place) for place in places]
-        self._places[shard] = place = places[used.index(min(used))]
-        self._making[shard] = next(self._makings)
+        self._making[shard] = making = next(self._makings)
         loader = self.loaders[shard]
-        parts = [self.engine.lend(place, part) for part in loader.parts]
-        self._call(shard, _make, self._key(shard), self._making[shard], loader.make, *parts)
+        self._places[shard] = None
+        for attempt in range(ATTEMPTS):
+            places = self.engine.places
+            used = [self._places.count(place) for place in places]
+            fewest = places[used.index(min(used))]
+            self._places[shard] = place = loader.home if loader.home in places else fewest
+            try:
+                parts = [self.engine.lend(place, part) for part in loader.parts]
+                self._call(shard, _make, self._key(shard), making, loader.make, *parts)
+                return
+            except Exception as error:  # the place may be lost before anybody knows
+                if attempt == ATTEMPTS - 1 or not self.engine.is_loss(error):
+                    raise
+                self.engine.give_up(place)
+                time.sleep(0.2)
 
     def stuck(self, patience: float) -> int | None:
         """A shard that has not answered for so long that nobody waits any more, if there is one.
@@ -128,16 +147,18 @@ class Shards:
         """The next answer, from whichever shard; None if none comes in so many seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
+            # What is done, not what was told: Ctrl-C may come between the two.
+            for shard, asked in self._asked.items():
+                if asked.pending.done():
+                    answer = self._read(shard, asked)
+                    del self._asked[shard]
+                    return answer
             left = None if until is None else max(until - time.monotonic(), 0.0)
             try:
-                shard, number, pending = self._answers.get(timeout=left)
+                self._done.get(timeout=left)
             except queue.Empty:
-                return None
-            asked = self._asked.get(shard)
-            if asked is None or asked.number != number:
-                continue  # of a shard that was given up
-            del self._asked[shard]
-            return self._read(shard, pending, time.perf_counter() - asked.at)
+                if not any(asked.pending.done() for asked in self._asked.values()):
+                    return None
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of all shards to the same question, in their order.
@@ -167,27 +188,33 @@ class Shards:
         return [answer.value for answer in answers]
 
     def close(self) -> None:
-        """Let the places forget the shards."""
-        for shard, place in enumerate(self._places):
-            if place is not None:
-                try:
-                    self.engine.call(place, _forget, self._key(shard)).result()
-                except Exception as error:
-                    if not (isinstance(error, EngineError) or self.engine.is_loss(error)):
-                        raise
+        """Let the places forget the shards; those that do not answer will not be waited for."""
+        try:
+            self.engine.check()
+            asked = [
+                self.engine.call(place, _forget, self._key(shard))
+                for shard, place in enumerate(self._places)
+                if place is not None
+            ]
+        except EngineError:
+            return
+        until = time.monotonic() + GOODBYE
+        while not all(one.done() for one in asked) and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _key(self, shard: int) -> Key:
         return self._run, shard
 
     def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
-        number, at = next(self._questions), time.perf_counter()
+        at = time.perf_counter()
         pending = self.engine.call(self._places[shard], function, *arguments)
-        self._asked[shard] = _Question(number, at, pending)
-        pending.add_done_callback(lambda done: self._answers.put((shard, number, done)))
+        self._asked[shard] = _Question(at, pending)
+        pending.add_done_callback(lambda done: self._done.put(time.perf_counter()))
 
-    def _read(self, shard: int, pending: Any, seconds: float) -> Answer:
+    def _read(self, shard: int, asked: "_Question") -> Answer:
+        seconds = time.perf_counter() - asked.at
         try:
-            value = pending.result()
+            value = asked.pending.result()
         except Exception as error:
             if self.engine.is_loss(error):
                 self.engine.give_up(self._places[shard])
@@ -201,7 +228,6 @@ class Shards:
 class _Question(NamedTuple):
     """What a shard is at work on; Dask works on for as long as somebody holds what is pending."""
 
-    number: int
     at: float
     pending: Pending
 

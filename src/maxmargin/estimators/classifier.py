@@ -14,8 +14,11 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from maxmargin.data.sources import Source
+from maxmargin.engines.choice import chosen_engine
 from maxmargin.estimators.checks import as_floats, check_loss_matrix, check_per_sample
 from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.estimators.sharded import ENGINES, HasEngine
+from maxmargin.estimators.sharded_linear import fit_on_shards
 from maxmargin.estimators.streams import (
     BlockStream,
     CheckedExamples,
@@ -29,6 +32,7 @@ from maxmargin.problems.linear import (
     ScalarProblem,
     WestonWatkins,
 )
+from maxmargin.solvers.distributed_names import ON_SHARDS
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +78,7 @@ class _ClassTargets(Targets):
         return OneVersusRest(tuple(parts))
 
 
-class LinearClassifier(ClassifierMixin, LinearEstimator):
+class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     """Linear SVM for two or more classes, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * loss_i(w)`` and returns, with the weights, a lower
@@ -126,6 +130,10 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     solver : "auto", SequentialDual or StreamedDual, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
         `StreamedDual`, which says how much memory rows of earlier blocks may take.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`. Elsewhere than in this process `DistributedDual` trains
+        the Crammer-Singer formulation (or two classes); `prior`, `nonnegative`, `margins` and
+        `intercept_scaling` are for one process.
 
     Attributes
     ----------
@@ -166,6 +174,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         "loss_matrix": ["array-like", dict, None],
         "margins": [Interval(Real, 0, None, closed="left"), dict, "array-like"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
+        "solver": [*LinearEstimator._parameter_constraints["solver"], *ON_SHARDS],
+        "engine": ENGINES,
     }
 
     def __init__(
@@ -190,6 +200,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         n_jobs: int | None = None,
         random_state: Any = 0,
         solver: Any = "auto",
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.formulation = formulation
@@ -210,6 +221,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.solver = solver
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -245,6 +257,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
+        if chosen_engine(self.engine) != "threads" or isinstance(self.solver, ON_SHARDS):
+            fit_on_shards(self, X, y, sample_weight, margins)
+            return self
         if isinstance(X, Source):
             return self._fit_source(_LabelStream(self, X, y, sample_weight, margins))
         checked = self._check(X, y, sample_weight, margins)

@@ -23,6 +23,7 @@ from maxmargin.problems.grammar_lexicon import Sentence
 from maxmargin.problems.grammar_model import GrammarModel
 from maxmargin.problems.grammar_rules import Grammar
 from maxmargin.problems.grammar_training import GrammarTrainingSet
+from maxmargin.problems.parts import Survey
 from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
@@ -209,6 +210,8 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
             return self._fit_source(X, y=y, sample_weight=sample_weight)
         examples = self._read(X, y, None)
         if self._on_shards:
@@ -250,6 +253,10 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         return Checked(None if Y is None else X, trees, len(trees))
 
     def _survey(self, source: Source) -> Fixed:
+        self._check_grammar("A source")
+        return {"grammar_": self.grammar}
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
         self._check_grammar("A source")
         return {"grammar_": self.grammar}
 

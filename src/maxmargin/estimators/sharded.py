@@ -10,10 +10,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _clone_parametrized
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
+from maxmargin.data.sources import Source
 from maxmargin.engines.choice import chosen_engine, make_engine
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
-from maxmargin.problems.shards import PartExamples, place
+from maxmargin.problems.parts import Survey, name_of, parts_of, surveyed
+from maxmargin.problems.shards import PartExamples, loaded_part, place
 from maxmargin.problems.structured import ProblemError, TrainingSet
 from maxmargin.solvers.distributed_names import ON_SHARDS, on_shards
 
@@ -31,11 +33,8 @@ ENGINES: list[Any] = [StrOptions({"threads", "processes", "dask"}), HasMethods("
 """What the parameter `engine` may be."""
 
 
-class ShardedEstimator(StreamedEstimator):
-    """For structured estimators that can leave the data in several places.
-
-    Stands where `StreamedEstimator` would among the bases.
-    """
+class HasEngine:
+    """For estimators with the parameter `engine`."""
 
     engine: Any = None
 
@@ -46,6 +45,21 @@ class ShardedEstimator(StreamedEstimator):
         clone: Self = _clone_parametrized(bare)
         clone.engine = self.engine
         return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Nor can it be written.
+        own: Any = super().__getstate__()
+        state = dict(own)  # which may be the estimator's own dictionary
+        if "engine" in state and not isinstance(state["engine"], str):
+            state["engine"] = None
+        return state
+
+
+class ShardedEstimator(HasEngine, StreamedEstimator):
+    """For structured estimators that can leave the data in several places.
+
+    Stands where `StreamedEstimator` would among the bases.
+    """
 
     @property
     def _on_shards(self) -> bool:
@@ -59,7 +73,7 @@ class ShardedEstimator(StreamedEstimator):
 
         `X` and `y` are the same as in `examples`, one item or row for each.
         """
-        n = examples.n_examples
+        n, solver = examples.n_examples, on_shards(self.solver)
         self._costs(n, sample_weight)  # which checks the weights
         weights = (
             None
@@ -76,27 +90,55 @@ class ShardedEstimator(StreamedEstimator):
             parts = []
             for shard in range(n_shards):
                 own = np.arange(shard, n, n_shards)
-                parts.append(
-                    PartExamples(_taken(X, own), _taken(y, own), _taken(weights, own), own)
-                )
+                parts.append(PartExamples(taken(X, own), taken(y, own), taken(weights, own), own))
             bind = partial(_bind_part, self._bare(), fixed)
             content = type(self).__name__, self._problem_parameters(), X, y, weights
             training = place(engine, parts, bind, n_shards, content)
             try:
-                self._fit_placed(training, X, y, fixed)
+                self._fit_placed(solver, training, X, y, fixed)
             finally:
                 training.shards.close()
         return self
 
-    def _fit_placed(self, training: Any, X: Any, y: Any, fixed: Fixed) -> None:
+    def _fit_source_shards(self, source: Source, **others: Any) -> Self:
+        """Fit to all examples of a source, read where the shards are."""
+        for name, value in others.items():
+            if value is not None:
+                raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
+        solver = on_shards(self.solver)
+        with make_engine(chosen_engine(self.engine), n_threads(self.n_jobs)) as engine:
+            places = engine.places
+            parts = parts_of(source, len(places))
+            surveys = surveyed(engine, parts, partial(_survey_part, self._bare()))
+            parts = [part for part, survey in zip(parts, surveys, strict=True) if survey.n_examples]
+            surveys = [survey for survey in surveys if survey.n_examples]
+            if not parts:
+                raise ValueError("The source holds no examples: there is nothing to learn from.")
+            fixed = self._fix_surveyed(surveys)
+            bind = partial(_bind_part, self._bare(), fixed)
+            content = type(self).__name__, self._problem_parameters(), name_of(source)
+            training = place(engine, parts, bind, min(len(places), len(parts)), content)
+            try:
+                self._fit_placed(solver, training, source, None, fixed)
+            finally:
+                training.shards.close()
+        return self
+
+    def _survey_examples(self, X: Any, y: Any) -> Any:
+        """What must be known of all examples before some of them can be bound."""
+        return None
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+        """What the examples of all parts fix."""
+        return {}
+
+    def _fit_placed(self, solver: Any, training: Any, X: Any, y: Any, fixed: Fixed) -> None:
         """Fit to shards that are in their places."""
         training.lists_point = self.warm_start
         start = getattr(self, "_warm", None) if self.warm_start else None
         if start is not None and start[0] != (training.n_blocks, training.n_features):
             start = None
-        solve = partial(
-            on_shards(self.solver).solve, training, start=None if start is None else start[1]
-        )
+        solve = partial(solver.solve, training, start=None if start is None else start[1])
         attributes = partial(self._attributes, fixed)
         self._learner = None
         try:
@@ -119,6 +161,19 @@ class ShardedEstimator(StreamedEstimator):
         return {name: value for name, value in parameters.items() if name not in _NOT_THE_PROBLEM}
 
 
+def _survey_part(estimator: Any, part: Any) -> Survey:
+    """What is found in a part, where it lies."""
+    examples = loaded_part(part)
+    if not examples.n_examples:
+        return Survey(0, None, None)
+    first = PartExamples(taken(examples.X, _FIRST), taken(examples.y, _FIRST))
+    found = estimator._survey_examples(examples.X, examples.y)
+    return Survey(examples.n_examples, found, first)
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+
+
 def _bind_part(estimator: Any, fixed: Fixed, X: Any, y: Any, weight: Floats | None) -> TrainingSet:
     """Examples of a part as solvers see them."""
     examples = estimator._read(X, y, fixed)
@@ -129,7 +184,7 @@ def _bind_part(estimator: Any, fixed: Fixed, X: Any, y: Any, weight: Floats | No
     return training
 
 
-def _taken(values: Any, numbers: Order) -> Any:
+def taken(values: Any, numbers: Order) -> Any:
     """Some of the items, or rows."""
     if values is None:
         return None

@@ -195,6 +195,8 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, Y=Y, sample_weight=sample_weight)
             return self._fit_source(X, Y=Y, sample_weight=sample_weight)
         if Y is None:
             raise ValueError("Y is missing: give one output for each input, or a source of both.")

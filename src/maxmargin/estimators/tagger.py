@@ -28,6 +28,7 @@ from maxmargin.estimators.streaming import (
 )
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
+from maxmargin.problems.parts import Survey
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.problems.tagging import ChainModel
 
@@ -220,6 +221,8 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, y=y, lengths=lengths, sample_weight=sample_weight)
             return self._fit_source(X, y=y, lengths=lengths, sample_weight=sample_weight)
         examples = self._read(X, y, None, lengths)
         if self._on_shards:
@@ -291,6 +294,32 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
             vocabulary.rows(X, grow=True)
         examples = self._read(*first, _named_columns(vocabulary))
         return self._fix(examples, self._classes_of(source))
+
+    def _survey_examples(self, X: Any, y: Any) -> Any:
+        some = [np.asarray(one) for one in y if len(one)]
+        labels = np.unique(np.concatenate(some)) if some else np.zeros(0)
+        if has_dictionaries(X):
+            vocabulary = Vocabulary()
+            vocabulary.rows(X, grow=True)
+            return labels, vocabulary
+        return labels, stack(X, None, None)[0].shape[1]
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+        labels, kinds = zip(*(survey.found for survey in surveys), strict=True)
+        classes = np.unique(np.concatenate([some for some in labels if len(some)]))
+        first: Any = surveys[0].first
+        if isinstance(kinds[0], Vocabulary):
+            merged = Vocabulary()
+            for vocabulary in kinds:
+                merged.rows([[list(vocabulary)]], grow=True)
+            return self._fix(self._read(first.X, first.y, _named_columns(merged)), classes)
+        if len(set(kinds)) > 1:
+            other = next(k for k, kind in enumerate(kinds) if kind != kinds[0])
+            raise ValueError(
+                f"Part {other} of the data has {kinds[other]} features, but part 0 has {kinds[0]}: "
+                f"they must be the same for all."
+            )
+        return self._fix(self._read(first.X, first.y, None), classes)
 
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         n_features, vocabulary = examples.X.X.shape[1], examples.extra

@@ -1,5 +1,6 @@
 """A training set whose examples lie in several places, each of them a shard."""
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
@@ -9,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data.sources import widened
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.base import Engine
@@ -78,10 +80,7 @@ class Shard:
     @classmethod
     def load(cls, bind: Callable[[Any, Any, Any], TrainingSet], parts: list[Any]) -> "Shard":
         """The shard of some parts; those that are lazy are computed now."""
-        loaded = [
-            part.compute(scheduler="synchronous") if hasattr(part, "__dask_graph__") else part
-            for part in parts
-        ]
+        loaded = [loaded_part(part) for part in parts]
         whole = joined(loaded)
         return cls(
             bind(whole.X, whole.y, whole.weight),
@@ -99,7 +98,19 @@ class Shard:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Ask what the solver keeps here."""
-        return getattr(self.work, method)(*arguments)
+        try:
+            return getattr(self.work, method)(*arguments)
+        except ProblemError as error:
+            raise self._renumbered(error) from error
+
+    def _renumbered(self, error: ProblemError) -> ProblemError:
+        """The same error with the number that its example has among all, if that is known."""
+        if not all(isinstance(part, np.ndarray) for part in self.parts):
+            return error
+        numbers = np.concatenate(self.parts)
+        return ProblemError(
+            re.sub(r"\bexample (\d+)", lambda at: f"example {numbers[int(at[1])]}", str(error))
+        )
 
     def hinges(self, weights: Floats) -> Hinges:
         """Bounds of the sum of cost times hinge, by a search for each example."""
@@ -135,6 +146,7 @@ class ShardedTrainingSet(TrainingSet):
 
     def __init__(self, shards: Shards, part_numbers: list[list[int]], content: Any) -> None:
         self.shards, self._content = shards, content
+        self.cost = np.zeros(0)  # each shard knows the C of its own
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
         for shard in range(len(shards)):
@@ -217,6 +229,14 @@ class ShardedTrainingSet(TrainingSet):
         )
 
 
+def loaded_part(part: Any) -> PartExamples:
+    """The examples of a part, read or computed now if it is lazy."""
+    if hasattr(part, "__dask_graph__"):
+        part = part.compute(scheduler="synchronous")
+    examples: PartExamples = part.load() if hasattr(part, "load") else part
+    return examples
+
+
 def joined(parts: Sequence[PartExamples]) -> PartExamples:
     """Several parts as one."""
     if len(parts) == 1:
@@ -225,13 +245,16 @@ def joined(parts: Sequence[PartExamples]) -> PartExamples:
     return PartExamples(
         _stacked([part.X for part in parts]),
         None if parts[0].y is None else _stacked([part.y for part in parts]),
-        np.concatenate(weights),
+        None if all(part.weight is None for part in parts) else np.concatenate(weights),
+        _stacked([part.numbers for part in parts]) if parts[0].numbers is not None else None,
     )
 
 
 def _stacked(values: list[Any]) -> Any:
     if any(sp.issparse(value) for value in values):
-        return sp.vstack([sp.csr_array(value) for value in values], format="csr")
+        width = max(value.shape[1] for value in values)
+        rows = [widened(sp.csr_array(value), width) for value in values]
+        return sp.vstack(rows, format="csr")
     if all(isinstance(value, np.ndarray) for value in values):
         return np.concatenate(values)
     return list(chain.from_iterable(values))
@@ -245,8 +268,20 @@ def place(
     content: Any,
 ) -> ShardedTrainingSet:
     """Parts of the data as a training set of so many shards on an engine, neighbours together."""
-    cuts = [len(parts) * k // n_shards for k in range(n_shards + 1)]
-    numbers = [list(range(cuts[k], cuts[k + 1])) for k in range(n_shards)]
+    homes = [engine.home(part) for part in parts]
+    known = sorted({home for home in homes if home is not None}, key=homes.index)[:n_shards]
+    numbers: list[list[int]] = [[] for _ in range(n_shards)]
+    for part, home in enumerate(homes):  # what lies somewhere stays there, the rest is dealt out
+        if home in known:
+            numbers[known.index(home)].append(part)
+    for part, home in enumerate(homes):
+        if home not in known:
+            min(numbers, key=len).append(part)
     make = partial(Shard.load, bind)
-    loaders = [Loader(make, [parts[p] for p in own]) for own in numbers]
+    loaders = [
+        Loader(make, [parts[p] for p in own], known[shard] if shard < len(known) else None)
+        for shard, own in enumerate(numbers)
+        if own
+    ]
+    numbers = [own for own in numbers if own]
     return ShardedTrainingSet(Shards(engine, loaders), numbers, content)

@@ -109,11 +109,11 @@ class OneSlack(StructuredSolver):
 
     def _start(
         self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple["_SummedRun", Iterator[None]]:
-        run = _SummedRun(training, stopping, threads, seed)
+    ) -> tuple["SummedRun", Iterator[None]]:
+        run = SummedRun(training, stopping, threads, seed)
         return run, self._rounds(run)
 
-    def _rounds(self, run: "_SummedRun") -> Iterator[None]:
+    def _rounds(self, run: "SummedRun") -> Iterator[None]:
         while True:
             run.hits_in_a_row += 1
             from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
@@ -136,7 +136,7 @@ class OneSlack(StructuredSolver):
             yield
 
 
-class _SummedRun(Run):
+class SummedRun(Run):
     """A run whose planes are sums over all blocks, with a cache of each block's own."""
 
     state_names = (

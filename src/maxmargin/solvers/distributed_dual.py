@@ -8,7 +8,7 @@ from maxmargin.engines.shards import LostShardError
 from maxmargin.engines.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.distributed_run import DistributedRun
-from maxmargin.solvers.loop import _loop
+from maxmargin.solvers.loop import run_loop
 from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import StructuredSolver
@@ -93,4 +93,4 @@ class DistributedDual(StructuredSolver):
                 run.lost.add(lost.number)
                 run.recover()
                 if status is Status.CONVERGED:
-                    status = _loop(run, self._rounds(run), None, None)
+                    status = run_loop(run, self._rounds(run), None, None)

@@ -1,12 +1,15 @@
 """Which solver trains on shards, for each that trains in one place."""
 
+from dataclasses import fields
 from typing import Any
 
 from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.cutting_plane import OneSlack
+from maxmargin.solvers.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.solvers.distributed_dual import DistributedDual
 from maxmargin.solvers.structured import StructuredSolver
 
-ON_SHARDS = (DistributedDual,)
+ON_SHARDS = (DistributedDual, DistributedOneSlack)
 
 
 def on_shards(solver: Any) -> StructuredSolver:
@@ -15,6 +18,10 @@ def on_shards(solver: Any) -> StructuredSolver:
         return solver
     if solver == "auto":
         return DistributedDual()
+    if solver == "one-slack":
+        return DistributedOneSlack()
+    if type(solver) is OneSlack:
+        return DistributedOneSlack(**{f.name: getattr(solver, f.name) for f in fields(solver)})
     if isinstance(solver, Auto):
         return DistributedDual(local=solver)
     name = repr(solver) if isinstance(solver, str) else type(solver).__name__

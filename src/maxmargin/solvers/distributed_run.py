@@ -8,7 +8,7 @@ next orders what part of its move was taken.
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.shards import ResidentPoint, ShardedTrainingSet
 from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.auto import AVERAGE_BELOW
-from maxmargin.solvers.distributed_shard import DualShard, Move, Orders, Progress, accepted
+from maxmargin.solvers.distributed_links import ClusterRound, Counts, Link
+from maxmargin.solvers.distributed_shard import DualShard, Move, Orders, Progress
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.solvers.result import Round
 from maxmargin.solvers.stopping import Stopping
@@ -33,7 +34,7 @@ Floats = NDArray[np.float64]
 LEAST_SHARE, FIRST_SHARE, MOST_SHARE = 1.0 / 64.0, 1.0 / 16.0, 1.0
 """Passes that a shard makes between two messages, where their cost decides."""
 
-WORK_PER_OVERHEAD = 4.0
+WORK_PER_OVERHEAD = 10.0
 """Seconds of work for each second that messages take."""
 
 MORE, LESS = 1.2, 0.95
@@ -47,83 +48,6 @@ PATIENT = 1.5
 
 POLL = 1.0
 """Seconds after which somebody looks whether the engine is still there."""
-
-NO_PROGRESS = Progress(0.0, math.inf, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class ClusterRound(Round):
-    """A line of history of a fit on shards; what it adds is of this round alone.
-
-    Parameters
-    ----------
-    sent, received : int
-        Bytes of the arrays that went to the shards, and that came from them.
-    moves : int
-        Moves that shards made.
-    work_seconds, search_seconds : float
-        Time that shards worked, added up, and of that the time of their searches.
-    idle_seconds : float
-        Time between question and answer that they did not work, added up: transport and the
-        scheduler.
-    taken : float
-        What part of the shards' moves was taken, on average.
-    """
-
-    sent: int = 0
-    received: int = 0
-    moves: int = 0
-    work_seconds: float = 0.0
-    search_seconds: float = 0.0
-    idle_seconds: float = 0.0
-    taken: float = 1.0
-
-
-class _Counts:
-    """What a round has cost so far."""
-
-    def __init__(self, training: ShardedTrainingSet) -> None:
-        self.sent, self.received = training.sent, training.received
-        self.moves = 0
-        self.work = self.search = self.idle = self.taken = 0.0
-
-
-class _Link:
-    """What the driver knows of a shard."""
-
-    def __init__(self, weights: Floats) -> None:
-        self.base = weights
-        """The weights that it was sent."""
-        self.version = -1
-        """Which of all weights these are."""
-        self.move: Move | None = None
-        """The last move, of which it has not heard yet what part was taken."""
-        self.taken = 1.0
-        self.moves = 0
-        self.progress = NO_PROGRESS
-        self.pass_seconds = math.nan
-        self.restart = False
-        """Whether it is to forget where its last moves went."""
-        self.t = 1.0
-        """Of Nesterov's sequence."""
-        self.pay = 0.0
-        """What the last move with searches has gained for its price."""
-        self.sweeps = False
-        """Whether the next move is to do without searches."""
-
-    def next_momentum(self) -> float:
-        """How much further to go along the last move."""
-        following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
-        momentum, self.t = (self.t - 1.0) / following, following
-        return momentum
-
-    def believed(self) -> Floats:
-        """The weights that the shard has once it knows what part of its move was taken."""
-        if self.move is None:
-            return self.base
-        believed, at = self.base.copy(), self.move.patch.places
-        believed[at] = accepted(believed[at], self.move.patch.values, self.taken / self.move.scale)
-        return believed
 
 
 class DistributedRun(Run):
@@ -163,11 +87,11 @@ class DistributedRun(Run):
         self.dual_asked = -math.inf
         self.passes_valued = self.passes_asked = 0.0
         self.version = 0
-        self.links = [_Link(np.zeros(training.n_features)) for _ in range(n_shards)]
+        self.links = [Link(np.zeros(training.n_features)) for _ in range(n_shards)]
         self.lost: set[int] = set()
         self.kept: list[DualPoint] | None = None
         """Points of the shards when they were last asked for, from which lost ones go on."""
-        self._counts = _Counts(training)
+        self._counts = Counts(training)
         for shard in range(n_shards):
             self._begin(shard)
         self.shards.wait()
@@ -212,8 +136,8 @@ class DistributedRun(Run):
     def advance(self) -> None:
         """As many moves as there are shards; if none may be ahead, one of each, in their order."""
         if self.solver.staleness == 0:
-            for answer in self._ordered("go"):
-                self._apply(answer)
+            for move in self._ordered("go"):
+                self._apply(move)
             if self.lost:
                 self.recover()
             return
@@ -287,7 +211,7 @@ class DistributedRun(Run):
     def _replace(self, shard: int) -> None:
         """Make a lost shard again, with the last coefficients of it that were kept."""
         self.shards.make(shard)
-        link = self.links[shard] = _Link(np.zeros(self.training.n_features))
+        link = self.links[shard] = Link(np.zeros(self.training.n_features))
         link.moves = max(other.moves for other in self.links)
         if self._answer() is None:
             return
@@ -318,7 +242,8 @@ class DistributedRun(Run):
         self.kept = self.training.split(start)
         for shard, part in enumerate(self.kept):
             self.shards.ask(shard, "do", "resume", part)
-        self._drain()
+        for answer in self._coming():
+            self._apply(answer, whole=True)
         self.dual_value = self.linear - self.half_square
         if self.lost:
             self.recover()
@@ -330,7 +255,7 @@ class DistributedRun(Run):
         return _DistributedState(self)
 
     def as_round(self) -> Round:
-        counts, self._counts = self._counts, _Counts(self.training)
+        counts, self._counts = self._counts, Counts(self.training)
         return ClusterRound(
             **asdict(super().as_round()),
             sent=self.training.sent - counts.sent,
@@ -409,8 +334,8 @@ class DistributedRun(Run):
             else:
                 return answer
 
-    def _apply(self, answer: Answer) -> None:
-        """Take the part of a move that is best for the dual."""
+    def _apply(self, answer: Answer, whole: bool = False) -> None:
+        """Take the part of a move that is best for the dual, or the `whole` of it."""
         link, move = self.links[answer.shard], answer.value
         self._note(link, move.progress, answer.seconds)
         self.training.received += move.nbytes
@@ -419,7 +344,7 @@ class DistributedRun(Run):
         slope = move.linear - float(self.weights[at] @ change)
         square = float(change @ change)
         best = slope / square if square > 0.0 else 1.0
-        taken = 1.0 if self.lone else min(max(best, 0.0), 1.0)
+        taken = 1.0 if self.lone or whole else min(max(best, 0.0), 1.0)
         link.move, link.taken = move, taken
         if square > 0.0 and taken > 0.0:
             # Where nobody else has moved, the weights become the shard's own, to the last bit.
@@ -438,7 +363,7 @@ class DistributedRun(Run):
                 link.t = 1.0
             self._adapt(best)
 
-    def _choose(self, link: _Link, gain: float, seconds: float) -> None:
+    def _choose(self, link: Link, gain: float, seconds: float) -> None:
         """Sweep planes in hand next, or search: as `Auto` does, by what they have gained.
 
         The price of a move is the time it took, or, where the answer must not depend on time, its
@@ -450,9 +375,10 @@ class DistributedRun(Run):
         pay = gain / max(seconds if timed else link.progress.effort, 1e-9)
         if link.progress.share > 0.0:
             link.pay = pay
-        link.sweeps = pay >= link.pay
+        more = 0.0 < link.pay <= pay and link.sweeps < self.solver.local.max_sweeps
+        link.sweeps = link.sweeps + 1 if more else 0
 
-    def _note(self, link: _Link, progress: Progress, seconds: float) -> None:
+    def _note(self, link: Link, progress: Progress, seconds: float) -> None:
         before, link.progress = link.progress, progress
         idle = max(seconds - progress.seconds, 0.0)
         self.calls += progress.calls - before.calls

@@ -105,7 +105,7 @@ class Progress(NamedTuple):
     share : float
         Passes of the last move.
     effort : float
-        Multiplications of the last move, about.
+        Multiplications of the last move, about; none if it only came to rest.
     seconds, search_seconds : float
         Of the last move, and of the searches in it.
     """
@@ -255,7 +255,7 @@ class DualShard:
         """Make so many passes, or parts of one."""
         run, started = self.run, time.perf_counter()
         self._follow(orders)
-        run.search_seconds = run.effort = 0.0
+        run.search_seconds, run.effort = 0.0, 1.0
         if orders.share > 0.0:
             run.working_set.drop_idle(self.options.max_idle)
         run.working_set.hold()
@@ -283,6 +283,7 @@ class DualShard:
         """End an extrapolation that is under way."""
         started = time.perf_counter()
         self._follow(orders)
+        self.run.search_seconds = self.run.effort = 0.0
         self.run.working_set.hold()
         self.run.settle()
         return self._move(started, 0.0)

@@ -176,7 +176,7 @@ class IterativeSolver(ABC):
                     # Outputs that are none of this data's: then from the beginning.
                     with suppress(ValueError):
                         run.resume(start)
-                status = _loop(run, rounds, on_round, checkpoint)
+                status = run_loop(run, rounds, on_round, checkpoint)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             except ProblemError as error:
@@ -185,7 +185,7 @@ class IterativeSolver(ABC):
             return self._end(run, status)
 
 
-def _loop(
+def run_loop(
     run: IterativeRun,
     rounds: Iterator[None],
     on_round: OnRound | None,

@@ -1,0 +1,116 @@
+"""The examples of the cluster's model: handwritten words, with a search that takes its time.
+
+In a module of their own, so that worker processes can import them.
+"""
+
+import time
+from collections.abc import Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import maxmargin as mm
+from benchmarks.sequences import letters
+from maxmargin.dual.planes import Planes
+from maxmargin.engines.threads import Threads
+from maxmargin.estimators.sharded import _bind_part
+from maxmargin.problems.shards import PartExamples
+from maxmargin.problems.structured import TrainingSet
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+class Pause(NamedTuple):
+    """What a search takes longer than the compiled one.
+
+    Parameters
+    ----------
+    seconds : float
+    busy : bool
+        Of the processor's time; else it waits, as for another service.
+    """
+
+    seconds: float
+    busy: bool
+
+    def take(self, n: int) -> None:
+        """The time of so many searches."""
+        if not self.busy:
+            time.sleep(n * self.seconds)
+            return
+        until = time.thread_time() + n * self.seconds
+        while time.thread_time() < until:
+            pass
+
+
+class SlowTrainingSet(TrainingSet):
+    """The same examples, whose search counts as one in plain Python, and takes longer.
+
+    Parameters
+    ----------
+    training : TrainingSet
+    pause : Pause
+    """
+
+    def __init__(self, training: TrainingSet, pause: Pause) -> None:
+        self.training, self.pause = training, pause
+        self.n_features, self.cost = training.n_features, training.cost
+
+    @property
+    def search_work(self) -> None:
+        return None
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        self.pause.take(len(blocks))
+        return self.training.planes(weights, blocks, threads)
+
+    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+        return self.training.planes_of(blocks, outputs)
+
+
+class Words:
+    """Handwritten words to label, in as many parts as there are workers.
+
+    Parameters
+    ----------
+    n : int
+    C : float
+    quick : bool
+        Pretend words.
+    """
+
+    def __init__(self, n: int, C: float, quick: bool) -> None:
+        words = letters("ocr2", quick).train.first(n)
+        ends = np.r_[0, np.cumsum(words.lengths)]
+        rows = [slice(*some) for some in pairwise(ends)]
+        self.X, self.y = [words.X[some] for some in rows], [words.y[some] for some in rows]
+        self.tagger = mm.SequenceTagger(C=C, fit_intercept=False, fit_ends=False)
+        self.fixed = self.tagger._fix(self.tagger._read(self.X, self.y, None), None)
+
+    @property
+    def n(self) -> int:
+        """Number of words."""
+        return len(self.X)
+
+    def parts(self, n_parts: int) -> list[PartExamples]:
+        """The words dealt out."""
+        owns = [np.arange(part, self.n, n_parts) for part in range(n_parts)]
+        return [
+            PartExamples([self.X[i] for i in own], [self.y[i] for i in own], None, own)
+            for own in owns
+        ]
+
+    def bind(self, pause: Pause | None) -> Any:
+        """How a part is made a training set; without a pause its search is the compiled one."""
+        return partial(_bound, self.tagger, self.fixed, pause)
+
+
+def _bound(
+    tagger: Any, fixed: Any, pause: Pause | None, X: Any, y: Any, weight: Any
+) -> TrainingSet:
+    training = _bind_part(tagger, fixed, X, y, weight)
+    return training if pause is None else SlowTrainingSet(training, pause)

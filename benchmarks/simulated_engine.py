@@ -1,0 +1,276 @@
+"""An engine whose places are all in this process, and whose clock is a model.
+
+Every shard does its real work here, one after the other, so that stale weights, moves that are cut
+short and the gap are the true ones. Only time is modelled: how long a question travels, how long
+the work takes, how long the driver is busy with a message. The driver sees answers in the order
+of this clock.
+"""
+
+import heapq
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maxmargin.engines.base import Engine
+from maxmargin.engines.shards import Answer, Loader, Shards
+from maxmargin.problems.shards import PartExamples, Shard, ShardedTrainingSet
+from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.distributed_shard import Move, Progress
+
+Bind = Callable[[Any, Any, Any], TrainingSet]
+
+
+@dataclass(frozen=True)
+class Network:
+    """What messages cost; all in seconds but for the bandwidth.
+
+    Parameters
+    ----------
+    send, receive : float
+        The driver is busy with a question, and with the fetching of an answer.
+    service : float
+        The scheduler is busy with a task; it takes one after the other.
+    latency : float
+        From the driver to a worker, and the same back, beside all that.
+    bandwidth : float
+        Bytes a second of the driver's link, each way.
+    jitter : float
+        Standard deviation of the logarithm of the work's time, from message to message.
+    """
+
+    send: float
+    receive: float
+    service: float
+    latency: float
+    bandwidth: float
+    jitter: float = 0.0
+
+
+class WorkCosts(NamedTuple):
+    """What a worker takes; None stands for what it takes here, in processor time.
+
+    Parameters
+    ----------
+    search : float or None
+        Seconds of a search.
+    rest : float or None
+        Seconds of all else in a task.
+    """
+
+    search: float | None = None
+    rest: float | None = None
+
+
+class SimulatedEngine(Engine):
+    """Places of a cluster that does not exist.
+
+    Parameters
+    ----------
+    n_places : int
+    network : Network
+    costs : WorkCosts
+    driver : float or None
+        Seconds of the driver's own work for each question; None charges what it takes here.
+    seed : int
+        Of the jitter.
+    """
+
+    def __init__(
+        self,
+        n_places: int,
+        network: Network,
+        costs: WorkCosts = WorkCosts(),  # noqa: B008
+        driver: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.n_places, self.network, self.costs, self.driver = n_places, network, costs, driver
+        self.now = self.driver_seconds = 0.0
+        self.work_seconds = 0.0
+        self.tasks = self.searches = self.bytes_out = self.bytes_in = 0
+        self._random = np.random.default_rng(seed)
+        self._found, self._search_seconds = 0, 0.0
+        """Searches of the task under way, and the processor time of them."""
+        self._link_out_free = self._link_in_free = self._scheduler_free = 0.0
+        self._coming: list[tuple[float, int, _Coming]] = []
+        self._left = time.thread_time()
+
+    @property
+    def places(self) -> list[int]:
+        return list(range(self.n_places))
+
+    def is_loss(self, error: BaseException) -> bool:
+        return False
+
+    def restart(self) -> None:
+        """Set the clock, and all counts, to zero; nothing may be under way."""
+        assert not self._coming
+        self.now = self.driver_seconds = self.work_seconds = 0.0
+        self.tasks = self.searches = self.bytes_out = self.bytes_in = 0
+        self._link_out_free = self._link_in_free = self._scheduler_free = 0.0
+        self._left = time.thread_time()
+
+    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> "_Coming":
+        self._enter(0.0 if self.driver is None else self.driver)
+        asked, network = self.now, self.network
+        self.now += network.send
+        self.driver_seconds += network.send
+        out = size(arguments)
+        self._link_out_free = max(self.now, self._link_out_free) + out / network.bandwidth
+        self._scheduler_free = max(self._link_out_free, self._scheduler_free) + network.service
+        coming = _Coming(place, asked)
+        self._found, self._search_seconds = 0, 0.0
+        started = time.thread_time()
+        try:
+            coming.value = function(*arguments)
+        except Exception as error:
+            coming.error = error
+        coming.value, seconds = self._priced(coming.value, time.thread_time() - started)
+        coming.bytes = size(coming.value)
+        ready = self._scheduler_free + network.latency + seconds + network.latency
+        self.tasks += 1
+        self.searches += self._found
+        self.bytes_out += out
+        self.bytes_in += coming.bytes
+        self.work_seconds += seconds
+        heapq.heappush(self._coming, (ready, self.tasks, coming))
+        self._leave()
+        return coming
+
+    def next_answer(self) -> "_Coming | None":
+        """Wait for the next answer; None if nobody was asked."""
+        self._enter(0.0)
+        if not self._coming:
+            return None
+        ready, _, coming = heapq.heappop(self._coming)
+        self._link_in_free = max(ready, self._link_in_free) + coming.bytes / self.network.bandwidth
+        self.now = max(self.now, self._link_in_free)
+        coming.waited = self.now - coming.asked
+        self.now += self.network.receive
+        self.driver_seconds += self.network.receive
+        self._leave()
+        return coming
+
+    def _enter(self, own: float) -> None:
+        """The driver comes here after work of its own."""
+        spent = own if self.driver is not None else time.thread_time() - self._left
+        self.now += spent
+        self.driver_seconds += spent
+
+    def _leave(self) -> None:
+        self._left = time.thread_time()
+
+    def watch(self, training: TrainingSet) -> TrainingSet:
+        """The same examples, whose searches are counted."""
+        search = training.planes
+
+        def counted(weights: Any, blocks: Any, threads: Any) -> Any:
+            started = time.thread_time()
+            planes = search(weights, blocks, threads)
+            self._search_seconds += time.thread_time() - started
+            self._found += len(blocks)
+            return planes
+
+        training.planes = counted  # type: ignore[method-assign]
+        return training
+
+    def _priced(self, value: Any, cpu_seconds: float) -> tuple[Any, float]:
+        """An answer as a worker would give it, and the seconds of the work."""
+        search, rest = self.costs
+        searching = self._search_seconds if search is None else search * self._found
+        seconds = searching + (cpu_seconds - self._search_seconds if rest is None else rest)
+        if self.network.jitter:
+            factor = float(np.exp(self.network.jitter * self._random.standard_normal()))
+            searching, seconds = factor * searching, factor * seconds
+        progress = _progress(value)
+        if progress is None:
+            return value, seconds
+        told = progress._replace(seconds=seconds, search_seconds=searching)
+        return _with_progress(value, told), seconds
+
+
+class _Coming:
+    """An answer on its way."""
+
+    def __init__(self, place: int, asked: float) -> None:
+        self.place, self.asked = place, asked
+        self.value: Any = None
+        self.error: Exception | None = None
+        self.bytes = 0
+        self.waited = 0.0
+        self.shard = -1
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def add_done_callback(self, call: Callable[[Any], Any], /) -> None:
+        raise NotImplementedError("Time passes here only while somebody waits.")
+
+
+class SimulatedShards(Shards):
+    """Shards whose questions and answers go by the clock of a `SimulatedEngine`."""
+
+    engine: SimulatedEngine
+
+    def stuck(self, patience: float) -> None:
+        return None
+
+    def answer(self, timeout: float | None = None) -> Answer | None:
+        coming = self.engine.next_answer()
+        if coming is None:
+            return None
+        del self._asked[coming.shard]
+        return Answer(coming.shard, coming.value, coming.error, coming.waited)
+
+    def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
+        coming = self.engine.call(self._places[shard], function, *arguments)
+        coming.shard = shard
+        self._asked[shard] = coming  # type: ignore[assignment]
+
+
+def place_simulated(
+    engine: SimulatedEngine, parts: Sequence[PartExamples], bind: Bind
+) -> ShardedTrainingSet:
+    """Parts of the data as shards, one for each place; the clock starts when all is there."""
+
+    def watched(X: Any, y: Any, weight: Any) -> TrainingSet:
+        return engine.watch(bind(X, y, weight))
+
+    loaders = [Loader(partial(Shard.load, watched), [part]) for part in parts]
+    shards = SimulatedShards(engine, loaders)
+    training = ShardedTrainingSet(shards, [[part] for part in range(len(parts))], "simulated")
+    engine.restart()
+    return training
+
+
+def size(value: Any) -> int:
+    """Bytes of all arrays in it."""
+    own = getattr(value, "nbytes", None)
+    if own is not None:
+        return int(own)
+    if isinstance(value, list | tuple):
+        return sum(map(size, value))
+    return 0
+
+
+def _progress(value: Any) -> Progress | None:
+    """What an answer tells of the work, if it does."""
+    if isinstance(value, Move):
+        return value.progress
+    if isinstance(value, tuple) and value and isinstance(value[-1], Progress):
+        return value[-1]
+    return None
+
+
+def _with_progress(value: Any, progress: Progress) -> Any:
+    if isinstance(value, Move):
+        return value._replace(progress=progress)
+    return (*value[:-1], progress)

@@ -1,0 +1,101 @@
+"""Sources in parts, each of which can be read somewhere else."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from maxmargin.data.sources import Source
+from maxmargin.data.sources_columns import Columns
+from maxmargin.data.sources_dask import DaskSource
+from maxmargin.data.sources_dask_arrays import DaskArrays
+from maxmargin.data.sources_python import examples_of
+from maxmargin.engines.base import Engine
+from maxmargin.problems.shards import PartExamples, joined
+
+
+class SourcePart(NamedTuple):
+    """Every so many-th block of a source, read by whoever loads it.
+
+    Everybody reads all of the source, and keeps a part: the source must be within reach, as files
+    on a shared disk are.
+
+    Parameters
+    ----------
+    source : Source
+    number : int
+        The first block that belongs to it.
+    of : int
+        How many parts there are.
+    """
+
+    source: Source
+    number: int
+    of: int
+
+    def load(self) -> PartExamples:
+        """Read the examples."""
+        blocks, first = [], 0
+        for at, (X, y) in enumerate(self.source.blocks()):
+            if at % self.of == self.number and len(y):
+                blocks.append(PartExamples(X, y, None, np.arange(first, first + len(y))))
+            first += len(y)
+        return joined(blocks) if blocks else PartExamples([], [], None, np.arange(0))
+
+
+class Survey(NamedTuple):
+    """What a part was found to hold.
+
+    Parameters
+    ----------
+    n_examples : int
+    found : Any
+        What an estimator must know of all examples.
+    first : PartExamples or None
+        One of them.
+    """
+
+    n_examples: int
+    found: Any
+    first: PartExamples | None
+
+
+def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Survey]) -> list[Survey]:
+    """What each of the parts holds, found where they lie."""
+    places = engine.places
+    pending = []
+    for number, part in enumerate(parts):
+        place = engine.home(part) or places[number % len(places)]
+        pending.append(engine.call(place, survey, engine.lend(place, part)))
+    return [one.result() for one in pending]
+
+
+def parts_of(source: Source, n_parts: int) -> list[Any]:
+    """The source in parts: partitions of what Dask holds, or so many of anything else."""
+    if not isinstance(source, (DaskSource, DaskArrays)):
+        return [SourcePart(source, number, n_parts) for number in range(n_parts)]
+    import dask
+
+    lazy = dask.delayed(_partition)
+    if isinstance(source, DaskArrays):
+        return [lazy(X, y) for X, y in source.partitions()]
+    return [lazy(part, None, source.columns) for part in source.collection.to_delayed()]
+
+
+def name_of(source: Source) -> str:
+    """A short text that other data will hardly have; of what Dask holds, its own name for it."""
+    if isinstance(source, DaskSource):
+        return str(source.collection.__dask_keys__()[0])
+    if isinstance(source, DaskArrays):
+        return f"{source.X.name} {source.y.name}"
+    return source.fingerprint()
+
+
+def _partition(part: Any, y: Any, columns: Columns | None = None) -> PartExamples:
+    """Examples of a partition, where Dask has computed it."""
+    if columns is None:
+        return PartExamples(part, y)
+    if hasattr(part, "columns"):
+        return PartExamples(*columns.of_frame(part))
+    items = list(part)
+    return PartExamples(*examples_of(items, columns, 0)) if items else PartExamples([], [])

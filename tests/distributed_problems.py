@@ -1,0 +1,76 @@
+"""Problems for the tests of engines: importable where workers are other processes."""
+
+import os
+import time
+
+import numpy as np
+
+import maxmargin as mm
+
+
+class Classes(mm.Problem):
+    """Five classes, searched in plain Python."""
+
+    n_classes = 5
+
+    def joint_feature(self, x, y):
+        return np.outer(np.arange(self.n_classes) == y, x).ravel()
+
+    def loss(self, truth, y):
+        return float(truth != y)
+
+    def decode(self, x, w):
+        return int(np.argmax(w.reshape(self.n_classes, -1) @ x))
+
+    def separate(self, x, truth, w):
+        scores = w.reshape(self.n_classes, -1) @ x + (np.arange(self.n_classes) != truth)
+        return int(np.argmax(scores))
+
+
+class SlowSomewhere(Classes):
+    """The same, but searches in one process take their time: the one that makes the file first."""
+
+    def __init__(self, path, seconds):
+        self.path, self.seconds = str(path), seconds
+
+    def separate(self, x, truth, w):
+        if self._is_slow():
+            time.sleep(self.seconds)
+        return super().separate(x, truth, w)
+
+    def _is_slow(self):
+        try:
+            with open(self.path, "x") as file:
+                file.write(str(os.getpid()))
+        except FileExistsError:
+            pass
+        with open(self.path) as file:
+            return file.read() == str(os.getpid())
+
+
+class Failing(Classes):
+    """A search that fails for one example."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def separate(self, x, truth, w):
+        if x[0] == self.value:
+            raise KeyError("no such thing")
+        return super().separate(x, truth, w)
+
+
+def class_data(n=60, n_features=12, seed=0):
+    random = np.random.default_rng(seed)
+    X = random.normal(size=(n, n_features))
+    scores = X @ random.normal(size=(n_features, 5)) + 0.5 * random.normal(size=(n, 5))
+    return list(X), scores.argmax(axis=1).tolist()
+
+
+def tagging_data(n=60, seed=0):
+    random = np.random.default_rng(seed)
+    X = [random.normal(size=(random.integers(2, 7), 8)) for _ in range(n)]
+    noise = [0.5 * random.normal(size=(len(x), 4)) for x in X]
+    names = np.array(list("abcd"))
+    y = [names[(x[:, :4] + e).argmax(axis=1)].tolist() for x, e in zip(X, noise, strict=True)]
+    return X, y
