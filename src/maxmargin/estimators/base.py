@@ -17,6 +17,7 @@ from sklearn.utils._param_validation import Interval
 
 from maxmargin.data.sources_hash import SampledHash
 from maxmargin.estimators.checks import check_per_sample
+from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
@@ -65,7 +66,8 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
     ) -> Result:
         """Solve, showing it to the callbacks, and set what was learned.
 
-        Nothing of the estimator changes before the end. `attributes` names what weights mean.
+        Nothing of the estimator changes before the end; if the problem fails on the way, what was
+        learned before is kept. `attributes` names what weights mean.
         """
         if self.n_jobs == 0:
             raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
@@ -73,15 +75,21 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             raise ValueError("resume=True needs the path of a checkpoint to go on from.")
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        result = solve(
-            stopping=Stopping(
-                self.tol, self.max_iter, self.time_limit, cancelled or threading.Event()
-            ),
-            n_jobs=n_threads(self.n_jobs),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
-            on_round=self._on_round(X, y, attributes),
-            **self._kept_state(),
+        stopping = Stopping(
+            self.tol, self.max_iter, self.time_limit, cancelled or threading.Event()
         )
+        try:
+            result = solve(
+                stopping=stopping,
+                n_jobs=n_threads(self.n_jobs),
+                seed=int(check_random_state(self.random_state).randint(2**31)),
+                on_round=self._on_round(X, y, attributes),
+                **self._kept_state(),
+            )
+        except ProblemError as error:
+            if error.result is not None:
+                self.__dict__.update(self._learned(error.result, attributes))
+            raise
         fitted = self._learned(result, attributes) | {"_data_fingerprint": _fingerprint(X, y)}
         self.__dict__.update(fitted)
         context.call_on_fit_task_end(

@@ -10,7 +10,6 @@ from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.problems.multiclass_kernel import Classes
-from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.result import Result
 
 Floats = NDArray[np.float64]
@@ -40,12 +39,7 @@ class KernelEstimator(CertifiedEstimator):
         start = getattr(self, "_warm", None) if self.warm_start else None
         start = start[1] if start is not None and start[0] == key else None
         solve: Callable[..., Result] = partial(solver.solve, training, start=start)
-        try:
-            result = self._train(X, Y, solve, attributes)
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
+        result = self._train(X, Y, solve, attributes)
         self._warm = (key, result.dual_point) if self.warm_start else None
         self._warn_unless_converged(result, stacklevel=4)
         return self

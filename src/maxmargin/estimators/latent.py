@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
-from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver
 from maxmargin.solvers.result import Result, Status
@@ -46,12 +45,7 @@ class LatentEstimator(StructuredEstimator):
             max_completions=self.max_completions,
         )
         solve = partial(procedure.solve, latent, initial=initial, start=start)
-        try:
-            result = self._train(X, y, solve, attributes)
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
+        result = self._train(X, y, solve, attributes)
         end = LatentStart(result.weights, result.dual_point)
         self._end = end if self.warm_start else None
         self._warn_unless_converged(result, stacklevel=4)

@@ -16,7 +16,7 @@ from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.problems.parts import Survey, name_of, parts_of, surveyed
 from maxmargin.problems.shards import PartExamples, loaded_part, place
-from maxmargin.problems.structured import ProblemError, TrainingSet
+from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.distributed_names import ON_SHARDS, on_shards
 
 Floats = NDArray[np.float64]
@@ -141,12 +141,7 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         solve = partial(solver.solve, training, start=None if start is None else start[1])
         attributes = partial(self._attributes, fixed)
         self._learner = None
-        try:
-            result = self._train(X, y, solve, attributes)
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
+        result = self._train(X, y, solve, attributes)
         shape = training.n_blocks, training.n_features
         self._warm = (shape, result.dual_point) if self.warm_start else None
         self._finish(X, fixed)

@@ -17,7 +17,7 @@ from maxmargin.estimators.checks import check_pairs
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
-from maxmargin.problems.structured import ProblemError, TrainingSet, bind
+from maxmargin.problems.structured import TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
 
@@ -39,18 +39,13 @@ class StructuredEstimator(CertifiedEstimator):
         return SlackTrainingSet(training) if self.rescaling == "slack" else training
 
     def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
-        """Train; if the problem fails on the way, what was learned before is kept."""
+        """Train, from the dual solution of the fit before if that is asked for."""
         start = getattr(self, "_warm", None) if self.warm_start else None
         if start is not None and start[0] != (training.n_blocks, training.n_features):
             start = None
         solver = make_solver(self.solver)
         solve = partial(solver.solve, training, start=None if start is None else start[1])
-        try:
-            result = self._train(X, y, solve, attributes)
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
+        result = self._train(X, y, solve, attributes)
         shape = training.n_blocks, training.n_features
         self._warm = (shape, result.dual_point) if self.warm_start else None
         self._warn_unless_converged(result, stacklevel=4)
