@@ -4,7 +4,8 @@ import json
 import subprocess
 import sys
 
-from benchmarks.common import ROOT, Row, parser, result_file, say, table
+from benchmarks.common import ROOT, parser, result_file, say
+from benchmarks.reporting import Row, table
 
 CLAIMS = (
     "startup",

@@ -11,7 +11,8 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 import maxmargin as mm
-from benchmarks.common import CS, Data, Report, Row, load, parser, run, say
+from benchmarks.common import CS, Data, load, parser, run, say
+from benchmarks.reporting import Report, Row
 
 PAPER = {
     "mnist": {"crammer-singer": 92.50, "weston-watkins": 91.84, "one-vs-rest": 91.46},

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import Report, Row, child, parser, run, say, timed
+from benchmarks.common import child, parser, run, say, timed
 from benchmarks.memory import MEGABYTE, peak
+from benchmarks.reporting import Report, Row
 from benchmarks.sequences import Chains, corpus, error, fit, tagging
 from maxmargin.data.vocabulary import Vocabulary
 

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Report, Row, child, parser, run, say
+from benchmarks.common import child, parser, run, say
 from benchmarks.memory import peak
+from benchmarks.reporting import Report, Row
 from maxmargin.data import Sentence
 from maxmargin.report.scores import chunk_scores
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say
+from benchmarks.common import best, clocks, interleaved, parser, run, say
+from benchmarks.reporting import Report, Row
 from benchmarks.treebank import toy_trees, treebank
 from maxmargin.estimators.parser import GrammarParser
 

@@ -20,7 +20,8 @@ import numpy as np
 
 from benchmarks.cluster_outcomes import Curves, Outcome, draw, markdown, rows_of
 from benchmarks.cluster_words import Pause, Words
-from benchmarks.common import ROOT, Report, Row, parser, result_file, run, say
+from benchmarks.common import ROOT, parser, result_file, run, say
+from benchmarks.reporting import Report, Row
 from benchmarks.simulated_engine import Network, SimulatedEngine, WorkCosts, place_simulated
 from maxmargin.engines.dask_cluster import DaskEngine
 from maxmargin.problems.shards import place

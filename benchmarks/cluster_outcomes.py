@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import ROOT, Row, say
+from benchmarks.common import ROOT, say
+from benchmarks.reporting import Row
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What all benchmarks share: arguments, data, clocks, child processes, tables and JSON."""
+"""What all benchmarks share: arguments, data, clocks, child processes."""
 
 import argparse
 import gc
@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +20,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from benchmarks.reporting import Report, draw, table, write_json
 
 Floats = NDArray[np.float64]
 
@@ -52,45 +54,7 @@ TINY = {
 """Data sets of scikit-learn that `--quick` takes in place of the real ones."""
 
 
-# Results
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a table: something measured, beside what was promised.
-
-    `met` is None where nothing was promised, or where the peer is missing.
-    """
-
-    what: str
-    bar: str
-    reached: str
-    peer: str = ""
-    met: bool | None = None
-
-    def cells(self) -> tuple[str, ...]:
-        """The line as text."""
-        met = {None: "-", True: "yes", False: "no"}[self.met]
-        return self.what, self.bar or "-", self.reached, self.peer or "-", met
-
-
-@dataclass
-class Report:
-    """What a benchmark found: the table, and every measurement behind it."""
-
-    rows: list[Row] = field(default_factory=list)
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The rows in columns."""
-    lines = [("what", "bar", "reached", "peer", "met?"), *(row.cells() for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    text = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    ]
-    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+# Surroundings
 
 
 def say(text: str) -> None:
@@ -132,57 +96,6 @@ def result_file(claim: str, quick: bool) -> Path:
     return (RESULTS / "quick" if quick else RESULTS) / f"{claim}.json"
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
-    beside.write_text(json.dumps(content, indent=1, default=_plain) + "\n")
-    beside.replace(path)
-
-
-def _plain(value: Any) -> Any:
-    """Numbers and arrays of numpy as Python's."""
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"no JSON for {type(value).__name__}")
-
-
-class Panel(NamedTuple):
-    """One part of a plot: named curves and what its axes are."""
-
-    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
-    x: str
-    y: str
-
-
-def plot(claim: str, panels: Mapping[str, Panel], quick: bool, columns: int = 4) -> None:
-    """Panels in rows of so many `columns`, on logarithmic axes, beside the JSON of a benchmark."""
-    try:
-        from matplotlib import pyplot
-    except ImportError:
-        say("matplotlib is not installed: no plot")
-        return
-    pyplot.switch_backend("agg")
-    columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    figure, grid = pyplot.subplots(
-        rows, columns, figsize=(5 * columns, 4 * rows), squeeze=False, layout="constrained"
-    )
-    for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
-        for label, (x, y) in panel.curves.items():
-            axes.plot(x, y, marker="o" if len(x) < 20 else "", label=label)
-        axes.set(title=title, xscale="log", yscale="log", xlabel=panel.x, ylabel=panel.y)
-        axes.grid(alpha=0.3)
-        axes.legend(fontsize="small")
-    for axes in grid.flat[len(panels) :]:
-        axes.remove()
-    path = result_file(claim, quick).with_suffix(".png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-    say(f"written: {path.relative_to(ROOT)}")
-
-
 # Running
 
 
@@ -215,9 +128,22 @@ def run(
     print(f"{title}{' (quick: numbers mean nothing)' if options.quick else ''}")
     print(f"{around['cpu']}, {around['cores']} cores, {around['date']}\n")
     print(table(report.rows), end="\n\n")
-    rows = [asdict(row) for row in report.rows]
     path = result_file(claim, options.quick)
-    write_json(path, {"claim": title, **around, "rows": rows, "details": report.details})
+    if report.panels:
+        draw(report.panels, path.with_suffix(".svg"))
+    write_json(
+        path,
+        {
+            "claim": claim,
+            "about": arguments.description,
+            **around,
+            "rows": [asdict(row) for row in report.rows],
+            "quotes": [asdict(quote) for quote in report.quotes],
+            "notes": report.notes,
+            "plotted": bool(report.panels),
+            "details": report.details,
+        },
+    )
     say(f"written: {path.relative_to(ROOT)}")
 
 

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import Panel, Report, Row, load, parser, plot, run, say, subsample, timed
+from benchmarks.common import load, parser, run, say, subsample, timed
+from benchmarks.reporting import Panel, Report, Row
 from benchmarks.sequences import Chains, as_chains, corpus, fit, tagging
 from maxmargin.data.vocabulary import Vocabulary
 
@@ -254,7 +255,7 @@ def measure(options: argparse.Namespace) -> Report:
         report.rows += scaling(lab, middle, panels, "9", CS)
         report.details[name] = lab.outcomes
     drawn = {title: Panel(panels[title], *AXES[title]) for title in AXES}
-    plot("cutting_planes", drawn, options.quick)
+    report.panels.update(drawn)
     return report
 
 

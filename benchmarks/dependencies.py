@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from benchmarks.common import Report, Row, parser, run, say, timed
+from benchmarks.common import parser, run, say, timed
+from benchmarks.reporting import Report, Row
 from maxmargin.data.conllu import DependencySentence, read_conllu, read_dp
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.dependency_parser import DependencyParser

@@ -9,7 +9,7 @@ import argparse
 from functools import partial
 from typing import Any
 
-from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say, spread
+from benchmarks.common import best, clocks, interleaved, parser, run, say, spread
 from benchmarks.grid_data import (
     VOID,
     Split,
@@ -19,6 +19,7 @@ from benchmarks.grid_data import (
     pretend_images,
     without_edges,
 )
+from benchmarks.reporting import Report, Row
 
 TOLERANCE = 1e-2
 SETTINGS: dict[str, Any] = {"C": 1e-3, "tol": TOLERANCE, "void": VOID}

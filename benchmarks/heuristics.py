@@ -9,17 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 import maxmargin as mm
-from benchmarks.common import (
-    ROOT,
-    Report,
-    Row,
-    load,
-    result_file,
-    run,
-    say,
-    subsample,
-)
+from benchmarks.common import ROOT, load, result_file, run, say, subsample
 from benchmarks.race import CRAMMER_SINGER, WESTON_WATKINS, Optimum, Task, optimum, reference_parser
+from benchmarks.reporting import Report, Row
 
 LEVEL = 1e-4
 """Relative suboptimality of the dual at which the table compares the variants."""

@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, clocks, parser, run
+from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import GROUPS, Choice, Labelled, choose, images, newsgroups
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.hierarchical import HierarchicalClassifier
 from maxmargin.problems.hierarchy import Taxonomy
 

@@ -14,18 +14,8 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.svm import SVC
 
 import maxmargin as mm
-from benchmarks.common import (
-    Report,
-    Row,
-    best,
-    clocks,
-    interleaved,
-    parser,
-    run,
-    say,
-    spread,
-    timed,
-)
+from benchmarks.common import best, clocks, interleaved, parser, run, say, spread, timed
+from benchmarks.reporting import Report, Row
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.kernels import RBFKernel
 from maxmargin.engines.threads import Threads

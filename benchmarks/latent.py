@@ -23,9 +23,10 @@ from sklearn.metrics import roc_auc_score
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, clocks, parser, run, say, timed
+from benchmarks.common import clocks, parser, run, say, timed
 from benchmarks.label_data import Choice, Labelled, choose
 from benchmarks.latent_data import NOTHING, OBJECT, Hidden, frames, half_of, images, pictures
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.latent_classifier import LatentClassifier
 
 CS = (0.003, 0.01, 0.03, 0.1)

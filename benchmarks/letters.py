@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say, spread
+from benchmarks.common import best, clocks, interleaved, parser, run, say, spread
+from benchmarks.reporting import Report, Row
 from benchmarks.sequences import PROTOCOLS, Chains, error, fit, letters, sequence_error
 
 TOLERANCE = 1e-3

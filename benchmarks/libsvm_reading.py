@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from benchmarks.common import Report, Row, best, clocks, interleaved, load, parser, run, say
+from benchmarks.common import best, clocks, interleaved, load, parser, run, say
+from benchmarks.reporting import Report, Row
 from maxmargin.data import LibsvmFile, convert, read_libsvm
 
 NAMES = ("covtype", "mnist", "20news", "a9a")

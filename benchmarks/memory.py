@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import NO_PEER, Report, Row, child, load, parser, run, say, subsample
+from benchmarks.common import NO_PEER, child, load, parser, run, say, subsample
+from benchmarks.reporting import Report, Row
 
 MEGABYTE = 1e6
 BARE = "LIBLINEAR without numba"

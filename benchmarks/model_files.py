@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, best, interleaved, load, parser, run, say
+from benchmarks.common import best, interleaved, load, parser, run, say
+from benchmarks.reporting import Report, Row
 
 
 class Case(NamedTuple):

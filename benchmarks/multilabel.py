@@ -16,8 +16,9 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.multioutput import ClassifierChain
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Report, Row, clocks, parser, run
+from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import Choice, Labelled, choose, scene, yeast
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.multilabel import MultilabelClassifier
 
 DATA = {"scene": scene, "yeast": yeast}

@@ -11,19 +11,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from benchmarks import peer
-from benchmarks.common import (
-    NO_PEER,
-    Report,
-    Row,
-    Timed,
-    clocks,
-    interleaved,
-    load,
-    parser,
-    run,
-    say,
-    span,
-)
+from benchmarks.common import NO_PEER, Timed, clocks, interleaved, load, parser, run, say, span
+from benchmarks.reporting import Report, Row
 from benchmarks.sequences import PROTOCOLS, Split, error, fit, letters
 
 TOLERANCE = 1e-3

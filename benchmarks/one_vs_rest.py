@@ -2,7 +2,7 @@
 
 import argparse
 
-from benchmarks.common import Report, run
+from benchmarks.common import run
 from benchmarks.race import (
     ONE,
     ONE_VERSUS_REST,
@@ -13,6 +13,7 @@ from benchmarks.race import (
     races,
     ratio_row,
 )
+from benchmarks.reporting import Report
 
 BAR = 1.8
 

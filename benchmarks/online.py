@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 from sklearn.linear_model import SGDClassifier
 
 import maxmargin as mm
-from benchmarks.common import Floats, Report, Row, best, interleaved, load, parser, run, say, timed
+from benchmarks.common import Floats, best, interleaved, load, parser, run, say, timed
+from benchmarks.reporting import Report, Row
 from maxmargin.data.sources import Examples, Source
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.classes import Classes

@@ -13,8 +13,9 @@ from sklearn.datasets import load_diabetes
 from sklearn.svm import LinearSVC
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, clocks, parser, run
+from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import Choice, Labelled, abalone, choose
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.ordinal import OrdinalClassifier
 
 CS = (0.001, 0.01, 0.1, 1.0)

@@ -20,8 +20,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from benchmarks import big_file
-from benchmarks.common import Data, Report, Row, child, load, parser, run, say
+from benchmarks.common import Data, child, load, parser, run, say
 from benchmarks.memory import peak
+from benchmarks.reporting import Report, Row
 
 TOL = 0.01
 BATCH = 1000

@@ -8,8 +8,6 @@ import maxmargin as mm
 from benchmarks.common import (
     CS,
     Data,
-    Report,
-    Row,
     best,
     clocks,
     interleaved,
@@ -19,6 +17,7 @@ from benchmarks.common import (
     spread,
     subsample,
 )
+from benchmarks.reporting import Report, Row
 
 BAR = 0.5
 

@@ -17,8 +17,6 @@ from benchmarks import peer
 from benchmarks.common import (
     NO_PEER,
     Data,
-    Report,
-    Row,
     Timed,
     clocks,
     interleaved,
@@ -29,6 +27,7 @@ from benchmarks.common import (
     span,
 )
 from benchmarks.ocr_chains import LIBLINEAR, cpu_seconds, slowness
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.performance import PerformanceClassifier
 
 TOLERANCE = 1e-3

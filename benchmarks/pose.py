@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from benchmarks.common import Report, Row, parser, run, say, timed
+from benchmarks.common import parser, run, say, timed
 from benchmarks.pose_data import Posed, split
+from benchmarks.reporting import Report, Row
 from maxmargin.estimators.pose import PoseEstimator
 from maxmargin.inference.angles import TURN, angular_distance
 from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid, overlaps

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxmargin as mm
-from benchmarks.common import Panel, Report, Row, parser, plot, run, say
+from benchmarks.common import parser, run, say
 from benchmarks.pose_data import split
+from benchmarks.reporting import Panel, Report, Row
 from maxmargin.dual.kernel_planes import KernelPlanes
 from maxmargin.estimators.pose import SOLVER
 from maxmargin.problems.pose import PoseProblem, PoseTrainingSet
@@ -174,7 +175,7 @@ def measure(options: argparse.Namespace) -> Report:
         )
         for what, field in (("processor seconds", "seconds"), ("searches", "searches"))
     }
-    plot("pose_batches", panels, options.quick)
+    report.panels.update(panels)
     return report
 
 

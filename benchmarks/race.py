@@ -26,8 +26,6 @@ from benchmarks.common import (
     ROOT,
     Data,
     Floats,
-    Report,
-    Row,
     Timed,
     best,
     clocks,
@@ -38,8 +36,8 @@ from benchmarks.common import (
     span,
     subsample,
     timed,
-    write_json,
 )
+from benchmarks.reporting import Report, Row, write_json
 
 TARGET = 1e-3
 OUR_TOLERANCES = (0.1, 0.05, 0.03, 0.02, 0.01, 5e-3, 3e-3, 2e-3, 1e-3, 5e-4, 3e-4, 1e-4, 1e-5)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from benchmarks.common import Report, Row, parser, run, say, timed
+from benchmarks.common import parser, run, say, timed
+from benchmarks.reporting import Report, Row
 from maxmargin.data.letor import read_letor
 from maxmargin.estimators.ranker import Ranker, query_rows
 from maxmargin.problems.ranking_measures import average_precision, ndcg

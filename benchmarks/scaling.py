@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Report, Row, best, clocks, interleaved, load, parser, run, subsample
+from benchmarks.common import best, clocks, interleaved, load, parser, run, subsample
 from benchmarks.race import CRAMMER_SINGER, ONE_VERSUS_REST, WESTON_WATKINS, Task
+from benchmarks.reporting import Report, Row
 
 SHARES = (0.1, 0.3, 1.0)
 BAR = 1.1

@@ -11,8 +11,9 @@ import argparse
 from functools import partial
 from typing import Any
 
-from benchmarks.common import Report, Row, best, clocks, interleaved, parser, run, say, spread
+from benchmarks.common import best, clocks, interleaved, parser, run, say, spread
 from benchmarks.grid_data import Split, directions_only, fit, pretend_snakes, snakes
+from benchmarks.reporting import Report, Row
 
 SETTINGS: dict[str, Any] = {"C": 0.1, "directed": True, "tol": 1e-2}
 

@@ -8,7 +8,8 @@ import argparse
 import inspect
 import tempfile
 
-from benchmarks.common import Report, Row, child, parser, run, span
+from benchmarks.common import child, parser, run, span
+from benchmarks.reporting import Report, Row
 
 FIRST, LATER = 10.0, 1.5
 

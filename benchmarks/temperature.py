@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import Panel, Report, Row, load, parser, plot, run, say
+from benchmarks.common import load, parser, run, say
+from benchmarks.reporting import Panel, Report, Row
 from benchmarks.sequences import Chains, as_chains, fit, letters
 
 LEVEL = 0.01
@@ -207,7 +208,7 @@ def measure(options: argparse.Namespace) -> Report:
             report.rows += compare(f"{title}, dual to {one.level:.2g}", [one])
             report.details[title] = {who: vars(each) for who, each in one.curves.items()}
         report.rows += compare(f"{name}, mean over lambda (figure 2)", list(races.values()))
-    plot("temperature", panels, options.quick, columns=len(LAMBDAS))
+    report.panels.update(panels)
     return report
 
 

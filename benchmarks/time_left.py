@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import maxmargin as mm
-from benchmarks.common import Report, Row, load, parser, run, say
+from benchmarks.common import load, parser, run, say
+from benchmarks.reporting import Report, Row
 from benchmarks.sequences import fit, letters
 from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.result import Round

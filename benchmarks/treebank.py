@@ -20,19 +20,8 @@ from typing import Any
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import (
-    Floats,
-    Report,
-    Row,
-    best,
-    clocks,
-    interleaved,
-    parser,
-    run,
-    say,
-    span,
-    timed,
-)
+from benchmarks.common import Floats, best, clocks, interleaved, parser, run, say, span, timed
+from benchmarks.reporting import Report, Row
 from maxmargin.data.trees import (
     PUNCTUATION,
     BracketScores,

@@ -1,0 +1,188 @@
+"""What a benchmark reports: rows of a table, what papers say beside it, notes, and a plot."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MOST_POINTS = 300
+"""Points of a curve that are kept: more cannot be told apart in a plot."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: something measured, beside what was promised.
+
+    `met` is None where nothing was promised, or where the peer is missing.
+    """
+
+    what: str
+    bar: str
+    reached: str
+    peer: str = ""
+    met: bool | None = None
+
+    def cells(self) -> tuple[str, ...]:
+        """The line as text."""
+        met = {None: "-", True: "yes", False: "no"}[self.met]
+        return self.what, self.bar or "-", self.reached, self.peer or "-", met
+
+
+@dataclass(frozen=True)
+class Quote:
+    """A figure or statement of a paper, beside what came out here.
+
+    Parameters
+    ----------
+    where : str
+        Which paper and which table or figure: "Joachims et al. (2009), table 1".
+    says : str
+        The figure, or the statement in our own words.
+    here : str
+        What came out here, made from what was measured.
+    holds : bool or None
+        Whether the two agree; None where they cannot be compared.
+    """
+
+    where: str
+    says: str
+    here: str
+    holds: bool | None = None
+
+
+class Panel(NamedTuple):
+    """One part of a plot: named curves and what its axes are."""
+
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]]
+    x: str
+    y: str
+    scales: tuple[str, str] = ("log", "log")
+
+
+class Bars(NamedTuple):
+    """One part of a plot: for each of several things, one bar of each contestant."""
+
+    heights: Mapping[str, Mapping[str, float]]
+    y: str
+    scale: str = "linear"
+
+
+@dataclass
+class Report:
+    """What a benchmark found.
+
+    Parameters
+    ----------
+    rows : list of Row
+        The table.
+    quotes : list of Quote
+        What papers say.
+    notes : list of str
+        Paragraphs in Markdown for below the table: why something differs or falls short. Numbers
+        in them are to be made from what was measured.
+    panels : dict of str to Panel or Bars
+        The plot, part by part.
+    details : dict
+        Every measurement behind all this; curves are thinned out (see `thinned`).
+    """
+
+    rows: list[Row] = field(default_factory=list)
+    quotes: list[Quote] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    panels: dict[str, Panel | Bars] = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+def thinned(*curve: Sequence[float]) -> list[list[float]]:
+    """Parallel sequences with at most `MOST_POINTS` of their places, first and last among them."""
+    n = len(curve[0])
+    if n <= MOST_POINTS:
+        return [list(values) for values in curve]
+    # Logarithmic: most happens at the beginning.
+    places = np.unique(np.geomspace(1, n, MOST_POINTS).astype(int) - 1)
+    return [[values[place] for place in places] for values in curve]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows in columns."""
+    lines = [("what", "bar", "reached", "peer", "met?"), *(row.cells() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    ]
+    return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
+
+
+def draw(panels: Mapping[str, Panel | Bars], path: Path, columns: int = 3) -> None:
+    """Panels in rows of so many `columns`, as an SVG file."""
+    from matplotlib import pyplot, rc_context
+
+    pyplot.switch_backend("agg")
+    columns = min(columns, len(panels))
+    rows = -(-len(panels) // columns)
+    # The same plot is the same file: no date, no random names in it.
+    with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
+        figure, grid = pyplot.subplots(
+            rows, columns, figsize=(4.6 * columns, 3.6 * rows), squeeze=False, layout="constrained"
+        )
+        for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
+            axes.set_title(title, fontsize="medium")
+            if isinstance(panel, Panel):
+                _draw_curves(axes, panel)
+            else:
+                _draw_bars(axes, panel)
+        for axes in grid.flat[len(panels) :]:
+            axes.remove()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, metadata={"Date": None})
+        pyplot.close(figure)
+
+
+def _draw_curves(axes: Any, panel: Panel) -> None:
+    for label, curve in panel.curves.items():
+        x, y = thinned(*curve)
+        axes.plot(x, y, marker="o" if len(x) < 20 else "", markersize=4, label=label)
+    xscale, yscale = panel.scales
+    axes.set(xscale=xscale, yscale=yscale, xlabel=panel.x, ylabel=panel.y)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+
+
+def _draw_bars(axes: Any, bars: Bars) -> None:
+    contestants = list(dict.fromkeys(name for group in bars.heights.values() for name in group))
+    width = 0.8 / max(len(contestants), 1)
+    for at, contestant in enumerate(contestants):
+        places = [
+            group + (at - 0.5 * (len(contestants) - 1)) * width
+            for group, found in enumerate(bars.heights.values())
+            if contestant in found
+        ]
+        heights = [found[contestant] for found in bars.heights.values() if contestant in found]
+        axes.bar(places, heights, width, label=contestant)
+    axes.set(ylabel=bars.y, yscale=bars.scale)
+    axes.set_xticks(range(len(bars.heights)), list(bars.heights), fontsize="small")
+    if max(map(len, bars.heights), default=0) > 60 // max(len(bars.heights), 1):
+        axes.tick_params(axis="x", rotation=30)
+    axes.grid(alpha=0.3, axis="y")
+    if len(contestants) > 1:
+        axes.legend(fontsize="small")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}.part")
+    beside.write_text(json.dumps(content, indent=1, default=_plain) + "\n")
+    beside.replace(path)
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays of numpy as Python's."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise TypeError(f"no JSON for {type(value).__name__}")
