@@ -34,8 +34,8 @@ class DistributedDual(StructuredSolver):
         Passes over its examples that a shard makes between two messages; None chooses it so that
         messages cost a tenth of the time, about.
     staleness : int, default=2
-        Moves that a shard may be ahead of the slowest. 0 lets all wait for all: then, with `share`
-        given, the same seed and number of shards give the same bits.
+        Moves with searches that a shard may be ahead of the slowest. 0 lets all wait for all: then,
+        with `share` given, the same seed and number of shards give the same bits.
     patience : float, default=600
         Seconds without an answer after which a shard is made again in another place.
 

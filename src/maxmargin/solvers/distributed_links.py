@@ -63,7 +63,8 @@ class Link:
         self.move: Move | None = None
         """The last move, of which it has not heard yet what part was taken."""
         self.taken = 1.0
-        self.moves = 0
+        self.searched = 0
+        """Its moves with searches; sweeps of planes in hand take no time to speak of."""
         self.progress = NO_PROGRESS
         self.pass_seconds = math.nan
         self.restart = False

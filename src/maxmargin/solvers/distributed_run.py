@@ -85,6 +85,8 @@ class DistributedRun(Run):
         self.average = True if training.n_features <= AVERAGE_BELOW else None
         """Whether shards keep one."""
         self.dual_asked = -math.inf
+        self.settled = False
+        """Whether the dual has hardly grown since the last question."""
         self.passes_valued = self.passes_asked = 0.0
         self.version = 0
         self.links = [Link(np.zeros(training.n_features)) for _ in range(n_shards)]
@@ -128,10 +130,19 @@ class DistributedRun(Run):
         return True
 
     def looks_done(self) -> bool:
-        """See `BlockRun.looks_done`: the same rule; but shards settle more slowly."""
-        if not self.lone and self.passes <= PATIENT * self.passes_valued:
+        """As `BlockRun.looks_done`, but with more doubt where there are several shards.
+
+        Each sees the hinges of its own examples, at weights that know these best, so that what they
+        expect is less than the truth; and a valuation for nothing costs more than waiting.
+        """
+        if self.lone:
+            return BlockRun.looks_done(self)  # type: ignore[arg-type]
+        tol, primal = self.stopping.tol, self.expected
+        self.settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        self.dual_asked = self.dual
+        if self.passes <= PATIENT * self.passes_valued:
             return False
-        return BlockRun.looks_done(self)  # type: ignore[arg-type]
+        return self.settled or primal - self.dual <= tol * abs(primal)
 
     def advance(self) -> None:
         """As many moves as there are shards; if none may be ahead, one of each, in their order."""
@@ -143,9 +154,9 @@ class DistributedRun(Run):
             return
         moves = 0
         while moves < len(self.links):
-            behind = min(link.moves for link in self.links)
+            furthest = min(link.searched for link in self.links) + self.solver.staleness
             for shard, link in enumerate(self.links):
-                if shard not in self.shards.busy and link.moves <= behind + self.solver.staleness:
+                if shard not in self.shards.busy and link.searched <= furthest:
                     self._send(shard, "go")
             answer = self._answer()
             if answer is None:
@@ -167,7 +178,7 @@ class DistributedRun(Run):
         self.best_dual = max(self.best_dual, self.dual)
         self.passes_valued = self.passes
         self._offer_valued(self.weights, self._ordered("value"))
-        if self.average is not None and not self.is_done and not self.lost:
+        if self._average_counts and not self.is_done and not self.lost:
             averages = [answer.value for answer in self._asked("average")]
             average = np.mean(averages, axis=0) if averages else self.weights
             self._offer_valued(average, self._asked("value_at", average))
@@ -175,8 +186,14 @@ class DistributedRun(Run):
             self.training.received += average.nbytes * len(self.links)
         for link in self.links:
             link.restart = True
+        self.passes_asked = self.passes  # that all were searched here says nothing new
         if self.lost:
             self.recover()
+
+    @property
+    def _average_counts(self) -> bool:
+        """Whether the average may be better than the weights of the moment."""
+        return self.average is not None and (self.lone or self.settled)
 
     def _offer_valued(self, weights: Floats, answers: list[Answer]) -> None:
         if self.lost:
@@ -212,7 +229,7 @@ class DistributedRun(Run):
         """Make a lost shard again, with the last coefficients of it that were kept."""
         self.shards.make(shard)
         link = self.links[shard] = Link(np.zeros(self.training.n_features))
-        link.moves = max(other.moves for other in self.links)
+        link.searched = max(other.searched for other in self.links)
         if self._answer() is None:
             return
         self._begin(shard)
@@ -356,7 +373,7 @@ class DistributedRun(Run):
         self.dual_value += gain
         if move.progress.effort > 0.0:
             self._choose(link, gain, answer.seconds)
-            link.moves += 1
+            link.searched += move.progress.share > 0.0
             self._counts.moves += 1
             self._counts.taken += taken
             if best < RESTART:
