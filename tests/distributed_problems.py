@@ -74,3 +74,24 @@ def tagging_data(n=60, seed=0):
     names = np.array(list("abcd"))
     y = [names[(x[:, :4] + e).argmax(axis=1)].tolist() for x, e in zip(X, noise, strict=True)]
     return X, y
+
+
+def tree_data(n=40, seed=0):
+    """Random trees in which the preposition hints at what a phrase belongs to."""
+    random = np.random.default_rng(seed)
+
+    def noun_phrase(depth):
+        if depth < 3 and random.random() < 0.4:
+            return f"(NP {noun_phrase(depth + 1)} {prepositional_phrase(depth + 1, 0)})"
+        noun = random.choice(["NN", "NNS", "NNP"])
+        return f"(NP (DT the) ({noun} x))" if random.random() < 0.6 else f"(NP ({noun} x))"
+
+    def prepositional_phrase(depth, kind):
+        return f"(PP (P{random.integers(5) + 3 * kind} x) {noun_phrase(depth + 1)})"
+
+    def verb_phrase(depth):
+        if depth < 3 and random.random() < 0.4:
+            return f"(VP {verb_phrase(depth + 1)} {prepositional_phrase(depth + 1, 1)})"
+        return f"(VP (VB x) {noun_phrase(depth + 1)})"
+
+    return [f"(S {noun_phrase(0)} {verb_phrase(0)})" for _ in range(n)]

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from maxmargin.data.sniff import Format, guess_format
     from maxmargin.data.sources import CountedSource, Examples, Source
     from maxmargin.data.sources_dask import DaskSource
+    from maxmargin.data.sources_dask_arrays import DaskArrays
     from maxmargin.data.sources_opening import open_examples
     from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
     from maxmargin.data.svm_hmm import SvmHmmFile, read_svm_hmm
@@ -59,6 +60,7 @@ _HOMES = {
     "CountedSource": "sources",
     "CsrFolder": "csr_folder",
     "CsrFolderWriter": "csr_folder",
+    "DaskArrays": "sources_dask_arrays",
     "DaskSource": "sources_dask",
     "Dataset": "datasets",
     "DatasetSource": "sources_python",
@@ -105,6 +107,7 @@ __all__ = [
     "CountedSource",
     "CsrFolder",
     "CsrFolderWriter",
+    "DaskArrays",
     "DaskSource",
     "Dataset",
     "DatasetSource",

@@ -1,23 +1,28 @@
 """Parquet and Arrow files as sources, through pyarrow."""
 
 import os
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from maxmargin.data.files import PathLike, begins_with
-from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples
+from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_hash import SampledHash
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 """How such files begin."""
 
+NEAR = 0.1
+"""Part of a part's rows that it may be larger or smaller, so that it ends where a group does."""
 
-class ArrowSource(CountedSource):
+
+class ArrowSource(NumberedSource):
     """Rows of Parquet, Feather or Arrow files, read in batches.
 
     Parameters
@@ -86,13 +91,29 @@ class ArrowSource(CountedSource):
             content.add_file(file)
         return content.text()
 
+    def _cuts(self, n_parts: int) -> list[int]:
+        ends = np.cumsum([0, *(rows for table in self._tables for rows in table.groups())])
+        n = int(ends[-1])
+        cuts = {0, n}
+        for part in range(1, n_parts):
+            cut = n * part // n_parts
+            nearest = int(ends[np.abs(ends - cut).argmin()])
+            cuts.add(nearest if abs(nearest - cut) <= NEAR * n / n_parts else cut)
+        return sorted(cuts)
+
     def _read(self) -> Iterator[Examples]:
-        n = 0
+        return self.between(0, sys.maxsize)
+
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        columns, n = [*self._features, self._target], 0  # rows of the tables before
         for table in self._tables:
-            for batch in table.batches([*self._features, self._target], self.block_bytes):
-                if batch.num_rows:
-                    yield self._examples(batch, f"{table.file}, row {n}")
-                    n += batch.num_rows
+            n_rows = sum(table.groups())
+            rows = range(max(start - n, 0), min(end - n, n_rows))
+            at = n + rows.start
+            for batch in table.batches(columns, self.block_bytes, rows) if rows else ():
+                yield self._examples(batch, f"{table.file}, row {at}")
+                at += batch.num_rows
+            n += n_rows
 
     def _examples(self, batch: Any, where: str) -> Examples:
         for name in (*self._features, self._target):
@@ -122,36 +143,76 @@ class _Parquet:
         self.file = file
         with self._open() as parquet:
             self.schema = parquet.schema_arrow
-            self.n_rows: int | None = parquet.metadata.num_rows
+            meta = parquet.metadata
+            self.n_rows: int | None = meta.num_rows
+            self._groups = [meta.row_group(i).num_rows for i in range(meta.num_row_groups)]
 
     def _open(self) -> Any:
         """A reader: one for each reading, because no two threads may share one."""
         parquet: Any = import_module("pyarrow.parquet")
         return parquet.ParquetFile(self.file, memory_map=True)
 
-    def batches(self, columns: list[str], block_bytes: int) -> Iterator[Any]:
+    def groups(self) -> list[int]:
+        """Rows of each of its groups."""
+        return self._groups
+
+    def batches(self, columns: list[str], block_bytes: int, rows: range) -> Iterator[Any]:
+        """Batches of these rows; groups that have none of them are not read."""
+        numbers, before = _overlapping(self._groups, rows)
         with self._open() as parquet:
             meta = parquet.metadata
             in_all = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-            rows = max(int(block_bytes * meta.num_rows / max(in_all, 1)), 1)
-            yield from parquet.iter_batches(batch_size=rows, columns=columns)
+            size = max(int(block_bytes * meta.num_rows / max(in_all, 1)), 1)
+            read = parquet.iter_batches(batch_size=size, row_groups=numbers, columns=columns)
+            yield from _sliced(read, before, rows)
 
 
 class _Arrow:
     def __init__(self, file: Path) -> None:
-        pa = _pyarrow()
         self.file = file
-        self._open: Any = lambda: pa.ipc.open_file(pa.memory_map(str(file)))
         self.schema = self._open().schema
         self.n_rows: int | None = None  # nobody counted
+        self._groups: list[int] | None = None
 
-    def batches(self, columns: list[str], block_bytes: int) -> Iterator[Any]:
+    def _open(self, *columns: int) -> Any:
+        """A reader of all columns, or of those with these numbers."""
+        pa = _pyarrow()
+        options = pa.ipc.IpcReadOptions(included_fields=list(columns))
+        return pa.ipc.open_file(pa.memory_map(str(self.file)), options=options)
+
+    def groups(self) -> list[int]:
+        """Rows of each of its batches, counted once, in the first column."""
+        if self._groups is None:
+            reader = self._open(0)
+            batches = range(reader.num_record_batches)
+            self._groups = [reader.get_batch(i).num_rows for i in batches]
+        return self._groups
+
+    def batches(self, columns: list[str], block_bytes: int, rows: range) -> Iterator[Any]:
+        """Batches of these rows; those that have none of them are not read."""
+        numbers, before = _overlapping(self.groups(), rows)
         reader = self._open()
-        for i in range(reader.num_record_batches):
-            batch = reader.get_batch(i).select(columns)
-            rows = max(block_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
-            for start in range(0, batch.num_rows, rows):
-                yield batch.slice(start, rows)
+        for whole in _sliced((reader.get_batch(i) for i in numbers), before, rows):
+            batch = whole.select(columns)
+            size = max(block_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
+            for start in range(0, batch.num_rows, size):
+                yield batch.slice(start, size)
+
+
+def _overlapping(counts: list[int], rows: range) -> tuple[list[int], int]:
+    """Which groups of so many rows have some of these, and how many rows come before them."""
+    ends = np.cumsum([0, *counts]).tolist()
+    numbers = [k for k, (a, b) in enumerate(pairwise(ends)) if a < rows.stop and b > rows.start]
+    return numbers, ends[numbers[0]] if numbers else 0
+
+
+def _sliced(batches: Iterable[Any], before: int, rows: range) -> Iterator[Any]:
+    """Those rows of batches, which begin with row `before`."""
+    for batch in batches:
+        start, end = max(rows.start - before, 0), min(rows.stop - before, batch.num_rows)
+        if start < end:
+            yield batch.slice(start, end - start)
+        before += batch.num_rows
 
 
 def is_arrow(file: PathLike) -> bool:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from maxmargin.data.files import PathLike
 from maxmargin.data.mapped import GrowingArray, open_mapped, release
-from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, as_targets
+from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource, as_targets
 from maxmargin.data.sources_hash import SampledHash
 
 META = "meta.json"
@@ -30,7 +31,7 @@ _WHOLE_UP_TO = 2.0**53
 _CHUNK = 1 << 20
 
 
-class CsrFolder(CountedSource):
+class CsrFolder(NumberedSource):
     """A folder written by `convert` or `CsrFolderWriter`: sparse rows, mapped into memory.
 
     Parameters
@@ -120,27 +121,36 @@ class CsrFolder(CountedSource):
             content.add(array)
         return content.text()
 
+    def __reduce__(self) -> Any:
+        # Whoever gets it opens the files anew: mapped arrays would be sent whole.
+        return partial(CsrFolder, block_bytes=self.block_bytes), (self.path,)
+
+    def _cuts(self, n_parts: int) -> list[int]:
+        entries = [len(self._data) * part // n_parts for part in range(1, n_parts)]
+        return sorted({0, *np.searchsorted(self._indptr, entries).tolist(), len(self._y)})
+
     def _read(self) -> Iterator[Examples]:
-        n = len(self._y)
-        start = 0
+        return self.between(0, len(self._y))
+
+    def between(self, start: int, end: int) -> Iterator[Examples]:
         most = max(self.block_bytes // (self._data.itemsize + self._indices.itemsize), 1)
-        while start < n:
+        while start < end:
             first = int(self._indptr[start])
-            next_ends = self._indptr[start + 1 : start + 1 + most]
-            end = start + max(int(np.searchsorted(next_ends, first + most, side="right")), 1)
-            last = int(self._indptr[end])
+            next_ends = self._indptr[start + 1 : min(start + most, end) + 1]
+            stop = start + max(int(np.searchsorted(next_ends, first + most, side="right")), 1)
+            last = int(self._indptr[stop])
             X = sp.csr_array(
                 (
                     np.asarray(self._data[first:last]),
                     np.asarray(self._indices[first:last]),
-                    (self._indptr[start : end + 1] - first).astype(np.int32),
+                    (self._indptr[start : stop + 1] - first).astype(np.int32),
                 ),
-                shape=(end - start, self.n_features),
+                shape=(stop - start, self.n_features),
             )
             X.has_canonical_format = True
-            yield Examples(X, self._targets(start, end))
+            yield Examples(X, self._targets(start, stop))
             release(self._indptr, self._indices, self._data, self._y)
-            start, self._position = end, last
+            start, self._position = stop, last
 
     def _targets(self, start: int, end: int) -> NDArray[Any]:
         y = np.asarray(self._y[start:end])

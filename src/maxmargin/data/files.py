@@ -280,6 +280,34 @@ def _opened(path: PathLike) -> _Decompressed:
     return _Decompressed(name, open(path, "rb"), close_stored=True)
 
 
+def plain_size(path: PathLike) -> int | None:
+    """Bytes of a file that is not compressed; None of others, of pipes and of standard input."""
+    if str(path) == STANDARD_INPUT or not os.path.isfile(path):
+        return None
+    compressed = begins_with(path, *(way.magic for way in _COMPRESSIONS))
+    return None if compressed else os.path.getsize(path)
+
+
+class Section(io.FileIO):
+    """A part of a plain file, which ends where the part does.
+
+    Parameters
+    ----------
+    path : path
+    start, end : int
+        Its first byte, and the one after its last.
+    """
+
+    def __init__(self, path: PathLike, start: int, end: int) -> None:
+        super().__init__(path, "rb")
+        self._end = end
+        self.seek(start)
+
+    def readinto(self, buffer: Any) -> int:
+        left = max(self._end - self.tell(), 0)
+        return super().readinto(memoryview(buffer)[:left]) or 0
+
+
 def read_bytes(path: PathLike) -> bytes:
     """The whole of a small file, decompressed."""
     with open_bytes(path) as stream:

@@ -6,18 +6,28 @@ is an example of label 2 with features 1 and 3, counted from 1; the others are z
 the hash is a comment. See `maxmargin.data.libsvm_lines` for all that a line may have.
 """
 
+import io
 import os
 from collections.abc import Iterator
+from copy import copy
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike, Stream, open_bytes
+from maxmargin.data.files import (
+    STANDARD_INPUT,
+    FileFormatError,
+    PathLike,
+    Section,
+    Stream,
+    open_bytes,
+    plain_size,
+)
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, widened
+from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, Source, widened
 from maxmargin.data.sources_hash import SampledHash
 from maxmargin.data.text import shown_name
 
@@ -51,6 +61,7 @@ class LineFile(CountedSource):
         self._stream: Stream | None = None
         self._begun = False
         self._state: Any = None  # of the file, at the first pass
+        self._section: _Part | None = None
 
     @property
     def n_skipped(self) -> int:
@@ -83,10 +94,66 @@ class LineFile(CountedSource):
             self._refuse_standard_input("can be read only once")
         self._begun = True
         self._reader = self._new_reader()
+        if self._section is not None:
+            yield from self._section_lines(self._section)
+            return
         with open_bytes(self.path) as stream:
             self._check_state(stream)
             self._stream = stream
             yield from self._reader.read(stream, self.block_bytes)
+
+    def split(self, n_parts: int) -> list[Source] | None:
+        """Parts of about the same number of bytes; None if the file is compressed."""
+        size = plain_size(self.path)
+        if size is None:
+            return None
+        with open(self.path, "rb") as file:
+            cuts = {self._cut(file, size * part // n_parts) for part in range(1, n_parts)}
+        parts = pairwise(sorted({0, *cuts, size}))
+        return [self._between(_Part(start, end, size)) for start, end in parts]
+
+    def _cut(self, file: BinaryIO, at: int) -> int:
+        """The first place at or after a byte where a part may begin."""
+        file.seek(max(at - 1, 0))
+        file.readline()
+        return file.tell()
+
+    def _between(self, part: "_Part") -> Self:
+        source = self.widened(self._n_features)
+        source._section = part
+        return source
+
+    def widened(self, n_features: int | None) -> Self:
+        """The same source, of which nothing was read yet, but the width is known."""
+        source = copy(self)
+        CountedSource.__init__(source, n_features=n_features)
+        return source
+
+    def _section_lines(self, part: "_Part") -> Iterator[Lines]:
+        if os.path.getsize(self.path) != part.size:
+            raise ValueError(
+                f"{self.path} has {os.path.getsize(self.path)} bytes, but had {part.size} when it "
+                f"was cut into parts: all who read it need the same file, which must not change."
+            )
+        self._reader.offset = part.start
+        with io.BufferedReader(Section(self.path, part.start, part.end)) as section:
+            try:
+                length = part.end - part.start
+                yield from self._reader.read(section, min(self.block_bytes, length + 1))
+            except FileFormatError as error:
+                if error.line is None:
+                    raise
+                line = error.line + self._lines_before(part.start)
+                raise FileFormatError(error.path, line, error.reason) from error
+
+    def _lines_before(self, end: int) -> int:
+        """Lines that end before a byte, counted only if somebody must be told."""
+        with io.TextIOWrapper(io.BufferedReader(Section(self.path, 0, end)), "latin-1") as text:
+            return sum(1 for _ in text)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another process reads for itself, perhaps its own copy of the file.
+        return self.__dict__ | {"_stream": None, "_state": None}
 
     def _new_reader(self) -> LineReader:
         return LineReader(
@@ -116,6 +183,14 @@ class LineFile(CountedSource):
 
     def _name(self) -> str:
         return repr(self.path)
+
+
+class _Part(NamedTuple):
+    """A part of a file: its first byte, the one after its last, and the bytes of the whole."""
+
+    start: int
+    end: int
+    size: int
 
 
 class LibsvmFile(LineFile):

@@ -5,6 +5,7 @@ A `Source` gives examples some at a time. What solvers do with them is theirs: o
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -79,6 +80,14 @@ class Source(ABC):
             content.add(block.y)
             break
         return content.text()
+
+    def split(self, n_parts: int) -> "list[Source] | None":
+        """Sources of the same examples that follow one another, each of which reads its own only.
+
+        Fewer than asked for if there are too few examples. None if examples can only be found by
+        reading those before.
+        """
+        return None
 
     @property
     def progress(self) -> tuple[int, int] | None:
@@ -172,6 +181,43 @@ class CountedSource(Source):
 
     def _subject(self) -> str:
         return repr(self)
+
+
+class NumberedSource(CountedSource):
+    """A source that finds examples by their numbers."""
+
+    @abstractmethod
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        """Blocks of the examples from number `start` to before `end`; nothing else is read."""
+
+    def _cuts(self, n_parts: int) -> list[int]:
+        """Numbers at which parts begin, and at which the last one ends."""
+        n = self._n_examples or 0
+        return sorted({n * part // n_parts for part in range(n_parts + 1)})
+
+    def split(self, n_parts: int) -> list[Source] | None:
+        return [SomeExamples(self, a, b) for a, b in pairwise(self._cuts(n_parts))]
+
+
+class SomeExamples(CountedSource):
+    """Examples of a source from one number to another.
+
+    Parameters
+    ----------
+    source : NumberedSource
+    start, end : int
+        Number of the first, and the one after the last.
+    """
+
+    def __init__(self, source: NumberedSource, start: int, end: int) -> None:
+        super().__init__(end - start, source.n_features)
+        self.source, self.start, self.end = source, start, end
+
+    def _read(self) -> Iterator[Examples]:
+        return self.source.between(self.start, self.end)
+
+    def _name(self) -> str:
+        return f"examples {self.start} to {self.end - 1} of {self.source!r}"
 
 
 def is_matrix(X: Any) -> bool:

@@ -23,6 +23,7 @@ from maxmargin.data.sniff import guess_format
 from maxmargin.data.sources import Source
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_dask import DaskSource, is_dask
+from maxmargin.data.sources_dask_arrays import DaskArrays, is_dask_array
 from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
 from maxmargin.data.svm_hmm import SvmHmmFile
 from maxmargin.data.text import shown_name
@@ -60,7 +61,8 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
           such as a generator function; it is called anew for each pass;
         - a data set as PyTorch and Hugging Face have them: a length, and pairs or dictionaries by
           number; a list of pairs is one, too; or any iterable that starts anew each time;
-        - a data frame of pandas with its target among the columns; a bag or a data frame of dask.
+        - a data frame of pandas with its target among the columns;
+        - a bag or a data frame of dask; an array of dask, with `y` another.
 
     y : array-like, list or path, default=None
         Targets, where `data` has only the inputs.
@@ -72,7 +74,7 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
     -------
     source : Source
         `LibsvmFile`, `SvmHmmFile`, `ColumnFile`, `CsrFolder`, `ArrowSource`, `ArraySource`,
-        `FunctionSource`, `DatasetSource` or `DaskSource`.
+        `FunctionSource`, `DatasetSource`, `DaskSource` or `DaskArrays`.
 
     Raises
     ------
@@ -98,6 +100,8 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
         data, y = data
     if isinstance(data, (str, os.PathLike)):
         return _open_path(os.fspath(data), y, options)
+    if is_dask_array(data):
+        return _made(DaskArrays, options, data, y)
     if y is not None:
         return _made(ArraySource, options, data, _array(y))
     return _open_whole(data, options)

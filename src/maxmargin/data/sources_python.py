@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from numbers import Number
 from typing import Any
 
@@ -9,7 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from maxmargin.data.mapped import release
-from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, as_targets, is_matrix
+from maxmargin.data.sources import (
+    BLOCK_BYTES,
+    CountedSource,
+    Examples,
+    NumberedSource,
+    Source,
+    as_targets,
+    is_matrix,
+)
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_hash import SampledHash, places
 
@@ -57,6 +66,14 @@ class ArraySource(CountedSource):
         content.add(self.X)
         content.add(self.y)
         return content.text()
+
+    def split(self, n_parts: int) -> list[Source] | None:
+        n = len(self.y)
+        cuts = sorted({n * part // n_parts for part in range(n_parts + 1)})
+        bytes_ = self.block_bytes
+        return [
+            ArraySource(self.X[a:b], self.y[a:b], block_bytes=bytes_) for a, b in pairwise(cuts)
+        ]
 
     def _read(self) -> Iterator[Examples]:
         start, n = 0, len(self.y)
@@ -177,7 +194,7 @@ class FunctionSource(CountedSource):
         return "The generator"
 
 
-class DatasetSource(CountedSource):
+class DatasetSource(NumberedSource):
     """A data set as PyTorch and Hugging Face have them: a length, and items by number.
 
     Parameters
@@ -223,10 +240,26 @@ class DatasetSource(CountedSource):
         return content.text()
 
     def _read(self) -> Iterator[Examples]:
-        n = len(self.dataset)
-        for start in range(0, n, self.block_examples):
-            end = min(start + self.block_examples, n)
-            yield examples_of(self._items(list(range(start, end))), self.columns, start)
+        return self.between(0, len(self.dataset))
+
+    def split(self, n_parts: int) -> list[Source] | None:
+        if not isinstance(self.dataset, (list, tuple)):
+            return super().split(n_parts)
+        # Of items in memory, who reads a part should not get all.
+        return [
+            DatasetSource(
+                self.dataset[a:b],
+                features=self.columns.features,
+                target=self.columns.target,
+                block_examples=self.block_examples,
+            )
+            for a, b in pairwise(self._cuts(n_parts))
+        ]
+
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        for first in range(start, end, self.block_examples):
+            last = min(first + self.block_examples, end)
+            yield examples_of(self._items(list(range(first, last))), self.columns, first)
 
     def _items(self, numbers: list[int]) -> list[Any]:
         several = getattr(self.dataset, "__getitems__", None)  # what PyTorch calls if it is there

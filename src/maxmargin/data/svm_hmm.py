@@ -6,9 +6,10 @@ is a position of sequence 12 with tag 3. Lines that follow each other with the s
 sequence.
 """
 
+import io
 from collections.abc import Iterator
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from maxmargin.data.files import PathLike
 from maxmargin.data.libsvm import LineFile
-from maxmargin.data.libsvm_lines import Lines
+from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BLOCK_BYTES, Examples, widened
 
 
@@ -85,6 +86,21 @@ class SvmHmmFile(LineFile):
         if begun is not None:
             yield _sequences(begun, [0, len(begun.labels)], width)
         self._n_features = self._n_features or width
+
+    def _cut(self, file: BinaryIO, at: int) -> int:
+        start, before = super()._cut(file, at), None
+        while line := file.readline():
+            group = self._group(line)
+            if None not in (group, before) and group != before:
+                return start
+            start, before = start + len(line), before if group is None else group
+        return start
+
+    def _group(self, line: bytes) -> int | None:
+        """Number of the sequence that a line belongs to, if it is of one."""
+        reader = LineReader(self.path, n_features=self._declared, grouped=True, skip=True)
+        lines = next(reader.read(io.BytesIO(line), len(line) + 1), None)
+        return None if lines is None else int(lines.groups[0])
 
 
 def read_svm_hmm(

@@ -20,6 +20,9 @@ Key = tuple[str, int]
 GOODBYE = 5.0
 """Seconds that places have to forget their shards."""
 
+TRIALS = 3
+"""How often a place that is there is asked for a shard that somebody else was asked for instead."""
+
 ATTEMPTS = 20
 """How often data are offered to places that turn out to be lost."""
 
@@ -151,6 +154,8 @@ class Shards:
             for shard, asked in self._asked.items():
                 if asked.pending.done():
                     answer = self._read(shard, asked)
+                    if answer is None:
+                        break  # it was asked again
                     del self._asked[shard]
                     return answer
             left = None if until is None else max(until - time.monotonic(), 0.0)
@@ -206,12 +211,14 @@ class Shards:
         return self._run, shard
 
     def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
-        at = time.perf_counter()
-        pending = self.engine.call(self._places[shard], function, *arguments)
-        self._asked[shard] = _Question(at, pending)
+        self._put(shard, _Question(time.perf_counter(), function, arguments))
+
+    def _put(self, shard: int, question: "_Question") -> None:
+        pending = self.engine.call(self._places[shard], question.function, *question.arguments)
+        self._asked[shard] = question._replace(pending=pending, trials=question.trials + 1)
         pending.add_done_callback(lambda done: self._done.put(time.perf_counter()))
 
-    def _read(self, shard: int, asked: "_Question") -> Answer:
+    def _read(self, shard: int, asked: "_Question") -> Answer | None:
         seconds = time.perf_counter() - asked.at
         try:
             value = asked.pending.result()
@@ -221,6 +228,10 @@ class Shards:
                 error = LostShardError(shard)
             return Answer(shard, None, error, seconds)
         if value is _GONE:
+            # A cluster may give to others what was meant for a place that is busy.
+            if asked.trials < TRIALS and self._places[shard] in self.engine.places:
+                self._put(shard, asked)
+                return None
             return Answer(shard, None, LostShardError(shard), seconds)
         return Answer(shard, value, None, seconds)
 
@@ -229,7 +240,10 @@ class _Question(NamedTuple):
     """What a shard is at work on; Dask works on for as long as somebody holds what is pending."""
 
     at: float
-    pending: Pending
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    pending: Pending = None  # type: ignore[assignment]
+    trials: int = 0
 
 
 class _Gone:

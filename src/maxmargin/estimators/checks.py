@@ -125,6 +125,14 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
     return loss
 
 
+def as_inputs(X: Any) -> Any:
+    """Inputs one by one: of a sparse matrix, each row as one of its own."""
+    if not sp.issparse(X):
+        return X
+    rows = sp.csr_array(X)
+    return [rows[i : i + 1] for i in range(rows.shape[0])]
+
+
 def check_pairs(X: Sequence[Any], Y: Sequence[Any]) -> None:
     """See to it that there is one output for each input, and at least one."""
     if len(X) != len(Y):

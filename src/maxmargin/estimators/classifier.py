@@ -32,12 +32,17 @@ from maxmargin.problems.linear import (
     ScalarProblem,
     WestonWatkins,
 )
+from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.distributed_names import ON_SHARDS
+from maxmargin.solvers.sequential_dual import SequentialDual
+from maxmargin.solvers.streamed_dual import StreamedDual
 
 Floats = NDArray[np.float64]
 
 _FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
 _ONE_VERSUS_REST = "one-vs-rest"
+_STRUCTURED = (OneSlack, *ON_SHARDS)
+"""Solvers that train any structured problem, with classes as outputs."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +132,10 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Threads; None means 1 and -1 one for each core.
     random_state : int, RandomState instance or None, default=0
         Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
-    solver : "auto", SequentialDual or StreamedDual, default="auto"
+    solver : "auto", "one-slack", SequentialDual, StreamedDual or OneSlack, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
-        `StreamedDual`, which says how much memory rows of earlier blocks may take.
+        `StreamedDual`, which says how much memory rows of earlier blocks may take. `OneSlack` is
+        there for comparison, and for engines.
     engine : {"threads", "processes", "dask"} or distributed.Client, default=None
         Where to train, see `StructuredSVM`. Elsewhere than in this process `DistributedDual` trains
         the Crammer-Singer formulation (or two classes); `prior`, `nonnegative`, `margins` and
@@ -174,7 +180,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         "loss_matrix": ["array-like", dict, None],
         "margins": [Interval(Real, 0, None, closed="left"), dict, "array-like"],
         "class_weight": [dict, StrOptions({"balanced"}), None],
-        "solver": [*LinearEstimator._parameter_constraints["solver"], *ON_SHARDS],
+        "solver": [
+            StrOptions({"auto", "one-slack"}),
+            SequentialDual,
+            StreamedDual,
+            *_STRUCTURED,
+        ],
         "engine": ENGINES,
     }
 
@@ -257,7 +268,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        if chosen_engine(self.engine) != "threads" or isinstance(self.solver, ON_SHARDS):
+        structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)
+        if structured or chosen_engine(self.engine) != "threads":
             fit_on_shards(self, X, y, sample_weight, margins)
             return self
         if isinstance(X, Source):

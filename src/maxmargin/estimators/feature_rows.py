@@ -11,18 +11,21 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
-from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.feature_rows import ClassProblem, Codes, RowProblem, RowTrainingSet
+from maxmargin.problems.parts import Survey
 
 Floats = NDArray[np.float64]
 
 
-class RowEstimator(StreamedEstimator, StructuredEstimator):
+class RowEstimator(ShardedEstimator, StructuredEstimator):
     """Base of the estimators on feature rows."""
 
     _parameter_constraints: dict[str, list[Any]] = StructuredEstimator._parameter_constraints | {
         "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
     }
 
     rescaling: str
@@ -97,8 +100,14 @@ class RowClassifier(ClassifierMixin, RowEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
             return self._fit_source(X, y=y, sample_weight=sample_weight)
         examples = self._read(X, y, None)
+        if self._on_shards:
+            self._fit_shards(examples.X, examples.y, examples, sample_weight)
+            self._finish(X, {})
+            return self
         training, attributes, fixed = self._anew(examples, sample_weight)
         self._fit_training(training, examples.X, examples.y, attributes)
         self._finish(X, fixed)
@@ -178,6 +187,16 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         check_lengths(X, y)
         check_classification_targets(y)
         return Checked(X, y, len(y))
+
+    def _survey_examples(self, X: Any, y: Any) -> Any:
+        return np.unique(y), X.shape[1]
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+        labels, widths = zip(*(survey.found for survey in surveys), strict=True)
+        check_widths(widths)
+        first: Any = surveys[0].first
+        classes = np.unique(np.concatenate(labels))
+        return self._fix(self._read(first.X, first.y, None), classes)
 
     def _found_classes(self, y: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
         """The classes given, or those of the examples; at least two."""

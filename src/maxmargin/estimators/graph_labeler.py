@@ -15,7 +15,8 @@ from maxmargin.data.sources import Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
-from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator, numbers_among
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.streaming import Checked, Fixed, numbers_among
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.graph_labelling import GraphModel
 from maxmargin.problems.graph_training import GraphTrainingSet
@@ -28,7 +29,7 @@ SHARE_OF_TOL = 0.1
 """Relaxed searches of a fit stop where their bounds are as good as this part of `tol` asks."""
 
 
-class GraphLabeler(StreamedEstimator, StructuredEstimator):
+class GraphLabeler(ShardedEstimator, StructuredEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -79,6 +80,8 @@ class GraphLabeler(StreamedEstimator, StructuredEstimator):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the graphs.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -134,6 +137,7 @@ class GraphLabeler(StreamedEstimator, StructuredEstimator):
         "inference": [StrOptions(set(METHODS))],
         "void": "no_validation",
         "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
     }
 
     def __init__(
@@ -156,6 +160,7 @@ class GraphLabeler(StreamedEstimator, StructuredEstimator):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.loss = loss
@@ -174,6 +179,7 @@ class GraphLabeler(StreamedEstimator, StructuredEstimator):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -215,6 +221,10 @@ class GraphLabeler(StreamedEstimator, StructuredEstimator):
             others = {"sample_weight": sample_weight, "node_weight": node_weight}
             return self._fit_source(X, y=y, **others)
         examples = self._read(X, y, None, node_weight)
+        if self._on_shards:
+            if node_weight is not None:
+                raise ValueError("node_weight needs all data in one process: use engine='threads'.")
+            return self._fit_shards(X, y, examples, sample_weight)
         training, attributes, _ = self._anew(examples, sample_weight)
         self._fit_training(training, X, y, attributes)
         return self

@@ -64,6 +64,8 @@ class HierarchicalClassifier(RowClassifier):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -127,6 +129,7 @@ class HierarchicalClassifier(RowClassifier):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.taxonomy = taxonomy
@@ -144,6 +147,7 @@ class HierarchicalClassifier(RowClassifier):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         classes = self._found_classes(examples.y, classes)

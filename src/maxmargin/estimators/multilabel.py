@@ -66,6 +66,8 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -133,6 +135,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.graph = graph
@@ -149,6 +152,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, Y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -179,6 +183,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         if isinstance(X, Source):
             return self._fit_source(X, Y=Y, sample_weight=sample_weight)
         examples = self._read(X, Y, None)
+        if self._on_shards:
+            self._fit_shards(examples.X, Y, examples, sample_weight)
+            self._finish(X, {})
+            return self
         training, attributes, fixed = self._anew(examples, sample_weight)
         self._fit_training(training, examples.X, examples.y, attributes)
         self._finish(X, fixed)

@@ -60,6 +60,8 @@ class OrdinalClassifier(RowClassifier):
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -119,6 +121,7 @@ class OrdinalClassifier(RowClassifier):
         resume: bool = False,
         n_jobs: int | None = None,
         random_state: Any = 0,
+        engine: Any = None,
     ) -> None:
         self.C = C
         self.loss = loss
@@ -134,6 +137,7 @@ class OrdinalClassifier(RowClassifier):
         self.resume = resume
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.engine = engine
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
         """Minus how many classes predictions are from the truth, on average: zero is perfect."""

@@ -1,6 +1,7 @@
 """Estimators that train on shards: in processes, or on the workers of a Dask cluster."""
 
 import copy
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -14,7 +15,8 @@ from maxmargin.data.sources import Source
 from maxmargin.engines.choice import chosen_engine, make_engine
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
-from maxmargin.problems.parts import Survey, name_of, parts_of, surveyed
+from maxmargin.estimators.warm import train_warm
+from maxmargin.problems.parts import Survey, as_wide, name_of, parts_of, surveyed
 from maxmargin.problems.shards import PartExamples, loaded_part, place
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.distributed_names import ON_SHARDS, on_shards
@@ -66,6 +68,15 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         """Whether a fit is to run on shards: elsewhere, or because the solver wants them."""
         return chosen_engine(self.engine) != "threads" or isinstance(self.solver, ON_SHARDS)
 
+    def _fit_source(self, source: Source, **others: Any) -> Self:
+        # Those that can leave a source in parts ask before whether they are to.
+        if self._on_shards:
+            raise ValueError(
+                f"{type(self).__name__} learns from a source in this process only: use "
+                f"engine='threads', or give it the examples themselves."
+            )
+        return super()._fit_source(source, **others)
+
     def _fit_shards(
         self, X: Any, y: Any, examples: Checked, sample_weight: ArrayLike | None
     ) -> Self:
@@ -98,6 +109,7 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
                 self._fit_placed(solver, training, X, y, fixed)
             finally:
                 training.shards.close()
+        self._finish(X, fixed)
         return self
 
     def _fit_source_shards(self, source: Source, **others: Any) -> Self:
@@ -108,7 +120,7 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         solver = on_shards(self.solver)
         with make_engine(chosen_engine(self.engine), n_threads(self.n_jobs)) as engine:
             places = engine.places
-            parts = parts_of(source, len(places))
+            parts = as_wide(engine, parts_of(source, len(places)))
             surveys = surveyed(engine, parts, partial(_survey_part, self._bare()))
             parts = [part for part, survey in zip(parts, surveys, strict=True) if survey.n_examples]
             surveys = [survey for survey in surveys if survey.n_examples]
@@ -117,11 +129,15 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
             fixed = self._fix_surveyed(surveys)
             bind = partial(_bind_part, self._bare(), fixed)
             content = type(self).__name__, self._problem_parameters(), name_of(source)
-            training = place(engine, parts, bind, min(len(places), len(parts)), content)
+            counts = [survey.n_examples for survey in surveys]
+            n_shards = min(len(places), len(parts))
+            training = place(engine, parts, bind, n_shards, content, counts)
             try:
                 self._fit_placed(solver, training, source, None, fixed)
             finally:
                 training.shards.close()
+        first: Any = surveys[0].first
+        self._finish(first.X, fixed)
         return self
 
     def _survey_examples(self, X: Any, y: Any) -> Any:
@@ -135,25 +151,27 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
     def _fit_placed(self, solver: Any, training: Any, X: Any, y: Any, fixed: Fixed) -> None:
         """Fit to shards that are in their places."""
         training.lists_point = self.warm_start
-        start = getattr(self, "_warm", None) if self.warm_start else None
-        if start is not None and start[0] != (training.n_blocks, training.n_features):
-            start = None
-        solve = partial(solver.solve, training, start=None if start is None else start[1])
-        attributes = partial(self._attributes, fixed)
         self._learner = None
-        result = self._train(X, y, solve, attributes)
-        shape = training.n_blocks, training.n_features
-        self._warm = (shape, result.dual_point) if self.warm_start else None
-        self._finish(X, fixed)
+        result = train_warm(self, solver, training, X, y, partial(self._attributes, fixed))
         self._warn_unless_converged(result, stacklevel=5)
 
     def _bare(self) -> Self:
-        """The same estimator with nothing but the parameters that say what is minimised."""
-        return type(self)(**self._problem_parameters())
+        """The same estimator with nothing but the parameters that shards must know."""
+        return type(self)(**self._problem_parameters(), tol=self.tol)
 
     def _problem_parameters(self) -> dict[str, Any]:
         parameters = self.get_params(deep=False)
         return {name: value for name, value in parameters.items() if name not in _NOT_THE_PROBLEM}
+
+
+def check_widths(widths: Sequence[int]) -> None:
+    """See to it that all parts of the data have as many features."""
+    other = next((part for part, width in enumerate(widths) if width != widths[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"Part {other} of the data has {widths[other]} features, but part 0 has {widths[0]}: "
+            f"they must be the same for all."
+        )
 
 
 def _survey_part(estimator: Any, part: Any) -> Survey:

@@ -101,7 +101,7 @@ def _of_source(
         if value is not None:
             raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
     parts = parts_of(source, len(engine.places))
-    surveys = surveyed(engine, parts, _survey_rows)
+    surveys = surveyed(engine, parts, survey_rows)
     found = [(part, one.found) for part, one in zip(parts, surveys, strict=True) if one.n_examples]
     if not found:
         raise ValueError("The source holds no examples: there is nothing to learn from.")
@@ -120,7 +120,7 @@ def _of_source(
     return [part for part, _ in found], _Rows(model, classes, totals, max(widths))
 
 
-def _survey_rows(part: Any) -> Survey:
+def survey_rows(part: Any) -> Survey:
     """Labels with their counts, and the width of the rows, of a part."""
     examples = loaded_part(part)
     if not examples.n_examples:

@@ -1,7 +1,6 @@
 """StructuredSVM: any problem, any solver."""
 
 from collections.abc import Sequence
-from functools import partial
 from os import PathLike
 from typing import Any, Self
 
@@ -13,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import check_pairs
+from maxmargin.estimators.checks import as_inputs, check_pairs
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.streaming import Checked, Fixed
+from maxmargin.estimators.warm import train_warm
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import TrainingSet, bind
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -40,14 +40,7 @@ class StructuredEstimator(CertifiedEstimator):
 
     def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
         """Train, from the dual solution of the fit before if that is asked for."""
-        start = getattr(self, "_warm", None) if self.warm_start else None
-        if start is not None and start[0] != (training.n_blocks, training.n_features):
-            start = None
-        solver = make_solver(self.solver)
-        solve = partial(solver.solve, training, start=None if start is None else start[1])
-        result = self._train(X, y, solve, attributes)
-        shape = training.n_blocks, training.n_features
-        self._warm = (shape, result.dual_point) if self.warm_start else None
+        result = train_warm(self, make_solver(self.solver), training, X, y, attributes)
         self._warn_unless_converged(result, stacklevel=4)
 
 
@@ -233,6 +226,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         return self._learn(X, Y, self._read(X, Y, self._begun), sample_weight, None)
 
     def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        X = as_inputs(X)
         check_pairs(X, Y)
         return Checked(X, Y, len(X))
 
@@ -260,7 +254,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         Y : list
         """
         check_is_fitted(self)
-        return [self.problem.decode(x, self.weights_) for x in X]
+        return [self.problem.decode(x, self.weights_) for x in as_inputs(X)]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.
@@ -270,7 +264,8 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         scores : ndarray of shape (n_samples,)
         """
         outputs = self.predict(X)
-        features = [self.problem.joint_feature(x, y) for x, y in zip(X, outputs, strict=True)]
+        pairs = zip(as_inputs(X), outputs, strict=True)
+        features = [self.problem.joint_feature(x, y) for x, y in pairs]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], Y: Sequence[Any]) -> float:

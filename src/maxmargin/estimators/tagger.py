@@ -19,7 +19,7 @@ from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features, check_loss_matrix
-from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
 from maxmargin.estimators.streaming import (
     Checked,
     Fixed,
@@ -313,12 +313,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
             for vocabulary in kinds:
                 merged.rows([[list(vocabulary)]], grow=True)
             return self._fix(self._read(first.X, first.y, _named_columns(merged)), classes)
-        if len(set(kinds)) > 1:
-            other = next(k for k, kind in enumerate(kinds) if kind != kinds[0])
-            raise ValueError(
-                f"Part {other} of the data has {kinds[other]} features, but part 0 has {kinds[0]}: "
-                f"they must be the same for all."
-            )
+        check_widths(kinds)
         return self._fix(self._read(first.X, first.y, None), classes)
 
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:

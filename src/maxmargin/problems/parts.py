@@ -1,10 +1,11 @@
 """Sources in parts, each of which can be read somewhere else."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from maxmargin.data.libsvm import LineFile
 from maxmargin.data.sources import Source
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_dask import DaskSource
@@ -15,32 +16,32 @@ from maxmargin.problems.shards import PartExamples, joined
 
 
 class SourcePart(NamedTuple):
-    """Every so many-th block of a source, read by whoever loads it.
+    """Some blocks of a source, read by whoever loads them.
 
-    Everybody reads all of the source, and keeps a part: the source must be within reach, as files
-    on a shared disk are.
+    The source must be within reach, as files on a shared disk are.
 
     Parameters
     ----------
     source : Source
-    number : int
-        The first block that belongs to it.
-    of : int
-        How many parts there are.
+        Of the part alone; or, if its examples cannot be found otherwise, of all, so that everybody
+        reads all and keeps a part.
+    number, of : int
+        The first block that belongs to the part, and after how many the next does.
     """
 
     source: Source
-    number: int
-    of: int
+    number: int = 0
+    of: int = 1
 
     def load(self) -> PartExamples:
         """Read the examples."""
         blocks, first = [], 0
         for at, (X, y) in enumerate(self.source.blocks()):
             if at % self.of == self.number and len(y):
-                blocks.append(PartExamples(X, y, None, np.arange(first, first + len(y))))
+                numbers = None if self.of == 1 else np.arange(first, first + len(y))
+                blocks.append(PartExamples(X, y, None, numbers))
             first += len(y)
-        return joined(blocks) if blocks else PartExamples([], [], None, np.arange(0))
+        return joined(blocks) if blocks else PartExamples([], [])
 
 
 class Survey(NamedTuple):
@@ -60,7 +61,10 @@ class Survey(NamedTuple):
     first: PartExamples | None
 
 
-def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Survey]) -> list[Survey]:
+Found = TypeVar("Found")
+
+
+def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
     """What each of the parts holds, found where they lie."""
     places = engine.places
     pending = []
@@ -73,13 +77,34 @@ def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Survey]) 
 def parts_of(source: Source, n_parts: int) -> list[Any]:
     """The source in parts: partitions of what Dask holds, or so many of anything else."""
     if not isinstance(source, (DaskSource, DaskArrays)):
-        return [SourcePart(source, number, n_parts) for number in range(n_parts)]
+        own = source.split(n_parts)
+        if own is None:
+            return [SourcePart(source, number, n_parts) for number in range(n_parts)]
+        return [SourcePart(part) for part in own]
     import dask
 
     lazy = dask.delayed(_partition)
     if isinstance(source, DaskArrays):
         return [lazy(X, y) for X, y in source.partitions()]
     return [lazy(part, None, source.columns) for part in source.collection.to_delayed()]
+
+
+def as_wide(engine: Engine, parts: list[Any]) -> list[Any]:
+    """Parts of a file that does not tell how wide its rows are, all as wide as the widest."""
+    if not all(isinstance(part, SourcePart) and _grows(part.source) for part in parts):
+        return parts
+    width = max(surveyed(engine, parts, _width), default=0)
+    return [part._replace(source=part.source.widened(width)) for part in parts]
+
+
+def _grows(source: Source) -> bool:
+    return isinstance(source, LineFile) and source.n_features is None
+
+
+def _width(part: SourcePart) -> int:
+    for _ in part.source.blocks():
+        pass
+    return part.source.n_features or 0
 
 
 def name_of(source: Source) -> str:

@@ -1,7 +1,8 @@
 """A training set whose examples lie in several places, each of them a shard."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -71,20 +72,30 @@ class Shard:
     training : TrainingSet
     parts : list of int, or of ndarray
         How many examples each of its parts has, or which.
+    firsts : list of int, or None
+        For each part, the number of its first example among all, if that is known.
     """
 
-    def __init__(self, training: TrainingSet, parts: "list[int | Order]") -> None:
-        self.training, self.parts = training, parts
+    def __init__(
+        self, training: TrainingSet, parts: "list[int | Order]", firsts: list[int] | None = None
+    ) -> None:
+        self.training, self.parts, self.firsts = training, parts, firsts
         self.work: Any = None
 
     @classmethod
-    def load(cls, bind: Callable[[Any, Any, Any], TrainingSet], parts: list[Any]) -> "Shard":
+    def load(
+        cls,
+        bind: Callable[[Any, Any, Any], TrainingSet],
+        parts: list[Any],
+        firsts: list[int] | None = None,
+    ) -> "Shard":
         """The shard of some parts; those that are lazy are computed now."""
         loaded = [loaded_part(part) for part in parts]
         whole = joined(loaded)
         return cls(
             bind(whole.X, whole.y, whole.weight),
             [part.n_examples if part.numbers is None else part.numbers for part in loaded],
+            firsts,
         )
 
     def about(self) -> About:
@@ -98,23 +109,36 @@ class Shard:
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Ask what the solver keeps here."""
-        try:
+        with self._renumbering():
             return getattr(self.work, method)(*arguments)
-        except ProblemError as error:
-            raise self._renumbered(error) from error
 
-    def _renumbered(self, error: ProblemError) -> ProblemError:
-        """The same error with the number that its example has among all, if that is known."""
-        if not all(isinstance(part, np.ndarray) for part in self.parts):
-            return error
-        numbers = np.concatenate(self.parts)
-        return ProblemError(
-            re.sub(r"\bexample (\d+)", lambda at: f"example {numbers[int(at[1])]}", str(error))
-        )
+    @contextmanager
+    def _renumbering(self) -> Iterator[None]:
+        """Let errors name the number that an example has among all, if that is known."""
+        try:
+            yield
+        except ProblemError as error:
+            numbers = self._numbers()
+            if numbers is None:
+                raise
+            told = re.sub(r"(?<=\bexample )\d+", lambda at: str(numbers[int(at[0])]), str(error))
+            raise ProblemError(told) from error
+
+    def _numbers(self) -> Order | None:
+        numbers = []
+        for part, own in enumerate(self.parts):
+            if isinstance(own, np.ndarray):
+                numbers.append(own)
+            elif self.firsts is None:
+                return None
+            else:
+                numbers.append(np.arange(self.firsts[part], self.firsts[part] + own))
+        return np.concatenate(numbers)
 
     def hinges(self, weights: Floats) -> Hinges:
         """Bounds of the sum of cost times hinge, by a search for each example."""
-        return self.training.all_hinges(weights, Threads(1))
+        with self._renumbering():
+            return self.training.all_hinges(weights, Threads(1))
 
     def sums(self) -> Sums:
         """What the present dual point makes of planes that are made from the data anew."""
@@ -266,8 +290,12 @@ def place(
     bind: Callable[[Any, Any, Any], TrainingSet],
     n_shards: int,
     content: Any,
+    counts: Sequence[int] | None = None,
 ) -> ShardedTrainingSet:
-    """Parts of the data as a training set of so many shards on an engine, neighbours together."""
+    """Parts of the data as a training set of so many shards on an engine, neighbours together.
+
+    `counts` are the numbers of examples that the parts have, if that is known.
+    """
     homes = [engine.home(part) for part in parts]
     known = sorted({home for home in homes if home is not None}, key=homes.index)[:n_shards]
     numbers: list[list[int]] = [[] for _ in range(n_shards)]
@@ -277,11 +305,13 @@ def place(
     for part, home in enumerate(homes):
         if home not in known:
             min(numbers, key=len).append(part)
-    make = partial(Shard.load, bind)
-    loaders = [
-        Loader(make, [parts[p] for p in own], known[shard] if shard < len(known) else None)
-        for shard, own in enumerate(numbers)
-        if own
-    ]
+    firsts = None if counts is None else np.cumsum([0, *counts]).tolist()
+    loaders = []
+    for shard, own in enumerate(numbers):
+        if own:
+            begin = None if firsts is None else [firsts[p] for p in own]
+            place = known[shard] if shard < len(known) else None
+            make = partial(Shard.load, bind, firsts=begin)
+            loaders.append(Loader(make, [parts[p] for p in own], place))
     numbers = [own for own in numbers if own]
     return ShardedTrainingSet(Shards(engine, loaders), numbers, content)

@@ -51,7 +51,9 @@ class DistributedOneSlack(OneSlack):
         while True:
             try:
                 result: Result = run.with_point(super()._end(run, status))
-                return result
+                if status is not Status.CONVERGED or run.is_done:
+                    return result
+                status = run_loop(run, self._rounds(run), None, None)  # a shard was lost since
             except LostShardError as lost:
                 run.recover(lost.number)
                 if status is Status.CONVERGED:
@@ -194,6 +196,8 @@ class ShardedSummedRun(SummedRun):
 
     def recover(self, shard: int) -> None:
         """Make a lost shard again; planes go on without what it had put into them."""
+        if self.best is self.weights:  # which will move after all
+            self.best = self.weights.copy()
         lost = {shard}
         while lost:
             try:

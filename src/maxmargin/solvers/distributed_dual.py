@@ -85,6 +85,9 @@ class DistributedDual(StructuredSolver):
         while True:
             try:
                 result = super()._end(run, status)
+                if status is Status.CONVERGED and not run.is_done:  # a shard was lost since
+                    status = run_loop(run, self._rounds(run), None, None)
+                    continue
                 if run.training.lists_point:
                     return replace(result, dual_point=run.listed_point())
                 return result
