@@ -4,7 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint docs bench clean
+# Peers that the benchmarks compare with, each an extra of pyproject.toml. dlib takes ten minutes to
+# compile: make bench PEERS="liblinear crfsuite vowpalwabbit dlib"
+PEERS ?= liblinear crfsuite vowpalwabbit
+
+.PHONY: demo test test-slow lint docs bench bench-quick regressions clean
 
 demo: $(VENV)/.installed-report
 	@$(BIN)/python examples/demo.py
@@ -25,8 +29,14 @@ docs: $(VENV)/.installed-docs
 	$(BIN)/python -m sphinx -q -W --keep-going docs build/docs
 	@echo "Open build/docs/index.html"
 
-bench: $(VENV)/.installed-benchmarks
-	$(BIN)/python -m benchmarks
+bench: $(VENV)/.installed-benchmarks $(PEERS:%=$(VENV)/.installed-peer-%)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-quick: $(VENV)/.installed-benchmarks $(PEERS:%=$(VENV)/.installed-peer-%)
+	$(BIN)/python -m benchmarks --quick $(ARGS)
+
+regressions: $(VENV)/.installed-benchmarks
+	$(BIN)/python -m benchmarks.regressions --check
 
 clean:
 	rm -rf $(VENV) build dist docs/api/generated .pytest_cache .mypy_cache .ruff_cache
@@ -39,8 +49,13 @@ $(VENV)/.installed: pyproject.toml
 	@$(PIP) install --editable .
 	@touch $@
 
-# The same with the extra dependencies of one purpose: tests, lint, benchmarks.
+# The same with the extra dependencies of one purpose: tests, lint, docs, report, benchmarks.
 $(VENV)/.installed-%: $(VENV)/.installed
-	@echo "Installing what the $* need ..."
+	@echo "Installing what is needed for $* ..."
 	@$(PIP) install --editable ".[$(patsubst tests,test,$*)]"
 	@touch $@
+
+# A peer that cannot be installed is no reason to stop: benchmarks say that it is missing.
+$(VENV)/.installed-peer-%: $(VENV)/.installed
+	@echo "Installing $*, to compare with ..."
+	@if $(PIP) install --editable ".[$*]"; then touch $@; else echo "$* cannot be installed here: the benchmarks go on without it."; fi

@@ -1,9 +1,11 @@
-"""Part-of-speech tagging of the Brown corpus: minutes on two cores, memory twice the data's.
+"""Part-of-speech tagging of the whole Brown corpus: minutes, in memory for twice the data.
 
 Word, prefixes, suffixes and shape of each word and of its neighbours; 45,872 sentences to train
-on, 144 tags. A fresh process loads the sparse matrix from disk and trains with two threads; its
-peak memory is held against twice the matrix and the weights. The matrix is made beforehand, in
-another process.
+on, tens of millions of weights, C = 0.1 on the sum. A fresh process loads the sparse matrix from
+disk and trains on one thread (`--n-jobs` for more) to a certified gap of 1e-2; its peak memory is
+held against twice the matrix and the weights. The matrix is made beforehand, in another process.
+The paper beside it, Joachims et al. (2009), has the Penn treebank's tags, with features of the
+same kind.
 """
 
 import argparse
@@ -18,7 +20,7 @@ import scipy.sparse as sp
 
 from benchmarks.common import child, parser, run, say, timed
 from benchmarks.memory import MEGABYTE, peak
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, corpus, error, fit, tagging
 from maxmargin.data.vocabulary import Vocabulary
 
@@ -69,7 +71,11 @@ def work(folder: str, C: str, tol: str, time_limit: str, n_jobs: str) -> dict[st
     trained = timed(lambda: fit(train, **settings, time_limit=float(time_limit)))
     peaks["trained"] = peak()
     model, X = trained.answer, train.X
-    history = [(line.seconds, line.primal, line.dual, line.planes) for line in model.history_]
+    history = [
+        [line.seconds for line in model.history_],
+        [line.relative_gap for line in model.history_],
+        [line.expected_gap for line in model.history_],
+    ]
     return {
         "seconds": trained.seconds,
         "cpu_seconds": trained.cpu_seconds,
@@ -79,6 +85,7 @@ def work(folder: str, C: str, tol: str, time_limit: str, n_jobs: str) -> dict[st
         "relative_gap": model.certificate_.relative_gap,
         "oracle_calls": model.history_[-1].oracle_calls,
         "error": error(model, stored(folder, "test")),
+        "sentences": train.n,
         "classes": len(model.classes_),
         "features": X.shape[1],
         "weights": sum(
@@ -89,7 +96,7 @@ def work(folder: str, C: str, tol: str, time_limit: str, n_jobs: str) -> dict[st
         ),
         "data_bytes": X.data.nbytes + X.indices.nbytes + X.indptr.nbytes,
         "peaks": peaks,
-        "history": history,
+        "history": thinned(*history),
     }  # fmt: skip
 
 
@@ -101,22 +108,76 @@ def measure(options: argparse.Namespace) -> Report:
         say(f"matrix of {made['tokens']:,} tokens in {made['seconds']:.3g} s")
         bounds = [options.C, options.tol, options.time_limit, options.n_jobs]
         found = child([*me, "--child", folder, *map(str, bounds)])
-    report = Report(details={"prepared": made, **found})
-    report.rows = rows(found, options)
-    return report
+    return Report(
+        rows=rows(found, options),
+        quotes=[quote(found)],
+        notes=notes(found),
+        panels={"gap against time": gaps(found.pop("history"))},
+        details={"prepared": made, **found},
+    )
+
+
+def gaps(history: list[list[float]]) -> Panel:
+    """Certified gap, and what the searches let expect, where they are known."""
+    seconds, certified, expected = history
+    curves = {"certified": certified, "expected from the searches": expected}
+    finite = {
+        name: [(at, gap) for at, gap in zip(seconds, values, strict=True) if 0 < gap < 1]
+        for name, values in curves.items()
+    }
+    return Panel(
+        {
+            name: ([at for at, _ in pairs], [gap for _, gap in pairs])
+            for name, pairs in finite.items()
+            if pairs
+        },
+        "seconds",
+        "relative gap",
+        ("linear", "log"),
+    )
+
+
+def quote(found: dict[str, Any]) -> Quote:
+    """The paper's largest tagger."""
+    return Quote(
+        "Joachims et al. (2009), table 1 and figure 7, HMM",
+        "35,531 sentences, 18.6 million weights, 1-slack: 0.90 h, 96.71 % of test words",
+        f"{found['sentences']:,} sentences, {found['weights'] / MILLION:.1f} million weights, "
+        f"default solver: {found['seconds'] / 60:.2f} min to a gap of {found['relative_gap']:.1e}, "
+        f"{100 * (1 - found['error']):.2f} %",
+    )
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    """What the memory is."""
+    peaks = found["peaks"]
+    needed = memory_bar(found)
+    if peaks["trained"] <= needed:
+        return []
+    return [
+        f"The bar for memory is missed by {peaks['trained'] - needed:.0f} MB; "
+        f"{peaks['imported']:.0f} MB are the interpreter, the libraries and compiled code before "
+        "any data is read, and what exceeds the data and the weights are their second copy, of "
+        "the best weights so far, and the planes of the sentences."
+    ]
+
+
+def memory_bar(found: dict[str, Any]) -> float:
+    """Twice the data and the weights, in MB."""
+    return 2.0 * float(found["data_bytes"] + 8 * found["weights"]) / MEGABYTE
 
 
 def rows(found: dict[str, Any], options: argparse.Namespace) -> list[Row]:
     """Time, accuracy, dimension and memory."""
     seconds, gap, peaks = found["seconds"], found["relative_gap"], found["peaks"]
     weights = found["weights"] * 8
-    needed = (found["data_bytes"] + weights) / MEGABYTE
+    needed = memory_bar(found)
     made_of = f"{found['data_bytes'] / MEGABYTE:.0f} MB data, {weights / MEGABYTE:.0f} MB weights"
     arrived = found["status"] == "converged"
     above = peaks["trained"] - peaks["imported"]
     return [
         Row(
-            f"time to gap {options.tol:g}, {options.n_jobs} threads",
+            f"time to gap {options.tol:g}, {options.n_jobs} thread(s)",
             f"<= {MINUTES:g} min",
             f"{seconds / 60:.2f} min, gap {gap:.1e}, {found['status']}",
             met=arrived and seconds <= 60 * MINUTES,
@@ -131,12 +192,17 @@ def rows(found: dict[str, Any], options: argparse.Namespace) -> list[Row]:
         ),
         Row(
             "peak memory",
-            f"<= {2 * needed:.0f} MB",
+            f"<= {needed:.0f} MB",
             f"{peaks['trained']:.0f} MB",
             f"twice {made_of}",
-            met=peaks["trained"] <= 2 * needed,
+            met=peaks["trained"] <= needed,
         ),
-        Row("peak memory above imports", "", f"{above:.0f} MB", f"{above / needed:.2f} times"),
+        Row(
+            "peak memory above imports",
+            "",
+            f"{above:.0f} MB",
+            f"{2 * above / needed:.2f} times data and weights",
+        ),
     ]
 
 
@@ -150,7 +216,7 @@ if __name__ == "__main__":
         arguments.add_argument("--C", type=float, default=0.1)
         arguments.add_argument("--tol", type=float, default=0.01)
         arguments.add_argument("--time-limit", type=float, default=900.0, metavar="SECONDS")
-        arguments.add_argument("--n-jobs", type=int, default=2)
+        arguments.add_argument("--n-jobs", type=int, default=1)
         arguments.add_argument(
             "--sentences", type=int, default=10**6, help="train on the first so many only"
         )

@@ -4,15 +4,11 @@ import argparse
 import gc
 import json
 import os
-import platform
-import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,23 +17,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
+from benchmarks.fingerprint import ROOT as ROOT
+from benchmarks.recording import RESULTS as RESULTS
+from benchmarks.recording import Recording
+from benchmarks.recording import result_file as result_file
 from benchmarks.reporting import Report, draw, table, write_json
 
 Floats = NDArray[np.float64]
-
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "benchmarks" / "results"
-
-PACKAGES = (
-    "maxmargin",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "numba",
-    "liblinear-official",
-    "python-crfsuite",
-    "vowpalwabbit",
-)
 
 CS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """The values of C of a whole path."""
@@ -50,50 +36,14 @@ TINY = {
     "20news": "wine",
     "a9a": "breast_cancer",
     "cpu_small": "diabetes",
+    "letter": "digits",
 }
 """Data sets of scikit-learn that `--quick` takes in place of the real ones."""
-
-
-# Surroundings
 
 
 def say(text: str) -> None:
     """Progress, on standard error so that standard output holds only tables."""
     print(text, file=sys.stderr, flush=True)
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def surroundings(command: str) -> dict[str, Any]:
-    """When, how and on what a benchmark ran."""
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": command,
-        "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cpu": _cpu(),
-        "cores": os.cpu_count(),
-        "versions": {"python": platform.python_version()}
-        | {package: _version(package) for package in PACKAGES},
-    }
-
-
-def result_file(claim: str, quick: bool) -> Path:
-    """Where the JSON of a benchmark goes; quick runs do not overwrite real ones."""
-    return (RESULTS / "quick" if quick else RESULTS) / f"{claim}.json"
 
 
 # Running
@@ -103,7 +53,9 @@ def parser(
     description: str | None, data: Sequence[str] = (), repeats: int | None = None
 ) -> argparse.ArgumentParser:
     """The arguments that benchmarks have in common."""
-    result = argparse.ArgumentParser(description=description)
+    result = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     result.add_argument("--quick", action="store_true", help="tiny data: only shows that it runs")
     if data:
         result.add_argument("--data", nargs="+", choices=data, default=list(data))
@@ -115,35 +67,23 @@ def parser(
 def run(
     arguments: argparse.ArgumentParser, measure: Callable[[argparse.Namespace], Report]
 ) -> None:
-    """Measure, print the table, write the JSON."""
+    """Measure, print the table, write the JSON and the plot."""
     claim = Path(sys.argv[0]).stem
     options = arguments.parse_args()
     if options.quick and "repeats" in options:
         options.repeats = min(options.repeats, 2)
-    command = shlex.join(["python", "-m", f"benchmarks.{claim}", *sys.argv[1:]])
-    around = surroundings(command)
+    recording = Recording(claim, sys.argv[1:], options.quick)
     with threadpool_limits(limits=1):  # what numpy calls shall not bring threads of its own
         report = measure(options)
+    result = recording.end(report, arguments.description)
     title = (arguments.description or claim).splitlines()[0]
     print(f"{title}{' (quick: numbers mean nothing)' if options.quick else ''}")
-    print(f"{around['cpu']}, {around['cores']} cores, {around['date']}\n")
+    print(f"{result['cpu']}, {result['cores']} cores, {result['date']}\n")
     print(table(report.rows), end="\n\n")
     path = result_file(claim, options.quick)
+    write_json(path, result)
     if report.panels:
         draw(report.panels, path.with_suffix(".svg"))
-    write_json(
-        path,
-        {
-            "claim": claim,
-            "about": arguments.description,
-            **around,
-            "rows": [asdict(row) for row in report.rows],
-            "quotes": [asdict(quote) for quote in report.quotes],
-            "notes": report.notes,
-            "plotted": bool(report.panels),
-            "details": report.details,
-        },
-    )
     say(f"written: {path.relative_to(ROOT)}")
 
 

@@ -1,269 +1,323 @@
-"""1-slack against n-slack cutting planes, as in table 1 and figures 3, 6, 8 and 9 of paper 003.
+"""1-slack against n-slack cutting planes: classes, tags, trees.
 
-Joachims, Finley and Yu (2009) on Covertype (multi-class: chains of length one) and on tagging the
-Brown corpus: seconds, searches and planes at the solution; rounds of 1-slack against the number
-of examples; searches against the planes cached for each example; rounds against the tolerance
-and against C. Their C multiplies the mean of the slacks and stays the same while the number of
-examples grows, as here; their epsilon is absolute, our tolerance relative to the objective.
+Table 1 and figure 7 of Joachims et al. (2009), on the data there is: Covertype (classes, as chains
+of length one), part-of-speech tags of the Brown corpus in the place of the Penn treebank's, and
+grammars on the sentences of at most 15 words of the treebank's sample. Both methods train to the
+same certified relative gap, on one thread; counted are CPU seconds of a whole fit, searches for a
+most violating output, and the planes that are kept at the end. The paper trained on 522,911 rows,
+35,531 sentences and 9,780 trees; here there are fewer, because n-slack would not end. C is the
+paper's for Covertype and grammars: the loss is 100 there and one here, so C is a hundredth of
+theirs. For figure 7 both train at several C, and their dual values are compared; then their scores
+on test data.
+
+The last part asks why n-slack needs fewer searches than 1-slack here, and more in the paper. It
+trains, on fewer examples, 1-slack with a cache that is trusted more (`accept`), n-slack with one
+quadratic program a pass, and n-slack until the paper's own criterion is met: no example may
+violate by more than epsilon, while 1-slack asks that of their mean.
 """
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 import maxmargin as mm
-from benchmarks.common import load, parser, run, say, subsample, timed
-from benchmarks.reporting import Panel, Report, Row
-from benchmarks.sequences import Chains, as_chains, corpus, fit, tagging
-from maxmargin.data.vocabulary import Vocabulary
-
-ONE, UNCACHED, MANY = "1-slack", "1-slack, no cache", "n-slack"
-SOLVERS = {ONE: mm.OneSlack(), UNCACHED: mm.OneSlack(cache=0), MANY: mm.NSlack()}
-CACHES = (0, 1, 2, 5, 10, 20)
-EPSILONS = (5.0, 2.0, 1.0, 0.5, 0.2)
-"""Tolerances, times that of the data set."""
-CS = (0.03, 0.1, 0.3, 1.0, 3.0)
-"""C, times that of the data set."""
-
-FLAT = 2.0
-"""Growth of the rounds over all sizes that still counts as none."""
-
-
-@dataclass(frozen=True)
-class Example:
-    """A data set: how to get so many examples, and how to train on them.
-
-    `mean_cost` multiplies the mean of the slacks. In the paper it is 1e7 for Covertype with a loss
-    of 100 (1e5 with a loss of one) and 5,000 for tagging, with ten times as many sentences.
-    """
-
-    take: Callable[[int], Chains]
-    sizes: Sequence[int]
-    mean_cost: float
-    tol: float
+from benchmarks.common import parser, run
+from benchmarks.cutting_plane_problems import (
+    BROWN,
+    COVERTYPE,
+    MANY,
+    ONE,
+    PAPER,
+    PROBLEMS,
+    SOLVERS,
+    TREEBANK,
+    Laboratory,
+    Outcome,
+    add_sizes,
+)
+from benchmarks.reporting import Bars, Panel, Quote, Report, Row
+from maxmargin.dual.working_set import StepRule
+from maxmargin.solvers.cutting_plane import MOST_HITS, SummedRun
+from maxmargin.solvers.structured import ADD_ONLY, BlockRun
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """One training."""
+class Theirs(NamedTuple):
+    """A cell of the paper's table 1 and of the table in its figure 7."""
 
-    n: int
-    seconds: float
-    cpu_seconds: float
-    status: str
-    rounds: int
+    hours: float
     searches: int
-    planes: int
-    relative_gap: float
-
-    @property
-    def arrived(self) -> bool:
-        """Whether it reached the tolerance."""
-        return self.status == "converged"
-
-    def __str__(self) -> str:
-        gap = "" if self.arrived else f" (gap {self.relative_gap:.1e})"
-        return f"{self.seconds:.3g} s{gap}, {self.searches:,} searches, {self.planes:,} planes"
+    vectors: int
+    percent: float
 
 
-def covertype(options: argparse.Namespace) -> Example:
-    data = load("covtype", options.quick)
-    sizes = (30, 60) if options.quick else options.rows
-    return Example(lambda n: as_chains(subsample(data, n)), sizes, mean_cost=1e5, tol=0.01)
+N_THEIRS = {COVERTYPE: 522_911, BROWN: 35_531, TREEBANK: 9_780}
+TABLE = {
+    COVERTYPE: {
+        ONE: Theirs(1.05, 4_183_288, 98, 72.33),
+        MANY: Theirs(1180.56, 10_981_131, 334_524, 72.35),
+    },
+    BROWN: {
+        ONE: Theirs(0.90, 1_314_647, 139, 96.71),
+        MANY: Theirs(177.00, 4_476_906, 83_126, 96.69),
+    },
+    TREEBANK: {
+        ONE: Theirs(2.90, 224_940, 70, 70.22),
+        MANY: Theirs(8.52, 479_220, 12_890, 70.09),
+    },
+}
+
+CS = (0.01, 0.1, 1.0)
+"""Multiples of the problem's C at which the two are compared."""
+
+WATCHED = 1e-3
+"""Multiple of the tolerance to go on to while violations are watched: further than they ask."""
+
+MOST_PASSES = 30
+"""But no more passes than these."""
+
+CLOSE = 0.01
+"""Relative difference of two dual values that counts as small."""
 
 
-def brown(options: argparse.Namespace) -> Example:
-    sentences = corpus("brown", options.quick).train
-    sizes = (30, 60) if options.quick else options.sentences
-
-    def take(n: int) -> Chains:
-        return tagging(sentences[:n], Vocabulary(), grow=True)
-
-    return Example(take, sizes, mean_cost=30.0, tol=0.1)
-
-
-EXAMPLES = {"covtype": covertype, "brown": brown}
-
-
-class Laboratory:
-    """Trains on one data set, and remembers."""
-
-    def __init__(self, name: str, example: Example, options: argparse.Namespace) -> None:
-        self.name, self.example, self.limit = name, example, options.time_limit
-        self.skip = 4 if options.quick else 1
-        self.outcomes: list[dict[str, Any]] = []
-        self._warm: set[type] = set()
-        self._taken: tuple[int, Chains] | None = None
-
-    def __call__(self, solver: Any, n: int, C: float = 1.0, tol: float = 1.0) -> Outcome:
-        """Train on `n` examples with multiples of the data set's own C and tolerance."""
-        chains = self._take(n)
-        settings = {
-            "C": C * self.example.mean_cost / n,
-            "tol": tol * self.example.tol,
-            "solver": solver,
-            "fit_intercept": False,
-            "fit_ends": False,
-            "max_iter": 10**6,
-        }
-        if type(solver) not in self._warm:
-            fit(chains.first(30), **settings | {"max_iter": 3})  # loads what is compiled
-            self._warm.add(type(solver))
-        done = timed(lambda: fit(chains, **settings, time_limit=self.limit))
-        model = done.answer
-        last = model.history_[-1]
-        outcome = Outcome(
-            chains.n,
-            done.seconds,
-            done.cpu_seconds,
-            model.status_,
-            model.n_iter_,
-            last.oracle_calls,
-            last.planes,
-            model.certificate_.relative_gap,
-        )
-        told = {"solver": repr(solver), "C": settings["C"], "tol": settings["tol"]}
-        self.outcomes.append(told | asdict(outcome))
-        say(f"{self.name}, {n}, {solver}, C x {C:g}, tol x {tol:g}: {outcome}, {outcome.rounds}")
-        return outcome
-
-    def _take(self, n: int) -> Chains:
-        if self._taken is None or self._taken[0] != n:
-            self._taken = n, self.example.take(n)
-        return self._taken[1]
-
-
-def exponent(x: Sequence[float], y: Sequence[float]) -> float:
-    """Slope of a straight line through the logarithms."""
-    return float(np.polyfit(np.log(x), np.log(np.maximum(y, 1e-12)), 1)[0])
-
-
-def sizes_and_table(lab: Laboratory, panels: dict[str, dict[str, Any]]) -> list[Row]:
-    """Table 1 at the largest size, and figures 1, 3 and 5."""
-    name, sizes = lab.name, lab.example.sizes
-    found = {who: [lab(solver, n) for n in sizes] for who, solver in SOLVERS.items()}
-    for who, outcomes in found.items():
-        ns = [one.n for one in outcomes]
-        key = f"{name}, {who}"
-        panels["figure 1: time"][key] = ns, [one.seconds for one in outcomes]
-        panels["figure 5: searches"][key] = ns, [one.searches for one in outcomes]
-        if who != MANY:
-            panels["figure 3: rounds of 1-slack"][key] = ns, [one.rounds for one in outcomes]
-    one, many = found[ONE][-1], found[MANY][-1]
-    title = f"{name}, {one.n:,} examples"
-    more = "" if many.arrived else ">= "
-    gain = many.seconds / one.seconds
-    rows = [
-        Row(
-            f"{title}, 1-slack / n-slack, time",
-            "> 1x",
-            f"{more}{gain:.2f}x ({one})",
-            f"{many}",
-            met=one.arrived and gain > 1,
+def table_1(name: str, found: Mapping[str, Outcome]) -> list[Quote]:
+    """The paper's line of table 1 and ours."""
+    theirs, one, many = TABLE[name], found[ONE], found[MANY]
+    n = N_THEIRS[name]
+    ratio = theirs[MANY].hours / theirs[ONE].hours
+    more = many.at_least
+    where = f"{PAPER}, table 1, {name}"
+    return [
+        Quote(
+            where,
+            f"1-slack {theirs[ONE].hours:g} h, n-slack {theirs[MANY].hours:,} h "
+            f"({ratio:.3g} times)",
+            f"{one.at_least}{one.seconds:.3g} s, {more}{many.seconds:.3g} s "
+            f"({more}{many.seconds / one.seconds:.2g} times)",
+            one.arrived and many.seconds > one.seconds,
         ),
-        Row(
-            f"{title}, searches",
-            "fewer than n-slack's",
-            f"{one.searches:,}",
-            f"{more}{many.searches:,}",
-            met=one.arrived and one.searches < many.searches,
+        Quote(
+            where,
+            f"{theirs[ONE].searches:,} searches ({theirs[ONE].searches / n:.0f} an example) and "
+            f"{theirs[MANY].searches:,} ({theirs[MANY].searches / n:.0f})",
+            f"{one.at_least}{one.searches:,} ({one.passes:.0f}) and {more}{many.searches:,} "
+            f"({many.passes:.0f})",
+            one.arrived and many.searches > one.searches,
         ),
-        Row(
-            f"{title}, planes",
-            "a few hundred",
-            f"{one.planes:,}",
-            f"{many.planes:,}",
-            met=one.planes < 1000,
+        Quote(
+            where,
+            f"{theirs[ONE].vectors} support vectors and {theirs[MANY].vectors:,} "
+            f"({theirs[MANY].vectors / n:.2g} an example)",
+            f"{one.planes:,} planes and {many.planes:,} ({many.planes / many.n:.2g} an example)",
+            one.planes < 1000 and one.planes < many.planes,
         ),
     ]
-    for who in (ONE, UNCACHED):
-        rounds = [outcome.rounds for outcome in found[who]]
-        growth = max(rounds) / min(rounds)
-        arrived = all(outcome.arrived for outcome in found[who])
-        text = f"{growth:.2f}x ({', '.join(map(str, rounds))}){'' if arrived else ', not all done'}"
-        what = f"{name}, {who}, rounds against n (figure 3)"
-        rows.append(Row(what, f"<= {FLAT:g}x", text, met=arrived and growth <= FLAT))
-    for who in SOLVERS:
-        times = [outcome.seconds for outcome in found[who]]
-        slope = exponent([outcome.n for outcome in found[who]], times)
-        rows.append(Row(f"{name}, {who}, time grows as n to the", "", f"{slope:.2f}"))
-    return rows
 
 
-def caches(lab: Laboratory, n: int, panels: dict[str, dict[str, Any]]) -> Row:
-    """Figure 6."""
-    sizes = CACHES[:: lab.skip]
-    searches = [lab(mm.OneSlack(cache=size), n).searches for size in sizes]
-    # No cache is drawn at one half, for want of a zero on a logarithmic axis.
-    panels["figure 6: searches"][lab.name] = [max(size, 0.5) for size in sizes], searches
-    gain = searches[0] / searches[sizes.index(10)]
-    text = ", ".join(f"{size}: {count:,}" for size, count in zip(sizes, searches, strict=True))
-    what = f"{lab.name}, {n:,}, searches saved by a cache of 10 (figure 6)"
-    return Row(what, "> 1x", f"{gain:.1f}x ({text})", met=gain > 1)
+def figure_7(lab: Laboratory, n: int, report: Report) -> tuple[list[float], list[float]]:
+    """How far the dual of 1-slack is above that of n-slack, for each C; and their scores."""
+    differences = []
+    for C in CS:
+        one, many = (lab(SOLVERS[who], n, C=C, tested=True) for who in (ONE, MANY))
+        differences.append((one.dual - many.dual) / many.dual)
+    largest = max(differences, key=abs)
+    tol = lab.problem.tol
+    report.quotes.append(
+        Quote(
+            f"{PAPER}, figure 7, {lab.name}",
+            "dual values differ by up to 9 % at large C"
+            if lab.name == BROWN
+            else "dual values nearly the same at all C",
+            f"by {100 * largest:+.2f} % at most, with a certified gap of {100 * tol:g} % allowed",
+            abs(largest) <= max(CLOSE, tol),
+        )
+    )
+    theirs = TABLE[lab.name]
+    one, many = (lab(SOLVERS[who], n, tested=True) for who in (ONE, MANY))
+    report.quotes.append(
+        Quote(
+            f"{PAPER}, figure 7, {lab.name}, {lab.problem.measure}",
+            f"1-slack {theirs[ONE].percent} %, n-slack {theirs[MANY].percent} %",
+            f"{100 * (one.score or 0.0):.2f} % and {100 * (many.score or 0.0):.2f} %, from {n:,} "
+            f"examples",
+            abs((one.score or 0.0) - (many.score or 0.0)) <= CLOSE,
+        )
+    )
+    return [C * lab.problem.mean_cost for C in CS], differences
 
 
-def scaling(
-    lab: Laboratory,
-    n: int,
-    panels: dict[str, dict[str, Any]],
-    figure: str,
-    factors: Sequence[float],
-) -> list[Row]:
-    """Figures 8 and 9: rounds without a cache, searches with it, against epsilon or C."""
-    factors = factors[:: lab.skip]
-    knob = "tol" if figure == "8" else "C"
-    own = lab.example.tol if figure == "8" else lab.example.mean_cost
-    values = [factor * own for factor in factors]
-    hardness = [1 / value if figure == "8" else value for value in values]
-    bound = "1/tol" if figure == "8" else "C"
-    rows = []
-    for who, count in ((UNCACHED, "rounds"), (ONE, "searches")):
-        found = [lab(SOLVERS[who], n, **{knob: factor}) for factor in factors]
-        counts = [getattr(one, count) for one in found]
-        panels[f"figure {figure}: {count}"][lab.name] = values, counts
-        slope = exponent(hardness, counts)
-        text = f"{slope:.2f} ({', '.join(f'{each:,}' for each in counts)})"
-        what = f"{lab.name}, {n:,}, {who}: {count} grow as {bound} to the (figure {figure})"
-        rows.append(Row(what, "< 1", text, met=slope < 1 and all(one.arrived for one in found)))
-    return rows
+# Why the searches differ
 
 
-AXES = {
-    "figure 1: time": ("examples", "seconds"),
-    "figure 3: rounds of 1-slack": ("examples", "rounds"),
-    "figure 5: searches": ("examples", "searches"),
-    "figure 6: searches": ("planes cached for each example (leftmost: none)", "searches"),
-    "figure 8: rounds": ("tolerance", "rounds of 1-slack, no cache"),
-    "figure 8: searches": ("tolerance", "searches of 1-slack"),
-    "figure 9: rounds": ("C (mean)", "rounds of 1-slack, no cache"),
-    "figure 9: searches": ("C (mean)", "searches of 1-slack"),
+@dataclass(frozen=True, kw_only=True)
+class Trusting(mm.OneSlack):
+    """1-slack that takes more planes from its cache before it searches whatever they are worth."""
+
+    accept: float = 0.1
+    most_hits: int = 500
+
+    def _rounds(self, run: SummedRun) -> Iterator[None]:
+        hits = 0
+        for _ in super()._rounds(run):
+            hits = hits + 1 if run.hits_in_a_row else 0
+            if hits >= self.most_hits:
+                run.hits_in_a_row = MOST_HITS  # the next plane is a searched one
+            else:
+                run.hits_in_a_row = min(run.hits_in_a_row, 1)
+            yield
+
+
+CACHES = {
+    "default": mm.OneSlack(),
+    "accept=0.1": mm.OneSlack(accept=0.1),
+    "accept=0.1 and 500 hits": Trusting(),
 }
+"""How far 1-slack trusts its cache: by default it searches if the cached plane violates by less
+than half of what the last search found, and after 50 planes from the cache in any case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(mm.NSlack):
+    """n-slack that writes down, after each pass, the mean and the worst violation it found."""
+
+    mean: list[float] = field(default_factory=list, repr=False)
+    worst: list[float] = field(default_factory=list, repr=False)
+
+    def _rounds(self, run: BlockRun) -> Iterator[None]:
+        self.mean.clear()
+        self.worst.clear()
+        rule = StepRule(max_steps=100)
+        cost = run.training.cost
+        while True:
+            found = np.zeros(run.training.n_blocks)
+            solved = run.n_planes
+            for block in run.everything:
+                found[block] = run.search(np.array([block]), ADD_ONLY).gap
+                if run.n_planes - solved >= self.update_every:
+                    self._solve(run, rule)
+                    solved = run.n_planes
+            run.gap = float(found.sum())
+            self._solve(run, rule)
+            run.estimate = run.dual + run.gap - run.half_square
+            self.mean.append(run.gap / float(cost.sum()))
+            self.worst.append(float((found / cost).max()))
+            if run.looks_done():
+                run.value()
+            yield
+
+
+def passes_until(violations: list[float], epsilon: float) -> str:
+    """How many passes it took until the violation was small, in words."""
+    met = [violation <= epsilon for violation in violations]
+    return f"{met.index(True) + 1}" if any(met) else f"over {len(met)}"
+
+
+def why(lab: Laboratory, report: Report) -> Panel:
+    """Searches an example under other rules, and how violations shrink."""
+    problem = lab.problem
+    n, epsilon = problem.sizes[0], problem.epsilon
+    ones = {name: lab(solver, n) for name, solver in CACHES.items()}
+    default, *_, trusting = ones.values()
+    many, lazy = lab(mm.NSlack(), n), lab(mm.NSlack(update_every=10**9), n)
+    watched = Watched()
+    lab(watched, n, tol=WATCHED, most_rounds=MOST_PASSES)
+    theirs = {who: TABLE[lab.name][who].searches / N_THEIRS[lab.name] for who in (ONE, MANY)}
+    worst = passes_until(watched.worst, epsilon)
+    mean = passes_until(watched.mean, epsilon)
+    report.rows += [
+        Row(
+            f"{lab.name}, {n:,} examples, searches an example, 1-slack, cache: {name}",
+            "",
+            f"{one.at_least}{one.passes:.0f} ({one.seconds:.3g} s, {one.rounds} rounds)",
+        )
+        for name, one in ones.items()
+    ]
+    report.rows += [
+        Row(
+            f"{lab.name}, {n:,} examples, searches an example, n-slack; one program a pass",
+            "",
+            f"{many.at_least}{many.passes:.0f}; {lazy.at_least}{lazy.passes:.0f}",
+        ),
+        Row(
+            f"{lab.name}, {n:,} examples, passes of n-slack until no example violates by more than "
+            f"{epsilon:g}; until their mean does not",
+            "",
+            f"{worst}; {mean}",
+        ),
+    ]
+    report.notes.append(
+        f"**{lab.name}.** The paper has {theirs[ONE]:.0f} searches an example for 1-slack and "
+        f"{theirs[MANY]:.0f} for n-slack. Here, on {n:,} examples to the same certified gap, "
+        f"n-slack needs {many.at_least}{many.passes:.0f} ({lazy.at_least}{lazy.passes:.0f} with "
+        f"one quadratic program a pass) and 1-slack {default.at_least}{default.passes:.0f} with "
+        f"its default cache, {trusting.at_least}{trusting.passes:.0f} with one that is trusted "
+        f"more. By the paper's own criteria at epsilon {epsilon:g}, n-slack needs {worst} passes "
+        f"until no example violates by more, and {mean} until their mean does not, which is all "
+        "that 1-slack asks for."
+    )
+    places = list(range(1, len(watched.worst) + 1))
+    return Panel(
+        {
+            "worst example": (places, watched.worst),
+            "mean": (places, watched.mean),
+            "epsilon": ([1, places[-1]], [epsilon] * 2),
+        },
+        "passes of n-slack",
+        "violation",
+        ("linear", "log"),
+    )
+
+
+REASONS = (
+    "**Why n-slack needs fewer searches than 1-slack here, and more in the paper.** Both methods "
+    "stop here at the same certified gap, which is a mean over the examples. The paper's n-slack "
+    "goes on until no single example violates by more than epsilon, which its 1-slack does not ask "
+    "for. And its 1-slack takes any plane from the cache that violates by more than epsilon; ours "
+    "searches anew when a cached plane violates by less than half of what the last search found, "
+    "and after 50 of them in any case, which saves rounds and costs searches. What each of the two "
+    "makes out, data set by data set:"
+)
 
 
 def measure(options: argparse.Namespace) -> Report:
-    report = Report()
-    panels: dict[str, dict[str, Any]] = {title: {} for title in AXES}
+    report = Report(notes=[REASONS])
+    bars: dict[str, dict[str, dict[str, float]]] = {"seconds": {}, "searches": {}, "planes": {}}
+    apart = {}
     for name in options.data:
-        lab = Laboratory(name, EXAMPLES[name](options), options)
-        middle = lab.example.sizes[-2]
-        report.rows += sizes_and_table(lab, panels)
-        report.rows.append(caches(lab, middle, panels))
-        report.rows += scaling(lab, middle, panels, "8", EPSILONS)
-        report.rows += scaling(lab, middle, panels, "9", CS)
-        report.details[name] = lab.outcomes
-    drawn = {title: Panel(panels[title], *AXES[title]) for title in AXES}
-    report.panels.update(drawn)
+        lab = Laboratory(name, options)
+        n = lab.problem.sizes[-1]
+        found = {who: lab(SOLVERS[who], n, tested=True) for who in (ONE, MANY)}
+        for who, one in found.items():
+            report.rows.append(
+                Row(
+                    f"{name} ({lab.problem.kind}), {n:,} examples, {who}",
+                    f"gap <= {lab.problem.tol:g}",
+                    f"{one}, {one.rounds:,} rounds, gap {one.gap:.1e}",
+                    met=one.arrived,
+                )
+            )
+            for what, heights in bars.items():
+                heights.setdefault(name, {})[who] = getattr(one, what)
+        report.quotes += table_1(name, found)
+        apart[name] = figure_7(lab, n, report)
+        report.panels[f"violations: {name}, {lab.problem.sizes[0]:,}"] = why(lab, report)
+        report.details[name] = lab.as_json()
+    for what, heights in bars.items():
+        report.panels[f"table 1: {what}"] = Bars(heights, what, "log")
+    report.panels["figure 7: dual of 1-slack above that of n-slack"] = Panel(
+        apart, "C (mean)", "relative difference", ("log", "linear")
+    )
     return report
 
 
 if __name__ == "__main__":
-    arguments = parser(__doc__, tuple(EXAMPLES))
-    arguments.add_argument("--time-limit", type=float, default=120.0, help="seconds for each run")
-    arguments.add_argument(
-        "--rows", type=int, nargs="+", default=[1000, 3000, 10_000, 30_000, 100_000]
+    arguments = add_sizes(
+        parser(__doc__, tuple(PROBLEMS)),
+        time_limit=30.0,
+        rows=[1000, 3000],
+        sentences=[100, 300],
+        trees=[400, 800],
     )
-    arguments.add_argument("--sentences", type=int, nargs="+", default=[100, 300, 1000, 3000])
     run(arguments, measure)

@@ -1,11 +1,12 @@
-"""Dependency parsing: a certified gap of 1e-2 within minutes, and what the parsers are worth.
+"""Dependency parsing, beside an averaged perceptron.
 
 The 10 % sample of the Penn Treebank (first 3,300 sentences for training) and UD English EWT, gold
 tags, first-order features. Attachment scores of the test sentences, of all words and without
 punctuation, beside two baselines: every word on its neighbour, and an averaged perceptron with the
 same features and searches. Published first-order parsers reach about 90 on the whole treebank,
 with some ten times the sentences of the sample. The scale of C was chosen on the sample's test
-sentences and on EWT's dev part.
+sentences and on EWT's dev part. Asked for: a certified gap of 1e-2 within five minutes with
+two threads, and scores above the perceptron's, which makes ten passes in the same code.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from benchmarks.common import parser, run, say, timed
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 from maxmargin.data.conllu import DependencySentence, read_conllu, read_dp
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.dependency_parser import DependencyParser
@@ -151,6 +152,7 @@ def attachment(model: DependencyParser, sentences: Sentences) -> dict[str, str]:
 
 def measure(options: argparse.Namespace) -> Report:
     report = Report()
+    scores: dict[str, dict[str, float]] = {}
     for name in options.data:
         data = load(name, options.quick)
         for title, settings in SETTINGS[name]:
@@ -183,6 +185,10 @@ def measure(options: argparse.Namespace) -> Report:
                         )
                     )
                     report.details[f"{what}, {test} {measured}"] = score, peer
+                    found = scores.setdefault(f"{what}, {test} {measured}", {})
+                    found["ours"] = float(score.split()[0])
+                    if peer:
+                        found["perceptron"] = float(peer.split()[0])
             report.details[what] = {
                 "seconds": done.seconds,
                 "cpu_seconds": done.cpu_seconds,
@@ -195,6 +201,16 @@ def measure(options: argparse.Namespace) -> Report:
         for test, sentences in data.tests.items():
             report.rows.append(Row(f"{name}, {test} UAS of neighbours", "", neighbours(sentences)))
     report.rows.append(Row("UAS published, first order", "", "", PUBLISHED))
+    report.panels["Words with the right head, %"] = Bars(scores, "per cent of all words")
+    report.notes.append(
+        "The perceptron has the same features and searches, so the difference is the training: "
+        + "; ".join(
+            f"{what} {found['ours'] - found['perceptron']:+.2f}"
+            for what, found in scores.items()
+            if "perceptron" in found
+        )
+        + ". Attaching every word to a neighbour is what knowing nothing is worth."
+    )
     return report
 
 

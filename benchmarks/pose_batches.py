@@ -1,72 +1,39 @@
-"""Pose estimation: mini-batches of cutting planes against batches, to the same dual value.
+"""Mini-batches of cutting planes against batches, for poses.
 
 The claim of He (2016): ten times less time than the 1-slack method, because the search over windows
-and angles takes more than 95 % of the time, the quadratic program little. Images of a turned 4 in
-clutter, made from MNIST with a seed, large and of two scales, so that searches are costly.
-1-slack trains the same model with its weights written out. Times are processor times, without
-the final certificate.
+and angles takes more than 95 % of the time, the quadratic program little. 150 images of 160 x 160
+pixels with a turned 4 in clutter, made from MNIST with a seed, windows of 32 x 32 at two scales and
+16 angles, so that searches are costly. 1-slack trains the same model with its weights written out.
+Compared are the processor seconds and the searches until the dual is at 50, 90 and 99 % of the best
+known; the final certificate is not counted, and nothing else runs on the thread. The paper has no
+tables or figures; its statements are in sections 1, 3.2 and 3.4. What is pruned, how many planes
+a search gives and how often to pass is in `plane_pruning`.
 """
 
 import argparse
 import time
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.common import parser, run, say
 from benchmarks.pose_data import split
-from benchmarks.reporting import Panel, Report, Row
+from benchmarks.pose_training import PoseTask, Trace, traced
+from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from maxmargin.dual.kernel_planes import KernelPlanes
 from maxmargin.estimators.pose import SOLVER
-from maxmargin.problems.pose import PoseProblem, PoseTrainingSet
-from maxmargin.problems.pose_linear import LinearPoses
-from maxmargin.problems.pose_windows import Pose, WindowGrid
-from maxmargin.problems.structured import bind
+from maxmargin.problems.pose import PoseTrainingSet
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.solvers.stopping import Stopping
 
-Floats = NDArray[np.float64]
-
-WINDOW, N_ANGLES = 32, 16
 SHARES = (0.5, 0.9, 0.99)
 """Parts of the best dual value at which times are compared."""
 
-
-class EnoughError(Exception):
-    """The time is over, and nobody wants a certificate."""
-
-
-class Trace(NamedTuple):
-    """After each round: processor seconds, searches, and the dual value."""
-
-    seconds: Floats
-    searches: Floats
-    duals: Floats
-
-    def at(self, dual: float) -> tuple[float, float] | None:
-        """Seconds and searches until this dual value."""
-        where = np.flatnonzero(self.duals >= dual)
-        return (self.seconds[where[0]], self.searches[where[0]]) if len(where) else None
-
-
-def traced(solver: Any, training: Any, limit: float, enough: float) -> Trace:
-    """Train until the dual value is `enough`, or the time is over."""
-    lines: list[tuple[float, float, float]] = []
-    start = time.process_time()
-
-    def on_round(line: Any, _: Any) -> bool:
-        lines.append((time.process_time() - start, line.oracle_calls, line.dual))
-        if lines[-1][0] > limit or line.dual >= enough:
-            raise EnoughError
-        return False
-
-    with suppress(EnoughError):
-        solver.solve(training, Stopping(tol=1e-3, max_iter=10**9), on_round=on_round)
-    return Trace(*np.array(lines).T)
+FACTOR = 10.0
+THREE, SIX = "mini-batches, 3 diverse poses", "mini-batches, 6 diverse poses"
+ONE, N_SLACK, ONE_SLACK = "mini-batches, 1 pose", "n-slack batches", "1-slack batches"
 
 
 class Clock:
@@ -96,61 +63,67 @@ class Clock:
             setattr(owner, name, original)
 
 
-def measure(options: argparse.Namespace) -> Report:
-    report = Report()
-    n, side, limit = (20, 56, 5.0) if options.quick else (150, 160, options.limit)
-    data, _ = split(n, 1, side, options.quick)
-    grid = WindowGrid(WINDOW, WINDOW, scales=(1.0, 1.25))
-    problem = PoseProblem(grid, N_ANGLES)
-    windows = [grid.windows(image) for image in data.images]
-    truths = [
-        w.pose(w.nearest(Pose(x, y, 1.0, angle)), angle)
-        for w, (x, y, angle) in zip(windows, data.poses.tolist(), strict=True)
-    ]
-    cost = np.full(n, options.C)
-    kernel = PoseTrainingSet(problem, windows, truths, cost)
-    linear = bind(LinearPoses(problem), windows, truths, cost, "margin")
-    best = SOLVER.solve(kernel, Stopping(tol=2e-3, time_limit=3 * limit)).certificate
-    say(f"optimum: {best}")
-    few = bind(LinearPoses(problem), windows[:3], truths[:3], cost[:3], "margin")
-    traced(mm.OneSlack(cache=0), few, 1.0, np.inf)  # compiles, or loads what is compiled
-    enough = 0.995 * best.dual
+def train_all(
+    task: PoseTask, limit: float, dual: float
+) -> tuple[dict[str, Trace], dict[str, list[float]]]:
+    """Every solver to nearly the best dual value; and what parts of its time went where."""
+    kernel = task.kernel()
     works: dict[str, tuple[Any, Any]] = {
-        "mini-batches, 3 diverse poses": (SOLVER, kernel),
-        "mini-batches, 6 diverse poses": (replace(SOLVER, outputs_per_search=6), kernel),
-        "mini-batches, 1 pose": (MiniBatchDual(), kernel),
-        "n-slack batches": (MiniBatchDual(batch_size=n), kernel),
-        "1-slack batches": (mm.OneSlack(cache=0), linear),
+        THREE: (SOLVER, kernel),
+        SIX: (replace(SOLVER, outputs_per_search=6), kernel),
+        ONE: (MiniBatchDual(), kernel),
+        N_SLACK: (MiniBatchDual(batch_size=len(task.windows)), kernel),
+        ONE_SLACK: (mm.OneSlack(cache=0), task.linear()),
     }
+    traced(mm.OneSlack(cache=0), task.linear(3), 1.0, np.inf)  # loads what is compiled
     traces: dict[str, Trace] = {}
     shares: dict[str, list[float]] = {}
     for name, (solver, training) in works.items():
         search = Clock((PoseTrainingSet, "search"))
         program, gram = Clock((KernelPlanes, "solve")), Clock((KernelPlanes, "add"))
         with search, program, gram:
-            traces[name] = traced(solver, training, limit, enough)
+            traces[name] = traced(solver, training, limit, 0.995 * dual)
         total = float(traces[name].seconds[-1])
         shares[name] = [clock.seconds / total for clock in (search, program, gram)]
         say(f"{name}: {total:.3g} s, dual {traces[name].duals[-1]:.6g}, shares {shares[name]}")
-    batch = traces["1-slack batches"]
+    return traces, shares
+
+
+def gains(traces: dict[str, Trace], dual: float, report: Report) -> dict[str, dict[str, float]]:
+    """Rows of times; and how many times less each takes than 1-slack, at each share."""
+    found: dict[str, dict[str, float]] = {}
     for share in SHARES:
-        slow = batch.at(share * best.dual)
-        for name in list(works)[:-1]:
-            quick = traces[name].at(share * best.dual)
-            if quick is None or slow is None:
-                report.rows.append(Row(f"{share:.0%} of the dual: {name}", "", "not reached"))
+        slow = traces[ONE_SLACK].at(share * dual)
+        for name in (THREE, SIX, ONE, N_SLACK):
+            fast = traces[name].at(share * dual)
+            what = f"{share:.0%} of the dual: {name}"
+            if fast is None or slow is None:
+                report.rows.append(Row(what, "", "not reached"))
                 continue
-            ratio, searches = slow[0] / quick[0], slow[1] / quick[1]
+            ratio, fewer = slow[0] / fast[0], slow[1] / fast[1]
+            found.setdefault(f"{share:.0%} of the dual", {})[name] = ratio
             is_claim = name.startswith("mini") and share == SHARES[-1]
-            row = Row(
-                f"{share:.0%} of the dual: {name}",
-                "10 x less time" if is_claim else "",
-                f"{quick[0]:.3g} s: {ratio:.1f} x less, {searches:.1f} x fewer searches",
-                f"1-slack {slow[0]:.3g} s",
-                met=ratio >= 10.0 if is_claim else None,
+            report.rows.append(
+                Row(
+                    what,
+                    f"{FACTOR:g} x less time" if is_claim else "",
+                    f"{fast[0]:.3g} s: {ratio:.1f} x less, {fewer:.1f} x fewer searches",
+                    f"1-slack {slow[0]:.3g} s",
+                    met=ratio >= FACTOR if is_claim else None,
+                )
             )
-            report.rows.append(row)
-    searched, solved, grown = shares["mini-batches, 3 diverse poses"]
+    return found
+
+
+def tell(
+    traces: dict[str, Trace],
+    shares: dict[str, list[float]],
+    found: dict[str, dict[str, float]],
+    report: Report,
+) -> None:
+    """What the paper says beside it."""
+    best = {share: max(ratios.values()) for share, ratios in found.items()}
+    searched, solved, grown = shares[THREE]
     report.rows.append(
         Row(
             "share of the quadratic program (3 poses)",
@@ -160,27 +133,83 @@ def measure(options: argparse.Namespace) -> Report:
             met=solved + grown < 0.2,
         )
     )
-    report.details = {
-        "optimum": [best.primal, best.dual],
-        "windows": len(windows[0]),
-        "shares": shares,
-        "traces": {name: trace._asdict() for name, trace in traces.items()},
-    }
-    gaps = {name: (1.0 - t.duals / best.primal).tolist() for name, t in traces.items()}
-    panels = {
-        what: Panel(
-            {n: (getattr(t, field).tolist(), gaps[n]) for n, t in traces.items()},
+    texts = ", ".join(f"{ratio:.1f} x at {share}" for share, ratio in best.items())
+    report.quotes += [
+        Quote(
+            "He (2016), section 1",
+            "mini-batches are 10 times as fast as batches",
+            f"against 1-slack {texts}",
+            max(best.values(), default=0.0) >= FACTOR,
+        ),
+        Quote(
+            "He (2016), section 3.4",
+            "searches take more than 95 % of the time",
+            f"{searched:.0%} with 3 poses a search, {shares[ONE][0]:.0%} with one, "
+            f"{shares[N_SLACK][0]:.0%} in batches",
+            min(searched, shares[ONE][0]) > 0.95,
+        ),
+    ]
+    ends = [traces[name].at(SHARES[-1] * traces[name].duals[-1]) for name in (ONE, THREE)]
+    one, three = (end[1] if end else np.nan for end in ends)
+    report.quotes.append(
+        Quote(
+            "He (2016), section 3.2",
+            "several diverse planes for a search help training",
+            f"{three:.0f} searches with 3 poses, {one:.0f} with one",
+            bool(three < one),
+        )
+    )
+    last = f"{SHARES[-1]:.0%} of the dual"
+    if best.get(last, FACTOR) < FACTOR:
+        report.notes.append(
+            f"The factor falls from {max(best.values()):.1f} to {best[last]:.1f} as the end comes "
+            f"near, where the mini-batches search many images that hardly violate any more. The "
+            f"search is also a smaller part of the time than the paper's ({searched:.0%}, not "
+            f"above 95 %): here it is one product of matrices an image, however many windows and "
+            f"angles. In searches, which is what would count if they were dearer, the factor is in "
+            f"the table."
+        )
+
+
+def measure(options: argparse.Namespace) -> Report:
+    """All solvers on the same images."""
+    report = Report()
+    n, side, limit = (20, 56, 2.0) if options.quick else (150, 160, options.limit)
+    data, _ = split(n, 1, side, options.quick)
+    task = PoseTask.of(data, options.C, scales=(1.0, 1.25))
+    stopping = Stopping(tol=2e-2 if options.quick else 2e-3, time_limit=limit)
+    best = SOLVER.solve(task.kernel(), stopping).certificate
+    say(f"optimum: {best}")
+    traces, shares = train_all(task, limit, best.dual)
+    found = gains(traces, best.dual, report)
+    tell(traces, shares, found, report)
+    below = {name: np.maximum(1.0 - t.duals / best.primal, 1e-6) for name, t in traces.items()}
+    for what, field in (("processor seconds", "seconds"), ("searches", "searches")):
+        report.panels[what] = Panel(
+            {
+                name: (getattr(t, field).tolist(), below[name].tolist())
+                for name, t in traces.items()
+            },
             what,
             "best primal value less dual value, relative",
         )
-        for what, field in (("processor seconds", "seconds"), ("searches", "searches"))
+    report.panels["times as fast as 1-slack"] = Bars(found, "factor")
+    report.details = {
+        "optimum": [best.primal, best.dual],
+        "windows": len(task.windows[0]),
+        "shares of search, program, matrix": shares,
+        "traces": {
+            name: dict(
+                zip(t._fields, thinned(*([float(f"{v:.5g}") for v in x] for x in t)), strict=True)
+            )
+            for name, t in traces.items()
+        },
     }
-    report.panels.update(panels)
     return report
 
 
 if __name__ == "__main__":
     arguments = parser(__doc__)
-    arguments.add_argument("--limit", type=float, default=300.0, help="seconds for each solver")
+    arguments.add_argument("--limit", type=float, default=150.0, help="seconds for each solver")
     arguments.add_argument("--C", type=float, default=0.03)
     run(arguments, measure)

@@ -12,6 +12,15 @@ import numpy as np
 MOST_POINTS = 300
 """Points of a curve that are kept: more cannot be told apart in a plot."""
 
+WIDTHS = {1: 6.0, 2: 9.2}
+"""Inches of a plot with so many columns."""
+
+COLOURS, STYLES = 10, ("-", "--", ":")
+"""There are so many colours; then lines are drawn otherwise."""
+
+MOST_NUMBERS = 16
+"""Bars of which each can have its number above it."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -71,6 +80,30 @@ class Bars(NamedTuple):
     scale: str = "linear"
 
 
+def panel_as_json(panel: Panel | Bars) -> dict[str, Any]:
+    """A part of a plot as plain numbers, no more and no finer than can be seen."""
+    if isinstance(panel, Bars):
+        heights = {
+            group: {name: _seen(height) for name, height in found.items()}
+            for group, found in panel.heights.items()
+        }
+        return panel._replace(heights=heights)._asdict()
+    curves = {
+        label: [[_seen(value) for value in values] for values in thinned(*curve)]
+        for label, curve in panel.curves.items()
+    }
+    return panel._asdict() | {"curves": curves}
+
+
+def panel_from_json(content: Mapping[str, Any]) -> Panel | Bars:
+    """What `panel_as_json` made plain."""
+    return Panel(**content) if "curves" in content else Bars(**content)
+
+
+def _seen(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
 @dataclass
 class Report:
     """What a benchmark found.
@@ -107,6 +140,11 @@ def thinned(*curve: Sequence[float]) -> list[list[float]]:
     return [[values[place] for place in places] for values in curve]
 
 
+def count(number: int, thing: str) -> str:
+    """So many things, in words."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows in columns."""
     lines = [("what", "bar", "reached", "peer", "met?"), *(row.cells() for row in rows)]
@@ -118,18 +156,23 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([text[0], "-" * len(text[0]), *text[1:]])
 
 
-def draw(panels: Mapping[str, Panel | Bars], path: Path, columns: int = 3) -> None:
-    """Panels in rows of so many `columns`, as an SVG file."""
+def draw(panels: Mapping[str, Panel | Bars], path: Path) -> None:
+    """Panels side by side, as an SVG file; text is text, on white, about as wide as a page."""
     from matplotlib import pyplot, rc_context
 
     pyplot.switch_backend("agg")
-    columns = min(columns, len(panels))
+    columns = 1 if len(panels) == 1 else 2
     rows = -(-len(panels) // columns)
     # The same plot is the same file: no date, no random names in it.
     with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
         figure, grid = pyplot.subplots(
-            rows, columns, figsize=(4.6 * columns, 3.6 * rows), squeeze=False, layout="constrained"
+            rows,
+            columns,
+            figsize=(WIDTHS[columns], 3.6 * rows),
+            squeeze=False,
+            layout="constrained",
         )
+        figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
         for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
             axes.set_title(title, fontsize="medium")
             if isinstance(panel, Panel):
@@ -139,18 +182,32 @@ def draw(panels: Mapping[str, Panel | Bars], path: Path, columns: int = 3) -> No
         for axes in grid.flat[len(panels) :]:
             axes.remove()
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, metadata={"Date": None})
+        figure.savefig(path, metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
 
 
 def _draw_curves(axes: Any, panel: Panel) -> None:
-    for label, curve in panel.curves.items():
+    for at, (label, curve) in enumerate(panel.curves.items()):
         x, y = thinned(*curve)
-        axes.plot(x, y, marker="o" if len(x) < 20 else "", markersize=4, label=label)
+        marker = "o" if len(x) < 20 else ""
+        style = STYLES[at // COLOURS % len(STYLES)]
+        axes.plot(x, y, style, marker=marker, markersize=4, label=label)
     xscale, yscale = panel.scales
     axes.set(xscale=xscale, yscale=yscale, xlabel=panel.x, ylabel=panel.y)
+    for axis, scale in ((axes.xaxis, xscale), (axes.yaxis, yscale)):
+        if scale == "log":
+            _thin_out_numbers(axis)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
+
+
+def _thin_out_numbers(axis: Any) -> None:
+    """Between powers of ten only 2 and 5, and those only where there are few powers."""
+    from matplotlib.ticker import LogFormatterSciNotation, LogLocator
+
+    axis.set_minor_locator(LogLocator(subs=(2.0, 5.0)))
+    axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(1.5, 1.5)))
+    axis.set_tick_params(which="minor", labelsize="small")
 
 
 def _draw_bars(axes: Any, bars: Bars) -> None:
@@ -163,14 +220,21 @@ def _draw_bars(axes: Any, bars: Bars) -> None:
             if contestant in found
         ]
         heights = [found[contestant] for found in bars.heights.values() if contestant in found]
-        axes.bar(places, heights, width, label=contestant)
+        drawn = axes.bar(places, heights, width, label=contestant)
+        if len(contestants) * len(bars.heights) <= MOST_NUMBERS:
+            axes.bar_label(drawn, fmt=_number, fontsize="x-small", padding=1)
     axes.set(ylabel=bars.y, yscale=bars.scale)
     axes.set_xticks(range(len(bars.heights)), list(bars.heights), fontsize="small")
     if max(map(len, bars.heights), default=0) > 60 // max(len(bars.heights), 1):
         axes.tick_params(axis="x", rotation=30)
     axes.grid(alpha=0.3, axis="y")
     if len(contestants) > 1:
-        axes.legend(fontsize="small")
+        axes.margins(y=0.1 * (1 + len(contestants)))  # room for the names above the bars
+        axes.legend(fontsize="small", loc="upper right")
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def write_json(path: Path, content: Any) -> None:

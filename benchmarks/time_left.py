@@ -1,7 +1,9 @@
-"""The progress line's estimate of the time left is within a factor of 2, in the median.
+"""How good the progress line's estimate of the time left is.
 
 Fits of several solvers and data sets are recorded, and the estimate is asked at sixty moments from
-a third of the time to its end. A moment at which it says that it cannot tell counts apart.
+a third of the time to its end. A moment at which it says that it cannot tell counts apart. Asked
+for: within a factor of 2, in the median over all moments. Letters (OCR, fold 0) as chains with six
+solvers; MNIST, 20 Newsgroups and Covertype with the sequential dual method.
 """
 
 import argparse
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.common import load, parser, run, say
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Report, Row
 from benchmarks.sequences import fit, letters
 from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.result import Round
@@ -79,6 +81,7 @@ def summary(found: NDArray[np.float64]) -> tuple[str, float]:
 
 def measure(options: argparse.Namespace) -> Report:
     report, all_found = Report(), []
+    factors: dict[str, float] = {}
     for name, train in fits(options.quick):
         model = train()
         found = errors(model.history_, model.tol)
@@ -87,9 +90,23 @@ def measure(options: argparse.Namespace) -> Report:
         text = f"{text}; {model.history_[-1].seconds:.1f} s"
         say(f"{name}: {text}")
         report.rows.append(Row(name, "", text))
-        report.details[name] = found
+        report.details[name] = [
+            None if math.isnan(one) else round(one, 3) for one in found.tolist()
+        ]
+        factors[name] = summary(found)[1]
     text, factor = summary(np.concatenate(all_found))
     report.rows.append(Row("all", f"<= x {FACTOR:g}", text, met=factor <= FACTOR))
+    told = {name: one for name, one in factors.items() if math.isfinite(one)}
+    if told:
+        worst = max(told, key=told.__getitem__)
+        report.notes.append(
+            f"The estimate continues the gap's fall of the last rounds; it is worst for {worst} (a "
+            f"factor of {told[worst]:.2f}). While the gap does not fall, it says that it cannot "
+            "tell."
+        )
+        report.panels["Factor by which the estimate is off"] = Bars(
+            {name: {"median": one} for name, one in told.items()}, "median factor"
+        )
     return report
 
 

@@ -1,10 +1,13 @@
-"""Treebank: weighted grammars against the same grammar with maximum-likelihood probabilities.
+"""Parsing: weighted grammars against the same grammar with maximum-likelihood probabilities.
 
 The Penn treebank sample, tags given, the first 80 % of the files to train on and the rest to test;
-sentences of at most 15 words, as in section 5 of Joachims, Finley and Yu (2009), and of at most 40.
-Labelled bracket F1; 1-slack against n-slack cutting planes with the paper's zero-one loss (its
-table 1, where C = 20,000 times the mean slack of a loss of 100 is 200 with a loss of one); and the
-time to parse a long sentence, exactly and with nothing pruned.
+sentences of at most 15 words, as in Joachims et al. (2009), and of at most 40. Labelled bracket F1
+of a grammar trained for brackets and, as in the paper, for whole trees (zero-one loss), beside
+that of the same rules with the probabilities of maximum likelihood; where 95 % of the gains lie
+comes from drawing test sentences with replacement. C = 1 on the sum, one thread, to a certified
+gap of 1e-2 unless the time limit comes first: long sentences with the zero-one loss take minutes,
+and `--time-limit 600` lets them end. Then the time to parse the longest sentences, exactly and
+with nothing pruned. Cutting planes on these trees are under the claim `cutting_planes`.
 """
 
 import argparse
@@ -19,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-import maxmargin as mm
 from benchmarks.common import Floats, best, clocks, interleaved, parser, run, say, span, timed
-from benchmarks.reporting import Report, Row
+from benchmarks.reporting import Bars, Quote, Report, Row
 from maxmargin.data.trees import (
     PUNCTUATION,
     BracketScores,
@@ -33,10 +35,10 @@ from maxmargin.data.trees import (
 from maxmargin.estimators.parser import GrammarParser, UnparsedWarning
 
 LENGTHS = ("15", "40")
+TITLE = "at most {} words"
 LOSSES = ("brackets", "zero-one")
 TRAIN_SHARE = 0.8
 TOLERANCE = 1e-2
-MEAN_COST = 200.0
 PARSE_SECONDS = 0.3
 """Well under a second, on a core that others use, too."""
 
@@ -156,7 +158,9 @@ def accuracy(
         ]
         details[loss] = {
             "f1": found.f1,
+            "exact": found.exact,
             "maximum likelihood": likely.f1,
+            "gap": gap,
             "rules": model.grammar_.rules.n_rules,
             "features": model.grammar_.n_features,
             "train": len(train),
@@ -168,52 +172,6 @@ def accuracy(
         }
         models.append(model)
     return rows, details, models[0]
-
-
-def cutting_planes(
-    title: str, train: list[Tree], options: argparse.Namespace
-) -> tuple[list[Row], dict[str, Any]]:
-    """Table 1 of the paper: 1-slack with its cache of ten planes against n-slack."""
-    found = {}
-    for name, solver in {"1-slack": mm.OneSlack(cache=10), "n-slack": mm.NSlack()}.items():
-        model = GrammarParser(
-            C=MEAN_COST / len(train),
-            loss="zero-one",
-            solver=solver,
-            tol=TOLERANCE,
-            max_iter=10**6,
-            time_limit=options.time_limit,
-        )
-        done = timed(partial(model.fit, train))
-        last = model.history_[-1]
-        found[name] = {
-            "seconds": done.seconds,
-            "searches": last.oracle_calls,
-            "planes": last.planes,
-            "rounds": model.n_iter_,
-            "gap": model.certificate_.relative_gap,
-            "arrived": model.status_ == "converged",
-        }
-        say(f"{title}, {name}: {found[name]}")
-    one, many = found["1-slack"], found["n-slack"]
-    note = "" if many["arrived"] else ">= "
-    rows = [
-        Row(
-            f"{title}, table 1, searches of 1-slack",
-            "fewer than n-slack's",
-            f"{one['searches']:,} ({one['seconds']:.3g} s, gap {one['gap']:.1e})",
-            f"{note}{many['searches']:,} ({many['seconds']:.3g} s, gap {many['gap']:.1e})",
-            met=one["arrived"] and one["searches"] < many["searches"],
-        ),
-        Row(
-            f"{title}, table 1, planes of 1-slack",
-            "fewer than n-slack's",
-            f"{one['planes']:,}",
-            f"{many['planes']:,}",
-            met=one["planes"] < many["planes"],
-        ),
-    ]
-    return rows, found
 
 
 def speed(
@@ -248,23 +206,77 @@ def measure(options: argparse.Namespace) -> Report:
     GrammarParser(max_iter=2, tol=0.9, loss="zero-one").fit(files[0])
     for length in options.data:
         train, test = split(files, int(length))
-        title = f"at most {length} words"
+        title = TITLE.format(length)
         rows, details, model = accuracy(title, train, test, options)
         report.rows += rows
         fast, seconds = speed(title, model, test, options.repeats)
         report.rows += fast
         details["seconds"] = seconds
-        if length == LENGTHS[0]:
-            rows, details["table 1"] = cutting_planes(title, train, options)
-            report.rows += rows
         report.details[title] = details
+    report.quotes += quotes(report.details)
+    report.notes += notes(report.details)
+    report.panels["bracket F1"] = Bars(
+        {
+            title: {loss: 100 * found[loss]["f1"] for loss in LOSSES}
+            | {"maximum likelihood": 100 * found[LOSSES[0]]["maximum likelihood"]}
+            for title, found in report.details.items()
+        },
+        "percent",
+    )
+    report.panels["time for the longest sentences"] = Bars(
+        {
+            title: {name: max(seconds) for name, seconds in found["seconds"].items()}
+            for title, found in report.details.items()
+        },
+        "seconds",
+        "log",
+    )
     return report
+
+
+def quotes(details: dict[str, Any]) -> list[Quote]:
+    """The paper's F1, of other sentences."""
+    found = details.get(TITLE.format(LENGTHS[0]))
+    if found is None:
+        return []
+    zero_one = found["zero-one"]
+    return [
+        Quote(
+            "Joachims et al. (2009), figure 7, CFG",
+            "zero-one loss, at most 15 words, 9,780 trees: bracket F1 70.22 (1-slack)",
+            f"{zero_one['train']:,} trees, tags given: {100 * zero_one['f1']:.2f}",
+        ),
+        Quote(
+            "Joachims et al. (2009), section 5, CFG",
+            "154,655 features of 9,780 trees",
+            f"{zero_one['features']:,} of {zero_one['train']:,} trees",
+        ),
+    ]
+
+
+def notes(details: dict[str, Any]) -> list[str]:
+    """Why the zero-one loss falls short."""
+    short = {
+        title: found["zero-one"]
+        for title, found in details.items()
+        if found["zero-one"]["f1"] < found["zero-one"]["maximum likelihood"]
+    }
+    if not short:
+        return []
+    each = "; ".join(
+        f"{title}: F1 {100 * found['f1']:.1f} against {100 * found['maximum likelihood']:.1f}, "
+        f"{100 * found['exact']:.1f} % of the trees all right"
+        for title, found in short.items()
+    )
+    return [
+        "The zero-one loss of the paper, for which any tree but the right one is equally wrong, "
+        f"does not reach maximum likelihood ({each}). Where hardly a tree can be all right, it "
+        "says nothing about which of the wrong ones is better; the loss that counts brackets does."
+    ]
 
 
 if __name__ == "__main__":
     arguments = parser(__doc__, LENGTHS, repeats=3)
-    arguments.add_argument("--time-limit", type=float, default=600.0, help="seconds for each fit")
+    arguments.add_argument("--time-limit", type=float, default=150.0, help="seconds for each fit")
     arguments.add_argument("--C", type=float, default=1.0)
-    arguments.add_argument("--horizontal", type=int, default=2)
-    arguments.add_argument("--vertical", type=int, default=1)
     run(arguments, measure)

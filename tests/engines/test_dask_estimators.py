@@ -185,6 +185,7 @@ def test_workers_read_their_own_part_of_a_file(cluster, tmp_path):
     assert max(sizes) <= 0.6 * size
 
 
+@pytest.mark.slow
 def test_tables_where_the_workers_are(cluster, tmp_path):
     """A data frame that the workers hold, one that they read, and its files."""
     frames = pytest.importorskip("dask.dataframe")

@@ -19,8 +19,13 @@ column of scores for each position, while on the way forward the pointers would 
 import numpy as np
 
 from maxmargin.dual.compiled import compiled, inlined
-from maxmargin.dual.simd import max_plus
+from maxmargin.dual.exponentials import exponentials
+from maxmargin.dual.simd import max_plus, sum_times
 from maxmargin.dual.subproblems import NEVER
+
+_LEAST_FACTOR = 1e-180
+"""Least factor of a pair of labels, relative to the largest, with which sums can be taken without
+logarithms: what its square rounds to zero is far below the precision of any sum it is part of."""
 
 
 @inlined
@@ -281,12 +286,17 @@ def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[
     for b in range(n_labels):
         # What cannot be reached has -inf less something finite, not less -inf.
         out[b] = max(out[b], NEVER)
+        sums[b] = added[b] - out[b]
+    for a in range(n_labels):
+        row = parts[a]
+        for b in range(n_labels):
+            row[b] = edges[a, b] + sums[b]
+        exponentials(row, before[a], row)
+    for b in range(n_labels):
         sums[b] = 0.0
     for a in range(n_labels):
         for b in range(n_labels):
-            part = np.exp(before[a] + edges[a, b] + added[b] - out[b])
-            parts[a, b] = part
-            sums[b] += part
+            sums[b] += parts[a, b]
     for b in range(n_labels):
         out[b] += np.log(sums[b])
 
@@ -326,9 +336,11 @@ def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
     """Turn logarithms into probabilities that sum to one; returns the log of the former sum."""
     total = 0.0
     for a in range(len(logs)):
+        exponentials(logs[a], 0.0, logs[a])
         for b in range(n_labels):
-            logs[a, b] = np.exp(logs[a, b])
             total += logs[a, b]
+        for b in range(n_labels, logs.shape[1]):
+            logs[a, b] = 0.0
     for a in range(len(logs)):
         for b in range(n_labels):
             logs[a, b] /= total
@@ -343,12 +355,9 @@ def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
 # at each position, lest a long chain's total drown their differences.
 
 
-@compiled
-def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
-
-    If `edges` has length one, it is for all positions.
-    """
+@inlined
+def _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """`marginals_along`, whatever the scores are."""
     last = len(nodes) - 1
     varying = len(edges) > 1
     log_partition = 0.0
@@ -365,6 +374,96 @@ def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums
         before, now = node_marginals[t - 1], node_marginals[t]
         _share(now, n_labels, pair_marginals[t - 1], sums[t - 1], before)
     return log_partition
+
+
+# Where the scores of pairs are the same at all positions and lie close enough to each other, their
+# exponentials are taken once, and a step is a product of a vector and a matrix. A label that is so
+# unlikely that its probability rounds to zero then adds nothing to any sum: every label can be
+# reached from the likeliest one, too, by a factor of `_LEAST_FACTOR` or more.
+
+
+@inlined
+def _set_factors(pairs, n_labels, zeros, highest_of, factors):  # type: ignore[no-untyped-def]
+    """Set `factors` to ``exp(pairs - highest)``, zeros in the padding.
+
+    Returns the highest, and whether all of the factors can be used. Scratch: vectors `zeros` and
+    `highest_of`.
+    """
+    for b in range(len(zeros)):
+        zeros[b] = 0.0
+    max_plus(zeros, pairs, zeros, n_labels, highest_of)
+    highest = highest_of[highest_label(highest_of, n_labels)]
+    n_small = 0
+    for a in range(n_labels):
+        row = factors[a]
+        exponentials(pairs[a], -highest, row)
+        for b in range(n_labels):
+            n_small += row[b] < _LEAST_FACTOR
+        for b in range(n_labels, len(row)):
+            row[b] = 0.0
+    return highest, n_small == 0
+
+
+@inlined
+def _set_shares(scores, n_labels, shares):  # type: ignore[no-untyped-def]
+    """Set `shares` to ``exp(scores - highest)``, zeros in the padding; returns the highest."""
+    highest = scores[highest_label(scores, n_labels)]
+    exponentials(scores, -highest, shares)
+    for b in range(n_labels, len(shares)):
+        shares[b] = 0.0
+    return highest
+
+
+@inlined
+def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """`marginals_along` by factors of pairs, which may stand where the first pairs' result will."""
+    last = len(nodes) - 1
+    log_partition = 0.0
+    for t in range(last + 1):
+        now = node_marginals[t]
+        log_partition += _set_shares(nodes[t], n_labels, now)
+        if t > 0:
+            reached = sums[t - 1]
+            sum_times(node_marginals[t - 1], factors, n_labels, reached)
+            for b in range(len(now)):
+                now[b] *= reached[b]
+        total = 0.0
+        for b in range(len(now)):
+            total += now[b]
+        for b in range(len(now)):
+            now[b] /= total
+        log_partition += np.log(total)
+    for t in range(last, 0, -1):
+        before, now, share = node_marginals[t - 1], node_marginals[t], sums[t - 1]
+        for b in range(n_labels):
+            share[b] = now[b] / share[b]
+        for a in range(n_labels):
+            own = before[a]
+            row, factor = pair_marginals[t - 1, a], factors[a]
+            total = 0.0
+            for b in range(len(row)):
+                part = own * factor[b] * share[b]
+                row[b] = part
+                total += part
+            before[a] = total
+    return log_partition
+
+
+@compiled
+def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """`marginals` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
+
+    If `edges` has length one, it is for all positions.
+    """
+    if len(edges) == 1 and len(nodes) > 2:
+        factors = pair_marginals[0]
+        highest, usable = _set_factors(edges[0], n_labels, node_marginals[0], sums[0], factors)
+        if usable:
+            log_partition = _marginals_by_factors(
+                nodes, factors, n_labels, node_marginals, pair_marginals, sums
+            )
+            return log_partition + highest * (len(nodes) - 1)
+    return _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, sums)
 
 
 @compiled

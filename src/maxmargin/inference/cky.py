@@ -21,13 +21,15 @@ child of a node in row `p` stands in row ``p + 2 * (words of the left child)``.
 import numpy as np
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.simd import highest_sum
 from maxmargin.inference.cky_chart import (
     Floats,
     Nodes,
     Rules,
     Scores,
     cell,
-    close_span,
+    close_found,
+    keep_highest,
     make_chart,
     meeting,
     open_chart,
@@ -38,15 +40,6 @@ from maxmargin.inference.cky_chart import (
 )
 
 
-@inlined
-def _best_meeting(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
-    """The best sum of a left and a right child's scores, over all places where they meet."""
-    highest = -np.inf
-    for t in range(low, high + 1):
-        highest = max(highest, lefts[row + t] + rights[after + t])
-    return highest
-
-
 @compiled
 def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
     """Best scores of all symbols at all spans of a sentence.
@@ -55,36 +48,55 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
     room for as many words or more.
     """
     length, n_complete = leaves.shape
+    n_symbols = rules.n_symbols
     varying = len(scores.units) > 1
-    here = chart.here
+    here, found = chart.here, chart.found
+    here[:] = -np.inf
     open_chart(chart, length)
     for start in range(length - 1, -1, -1):
+        # Of many symbols few have scores at a span: the others are written in one go, and what
+        # follows looks at lists.
         open_start(chart, length)
+        first = top_row(start, 0, length, n_symbols)
+        chart.tops[first : first + n_symbols * (length - start)] = -np.inf
+        n_live = 0
         for stop in range(start + 1, length + 1):
-            here[:] = -np.inf
+            n_found = 0
             if stop - start == 1:
-                put(leaves[start], n_complete, here)
-            for symbol in range(rules.n_symbols):
-                if chart.last[symbol] >= 0:
-                    row = top_row(start, symbol, length, rules.n_symbols)
-                    for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
-                        slot = rules.group_slots[g]
-                        low, high = meeting(chart, symbol, slot, start, stop)
+                for symbol in range(n_complete):
+                    n_found = keep_highest(leaves[start, symbol], symbol, here, found, n_found)
+            for f in range(n_live):
+                symbol = chart.live[f]
+                row = top_row(start, symbol, length, n_symbols)
+                for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
+                    slot = rules.group_slots[g]
+                    low, high = meeting(chart, symbol, slot, start, stop)
+                    if low <= high:
                         rights = chart.rights[stop, slot]
-                        best = _best_meeting(chart.tops, row, rights, start + 1, low, high)
+                        best = highest_sum(
+                            chart.tops, row + low, rights, start + 1 + low, high - low + 1
+                        )
                         if best > -np.inf:
                             for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                                parent = rules.parents[r]
-                                here[parent] = max(here[parent], best + scores.rules[r])
+                                score = best + scores.rules[r]
+                                parent = np.int64(rules.parents[r])
+                                n_found = keep_highest(score, parent, here, found, n_found)
             # So far these are bottoms; parts stay as they are.
             bottoms = chart.bottoms[cell(start, stop, length)]
             put(here, n_complete, bottoms)
             here[:n_complete] = -np.inf
+            n_parts = 0
+            for f in range(n_found):
+                if found[f] >= n_complete:
+                    found[n_parts] = found[f]
+                    n_parts += 1
+            n_found = n_parts
             units = scores.units[cell(start, stop, length) * varying]
             for u in range(len(units)):
-                top = rules.unit_tops[u]
-                here[top] = max(here[top], bottoms[rules.unit_bottoms[u]] + units[u])
-            close_span(rules, chart, start, stop, length)
+                score = bottoms[rules.unit_bottoms[u]] + units[u]
+                top = np.int64(rules.unit_tops[u])
+                n_found = keep_highest(score, top, here, found, n_found)
+            n_live = close_found(rules, chart, start, stop, length, n_found, n_live)
 
 
 @inlined

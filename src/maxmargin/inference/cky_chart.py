@@ -88,6 +88,8 @@ class Chart(NamedTuple):
         Scratch: in which part of a row there are scores.
     here : ndarray of shape (n_symbols,)
         Scratch: the scores of one span.
+    live, found : ndarray of shape (n_symbols,)
+        Scratch: the symbols that have a score at some span of one start, and at one span.
     """
 
     tops: Floats
@@ -98,6 +100,8 @@ class Chart(NamedTuple):
     first_right: Numbers
     last_right: Numbers
     here: Floats
+    live: Numbers
+    found: Numbers
 
 
 def make_rules(
@@ -182,6 +186,8 @@ def make_chart(length: int, rules: Rules) -> Chart:
         np.empty((length + 1, n_rights), dtype=np.int64),
         np.empty((length + 1, n_rights), dtype=np.int64),
         np.empty(n_symbols),
+        np.empty(n_symbols, dtype=np.int64),
+        np.empty(n_symbols, dtype=np.int64),
     )
 
 
@@ -250,3 +256,39 @@ def close_span(rules, chart, start, stop, length):  # type: ignore[no-untyped-de
         if score > -np.inf:
             chart.first_right[stop, slot] = start
             chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+
+
+@inlined
+def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untyped-def]
+    """Let a score enter a span; returns how many symbols are in the list of those it has."""
+    if score > here[symbol]:
+        if here[symbol] == -np.inf:
+            found[n_found] = symbol
+            n_found += 1
+        here[symbol] = score
+    return n_found
+
+
+@inlined
+def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
+    """`close_span` for the symbols in ``chart.found``, where ``chart.tops`` has -inf elsewhere.
+
+    Empties ``chart.here`` and returns how many symbols are in ``chart.live``.
+    """
+    width = stop - start
+    for slot in range(len(rules.right_symbols)):
+        score = chart.here[rules.right_symbols[slot]]
+        chart.rights[stop, slot, start] = score
+        if score > -np.inf:
+            chart.first_right[stop, slot] = start
+            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+    for f in range(n_found):
+        symbol = chart.found[f]
+        chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = chart.here[symbol]
+        chart.here[symbol] = -np.inf
+        if chart.last[symbol] < 0:
+            chart.first[symbol] = width - 1
+            chart.live[n_live] = symbol
+            n_live += 1
+        chart.last[symbol] = width - 1
+    return n_live

@@ -1,0 +1,96 @@
+"""The claims: which there are, in which section of the page each stands, in which order."""
+
+import ast
+from typing import NamedTuple
+
+from benchmarks.fingerprint import ROOT
+
+
+class Section(NamedTuple):
+    """A part of the page."""
+
+    title: str
+    claims: tuple[str, ...]
+    about: str = ""
+    """A sentence below the title."""
+
+
+SECTIONS = (
+    Section(
+        "Speed against the peers",
+        ("crammer_singer", "one_vs_rest", "binary", "regression", "linear_peers", "path"),
+    ),
+    Section(
+        "Sequences",
+        ("ocr_chains", "letters", "chunking", "brown_tagging"),
+    ),
+    Section(
+        "Structures",
+        (
+            "snakes",
+            "grids",
+            "treebank",
+            "dependencies",
+            "multilabel",
+            "hierarchy",
+            "ordinal",
+            "ranking",
+            "performance",
+            "dlib_peer",
+            "svmstruct_programs",
+        ),
+    ),
+    Section("Latent variables and kernels", ("latent", "kernels", "pose")),
+    Section(
+        "Ramanan (2013)",
+        ("online", "schedules", "upper_bounds"),
+        "*Dual coordinate solvers for large-scale structural SVMs.*",
+    ),
+    Section(
+        "He (2016)",
+        ("pose_batches", "plane_pruning"),
+        "*Dual solver for the multiplicative kernel structural SVM.*",
+    ),
+    Section(
+        "Mohapatra et al. (2016)",
+        ("temperature", "temperature_values"),
+        "*Partial linearization based optimization for multi-class SVM.*",
+    ),
+    Section(
+        "Joachims et al. (2009)",
+        (
+            "cutting_planes",
+            "cutting_planes_examples",
+            "cutting_planes_settings",
+            "cutting_planes_binary",
+        ),
+        "*Cutting-plane training of structural SVMs.*",
+    ),
+    Section(
+        "Keerthi et al. (2008)",
+        ("accuracy", "formulations", "sequential_dual", "heuristics"),
+        "*A sequential dual method for large scale multi-class linear SVMs.*",
+    ),
+    Section("Limits", ("limits", "regressions")),
+    Section("Scaling", ("scaling",)),
+    Section("Memory and size", ("memory", "out_of_core", "libsvm_reading", "model_files")),
+    Section("Clusters", ("cluster", "cluster_model")),
+    Section("Use", ("startup", "time_left")),
+)
+
+
+def claims() -> list[str]:
+    """Names of all claims whose benchmark is there, in the order of the page."""
+    names = [claim for section in SECTIONS for claim in section.claims]
+    return [name for name in names if (ROOT / "benchmarks" / f"{name}.py").exists()]
+
+
+def about(claim: str) -> str:
+    """What the claim's file says about it, in Markdown, without running it."""
+    source = (ROOT / "benchmarks" / f"{claim}.py").read_text(encoding="utf-8")
+    return ast.get_docstring(ast.parse(source)) or claim
+
+
+def title(about: str) -> str:
+    """The first line of what a claim says about itself."""
+    return about.partition("\n")[0].strip().rstrip(".")

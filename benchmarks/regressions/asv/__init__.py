@@ -1,0 +1,1 @@
+"""The recorded counts and ratios as airspeed velocity reads them."""
