@@ -170,7 +170,7 @@ class ForDlib:
 
 
 def _sparse(feature: Floats) -> Any:
-    import dlib  # type: ignore[import-not-found]
+    import dlib
 
     result = dlib.sparse_vector()
     places = np.flatnonzero(feature)

@@ -96,8 +96,8 @@ def notes(
     if "CKY" in reached:
         part = min(reached["CKY"].values())
         found.append(
-            f"CKY is far from its limit ({part:.1%}). A treebank's grammar is sparse: at most spans "
-            "few of its symbols have a score, and two neighbours meet at a handful of places. "
+            f"CKY is far from its limit ({part:.1%}). A treebank's grammar is sparse: most spans "
+            "have scores for few of its symbols, and two neighbours meet at a handful of places. "
             "Finding out which is not counted as work that cannot be avoided."
         )
     low = [
