@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.common import RESULTS, ROOT, Data, Floats, parser, say, subsample, timed
+from benchmarks.common import ROOT, Data, Floats, parser, result_file, say, subsample, timed
 from benchmarks.reporting import write_json
 
 REFERENCE_TOLERANCE = 1e-8
@@ -143,7 +143,7 @@ class Optimum:
 def optimum(task: Task, options: argparse.Namespace) -> Optimum:
     """The optimal value, by our own solver run long, with its certificate; kept on disk."""
     limit = QUICK_LIMIT if options.quick else options.reference_limit
-    path = RESULTS / "optima.json"
+    path = result_file("optima", options.quick)
     known = kept(path)
     if task.key in known:
         old = Optimum(**known[task.key])

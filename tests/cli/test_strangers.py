@@ -52,7 +52,7 @@ REFUSED_BEFORE_TRAINING = [
     (["--svmstruct", "-e", "-5"], 2, "-e must be a positive"),
     (["--svmstruct", "-c", "-5"], 2, "but is -5.0"),
     (["--svmstruct", "--stream"], 2, "do not go together"),
-    (["--solver", "one-slack"], 2, "--solver of LinearClassifier must be 'auto'"),
+    (["--solver", "n-slack"], 2, "--solver of LinearClassifier must be "),
     (["--set", "fit_intercept=maybe"], 2, "--set fit_intercept of LinearClassifier must be True"),
     (["--set", "prior=flat"], 2, "in Python only"),
     (["--seed", "-1"], 2, "--seed of LinearClassifier must be an int"),
