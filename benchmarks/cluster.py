@@ -196,4 +196,4 @@ def _line(timings: list[Timed]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    run(parser(__doc__, ("python", "treebank"), repeats=3), measure)
+    run(parser(__doc__, ("python", "treebank"), repeats=2), measure)

@@ -204,7 +204,8 @@ def expected_seconds(claims: Sequence[str], quick: bool) -> dict[str, float]:
     """How long each took the last time; of those that never ran, what is usual."""
     known = {}
     for claim in claims:
-        for path in (result_file(claim, quick), published_file(claim)):
+        published = [] if quick else [published_file(claim)]
+        for path in (result_file(claim, quick), *published):
             if claim not in known and path.exists():
                 with suppress(ValueError, KeyError):
                     known[claim] = float(json.loads(path.read_text())["seconds"])
