@@ -33,7 +33,7 @@ from maxmargin.solvers.distributed_dual import DistributedDual
 from maxmargin.solvers.stopping import Stopping
 
 C = 0.01
-WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 1000)
+WORKERS = (1, 2, 4, 16, 64, 256, 1000)
 HOP = 1e-4
 DATA_CENTRE = Network(
     send=2.5e-4,
@@ -359,6 +359,6 @@ if __name__ == "__main__":
     arguments.add_argument("--workers", type=int, nargs="+", default=list(WORKERS))
     arguments.add_argument("--check-workers", type=int, nargs="*", default=[1, 2, 4])
     arguments.add_argument(
-        "--patience", type=float, default=20.0, help="most seconds here for one simulated fit"
+        "--patience", type=float, default=400.0, help="most seconds here for one simulated fit"
     )
     run(arguments, measure)
