@@ -100,7 +100,7 @@ def options(**more: object) -> argparse.Namespace:
 
 
 def test_race_is_plain_numbers_and_names_who_is_missing(iris, monkeypatch, tmp_path):
-    monkeypatch.setattr("benchmarks.tasks.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.recording.RESULTS", tmp_path)
     absent = "benchmarks.contenders.package_version"
     monkeypatch.setattr(absent, lambda name: "" if name == LIBLINEAR else "1.0")
     found = race(Task(iris, CRAMMER_SINGER), options(), (ONE, LIBLINEAR, LINEAR_SVC), iris)
@@ -249,7 +249,7 @@ def measured(*flags: str):
 def no_paths(monkeypatch, tmp_path):
     for name in svmstruct.PROGRAMS:
         monkeypatch.delenv(name.upper(), raising=False)
-    monkeypatch.setattr("benchmarks.tasks.RESULTS", tmp_path)
+    monkeypatch.setattr("benchmarks.recording.RESULTS", tmp_path)
 
 
 @pytest.mark.usefixtures("no_paths")
