@@ -359,6 +359,6 @@ if __name__ == "__main__":
     arguments.add_argument("--workers", type=int, nargs="+", default=list(WORKERS))
     arguments.add_argument("--check-workers", type=int, nargs="*", default=[1, 2, 4])
     arguments.add_argument(
-        "--patience", type=float, default=400.0, help="most seconds here for one simulated fit"
+        "--patience", type=float, default=900.0, help="most seconds here for one simulated fit"
     )
     run(arguments, measure)

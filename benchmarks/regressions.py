@@ -1,7 +1,7 @@
 """Whether anything got worse since it was last recorded.
 
 Seconds differ from machine to machine and from hour to hour, so none are kept. Two kinds of numbers
-are, in `benchmarks/regressions/recorded.json`:
+are, in `benchmarks/over_commits/recorded.json`:
 
 - **Counts**: searches, rounds and planes that small fits of each family of solvers need to a
   certified gap, on data that scikit-learn has or that are made. They depend on nothing but the
@@ -11,9 +11,9 @@ are, in `benchmarks/regressions/recorded.json`:
   They still move by tens of per cent where others use the cores, so they are shown and not judged.
 
 `make regressions` compares and says what got worse; `python -m benchmarks.regressions --record`
-writes the present numbers down. The same numbers are in `benchmarks/regressions/asv` for
+writes the present numbers down. The same numbers are in `benchmarks/over_commits/asv` for
 [airspeed velocity](https://asv.readthedocs.io): `asv run --config
-benchmarks/regressions/asv.conf.json --python=same`, then `asv publish` draws them over commits.
+benchmarks/over_commits/asv.conf.json --python=same`, then `asv publish` draws them over commits.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from benchmarks.grid_data import pretend_images
 from benchmarks.reporting import Bars, Report, Row, write_json
 from benchmarks.sequences import letters
 
-RECORDED = ROOT / "benchmarks" / "regressions" / "recorded.json"
+RECORDED = ROOT / "benchmarks" / "over_commits" / "recorded.json"
 
 TOLERANCE = 0.1
 """By how much a count may grow."""

@@ -2,10 +2,26 @@
 
 import os
 import time
+from contextlib import contextmanager
 
 import numpy as np
 
 import maxmargin as mm
+
+
+@contextmanager
+def processes(n_workers):
+    """A client of a Dask cluster with so many worker processes."""
+    import distributed
+
+    with (
+        distributed.LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=None, processes=True
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.wait_for_workers(n_workers, timeout=120)
+        yield client
 
 
 class Classes(mm.Problem):

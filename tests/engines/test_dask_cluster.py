@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from distributed_problems import Classes, SlowSomewhere, class_data, tagging_data
+from distributed_problems import Classes, SlowSomewhere, class_data, processes, tagging_data
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -29,13 +29,7 @@ distributed = pytest.importorskip("distributed")
 
 @pytest.fixture(scope="module")
 def client():
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None, processes=True
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        client.wait_for_workers(2, timeout=120)
+    with processes(2) as client:
         yield client
 
 

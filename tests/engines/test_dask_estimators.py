@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from distributed_problems import Classes, class_data, tagging_data, tree_data
+from distributed_problems import Classes, class_data, processes, tagging_data, tree_data
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
@@ -56,12 +56,7 @@ def pairs(cases, slow):
 
 @pytest.fixture(scope="module")
 def cluster():
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, dashboard_address=None, processes=True
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    with processes(1) as client:
         yield client
 
 

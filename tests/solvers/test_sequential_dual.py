@@ -176,6 +176,29 @@ def test_stopping_early_still_certifies(kind, limit, status):
     assert fresh.dual <= fresh.primal
 
 
+@pytest.mark.parametrize("geometry", ["plain", "nonnegative"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_callbacks_see_present_weights_until_a_valuation_then_the_best(kind, geometry):
+    problem = random_case(kind, 0, n=200, **GEOMETRIES[geometry]).problem
+    seen = []
+
+    def look(line, weights):
+        seen.append((line.primal, weights()))
+        return False
+
+    first = PLAIN.solve(problem, Stopping(1e-12, 1), on_round=look)
+    (primal, shown), = seen  # fmt: skip
+    assert primal == np.inf
+    assert shown.any() or geometry == "nonnegative"  # where all may be clipped
+    np.testing.assert_allclose(shown, problem.weights(first.dual_point), atol=1e-9)
+    seen.clear()
+    solve(problem, tol=1e-6, on_round=look)
+    valued = [(primal, weights) for primal, weights in seen if primal < np.inf]
+    assert valued
+    for primal, weights in valued:
+        assert problem.primal(weights) == pytest.approx(primal, rel=1e-9)
+
+
 def interrupt(line, weights):
     raise KeyboardInterrupt
 

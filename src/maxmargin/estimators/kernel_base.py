@@ -1,7 +1,5 @@
 """What the estimators that train through kernels share."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -9,8 +7,8 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.warm import train_warm
 from maxmargin.problems.multiclass_kernel import Classes
-from maxmargin.solvers.result import Result
 
 Floats = NDArray[np.float64]
 
@@ -35,11 +33,7 @@ class KernelEstimator(CertifiedEstimator):
                 "_problem": problem,
             }
 
-        key = type(solver), len(training.cost)
-        start = getattr(self, "_warm", None) if self.warm_start else None
-        start = start[1] if start is not None and start[0] == key else None
-        solve: Callable[..., Result] = partial(solver.solve, training, start=start)
-        result = self._train(X, Y, solve, attributes)
-        self._warm = (key, result.dual_point) if self.warm_start else None
+        shape = type(solver), len(training.cost)
+        result = train_warm(self, solver, training, shape, X, Y, attributes)
         self._warn_unless_converged(result, stacklevel=4)
         return self

@@ -152,7 +152,8 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         """Fit to shards that are in their places."""
         training.lists_point = self.warm_start
         self._learner = None
-        result = train_warm(self, solver, training, X, y, partial(self._attributes, fixed))
+        attributes = partial(self._attributes, fixed)
+        result = train_warm(self, solver, training, training.shape, X, y, attributes)
         self._warn_unless_converged(result, stacklevel=5)
 
     def _bare(self) -> Self:

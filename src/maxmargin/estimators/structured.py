@@ -40,7 +40,8 @@ class StructuredEstimator(CertifiedEstimator):
 
     def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
         """Train, from the dual solution of the fit before if that is asked for."""
-        result = train_warm(self, make_solver(self.solver), training, X, y, attributes)
+        solver = make_solver(self.solver)
+        result = train_warm(self, solver, training, training.shape, X, y, attributes)
         self._warn_unless_converged(result, stacklevel=4)
 
 

@@ -142,6 +142,11 @@ class TrainingSet(ABC):
         """Number of examples."""
         return len(self.cost)
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of examples and of features."""
+        return self.n_blocks, self.n_features
+
     @abstractmethod
     def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
         """The most violating plane at `weights` of each of the `blocks`."""

@@ -196,8 +196,7 @@ class ShardedSummedRun(SummedRun):
 
     def recover(self, shard: int) -> None:
         """Make a lost shard again; planes go on without what it had put into them."""
-        if self.best is self.weights:  # which will move after all
-            self.best = self.weights.copy()
+        self.detach_best()
         lost = {shard}
         while lost:
             try:

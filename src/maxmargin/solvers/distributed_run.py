@@ -207,8 +207,7 @@ class DistributedRun(Run):
 
     def recover(self) -> None:
         """Make lost shards again, and count anew what all of them hold."""
-        if self.best is self.weights:  # which will move after all
-            self.best = self.weights.copy()
+        self.detach_best()
         self._drain()
         while self.lost:
             for shard in sorted(self.lost):

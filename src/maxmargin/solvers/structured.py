@@ -155,6 +155,11 @@ class Run(IterativeRun):
             self.best[:] = weights
         self.primal, self.guess = objective.most, objective.middle
 
+    def detach_best(self) -> None:
+        """Copy the best weights if they are the present ones, which will move after all."""
+        if self.best is self.weights:
+            self.best = self.weights.copy()
+
     def answer(self) -> Floats:
         """The best weights so far; before any valuation, the present ones."""
         return self.weights if self.best is None else self.best
