@@ -140,9 +140,9 @@ def assert_same(one: Dataset, other: Dataset) -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "nnz", "n_test", "n_classes", "low", "high"),
     [
-        ("mnist", (60000, 784), 8994156, 10000, 10, 0, 1),
+        pytest.param("mnist", (60000, 784), 8994156, 10000, 10, 0, 1, marks=pytest.mark.slow),
         pytest.param("covtype", (464809, 54), 5552226, 116203, 7, 0, 1, marks=pytest.mark.slow),
-        ("20news", (11314, 56436), 1713894, 7532, 20, 0, 1),
+        pytest.param("20news", (11314, 56436), 1713894, 7532, 20, 0, 1, marks=pytest.mark.slow),
         ("a9a", (32561, 123), 451592, 16281, 2, 0, 1),
         ("cpu_small", (6553, 12), 78636, 1639, None, -1, 1),
         ("letter", (15000, 16), 240000, 5000, 26, -1, 1),
@@ -190,7 +190,10 @@ def test_real_letters() -> None:
 
 @pytest.mark.parametrize(
     ("name", "n_train", "n_test", "n_tokens", "n_fields", "n_labels"),
-    [("conll2000", 8_936, 2_012, 259_104, 3, 23), ("brown", 45_872, 11_468, 1_161_192, 2, 144)],
+    [
+        ("conll2000", 8_936, 2_012, 259_104, 3, 23),
+        pytest.param("brown", 45_872, 11_468, 1_161_192, 2, 144, marks=pytest.mark.slow),
+    ],
 )
 def test_real_corpus(
     name: str, n_train: int, n_test: int, n_tokens: int, n_fields: int, n_labels: int

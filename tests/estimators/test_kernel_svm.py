@@ -189,7 +189,7 @@ def test_a_constant_in_the_kernel_is_an_intercept(iris):
     linear = mm.LinearClassifier(C=1.0, tol=1e-5).fit(X, y)
     kernel = KernelStructuredSVM(Multiclass(), kernel=with_intercept, tol=1e-5).fit(X, y)
     assert kernel.certificate_.primal == pytest.approx(linear.certificate_.primal, rel=3e-5)
-    cubic = KernelStructuredSVM(Multiclass(), kernel="polynomial", gamma=0.01, C=100.0)
+    cubic = KernelStructuredSVM(Multiclass(), kernel="polynomial", gamma=0.01, C=100.0, tol=0.05)
     assert cubic.fit(shifted, y).accuracy(shifted, y) > 0.95
 
 
