@@ -40,7 +40,7 @@ Fit = Callable[[Any, float], list[Round]]
 def solver(form: str, bound: str) -> Any:
     """One of the forms with one of the bounds."""
     if form == ONLINE:
-        return Online(passes=2, bound=bound)
+        return Online(passes=2, bound=bound, schedule="gap")
     return DualCoordinate(bound=bound, max_sweeps=0 if form == PASSES else 10)
 
 

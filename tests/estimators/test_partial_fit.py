@@ -224,7 +224,7 @@ def test_fit_from_a_source_is_the_fit_of_the_same_data(make):
     assert model.status_ == "converged"
     assert model.certificate_.relative_gap <= 1e-4
     assert model.certificate_.primal == pytest.approx(fitted.certificate_.primal, rel=2e-4)
-    assert model.certificate_.dual <= fitted.certificate_.primal
+    assert model.certificate_.dual <= (1.0 + 1e-12) * fitted.certificate_.primal
     np.testing.assert_array_equal(model.classes_, fitted.classes_)
     assert model.n_features_in_ == fitted.n_features_in_
     assert (
@@ -250,7 +250,7 @@ def test_a_source_comes_alone(make):
 @every
 def test_sample_weights_and_a_solver_with_options(make):
     case = make()
-    model = clone(case.model).set_params(solver=Online(schedule="larank"))
+    model = clone(case.model).set_params(solver=Online(schedule="gap"))
     weights = np.linspace(0.0, 2.0, 8)
     model.partial_fit(*case.part(8), case.classes, sample_weight=weights)
     point = model._learner.point()

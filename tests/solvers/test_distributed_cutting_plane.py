@@ -58,7 +58,7 @@ def test_a_lost_shard_takes_only_its_part_of_the_planes_along():
     lost = []
 
     def on_round(line, weights):
-        if line.oracle_calls >= 400 and not lost:
+        if line.oracle_calls >= 200 and not lost:
             key = next(key for key in _TABLE if key[1] == 1)
             lost.append((_TABLE.pop(key), line.dual))
         return False

@@ -402,6 +402,38 @@ def test_gap_sampling_close_to_the_optimum():
         assert result.certificate.relative_gap < 1e-6
 
 
+def test_one_slack_asks_less_of_its_cache_the_more_work_searches_are(monkeypatch):
+    training = compiled_chains(random_chains(5, n=60))
+    kind = type(training)
+    run, rounds = OneSlack()._start(training, Stopping(1e-3), Threads(1), seed=0)
+    for _ in range(5):
+        next(rounds)
+    asked = {}
+    for work in (None, 1e9, 0.0):
+        monkeypatch.setattr(kind, "search_work", work)
+        run.last_violation = 100.0
+        asked[work] = run.asked(None)
+        assert run.asked(0.3) == pytest.approx(30.0)
+        run.last_violation = 0.0  # then half of the tolerance is left
+        assert run.asked(None) == pytest.approx(0.5e-3 * run.dual)
+    assert asked[None] == asked[1e9] == pytest.approx(20.0)
+    assert asked[0.0] == pytest.approx(50.0)
+    products = training.n_features * len(run.planes)
+    monkeypatch.setattr(kind, "search_work", 2.0 * products / training.n_blocks)
+    run.last_violation = 100.0
+    assert run.asked(None) == pytest.approx(100.0 / 3.0)
+
+
+def test_one_slack_searches_less_with_a_cache_that_it_trusts():
+    training = compiled_chains(random_chains(5, n=60))
+    calls = {
+        accept: solve(training, OneSlack(accept=accept), tol=1e-4).history[-1].oracle_calls
+        for accept in (0.2, 0.9)
+    }
+    without = solve(training, OneSlack(cache=0), tol=1e-4).history[-1].oracle_calls
+    assert calls[0.2] < calls[0.9] < without
+
+
 def test_a_search_that_is_no_maximum_is_found_out():
     class Forgetful(Classes):
         def separate(self, x, truth, w):

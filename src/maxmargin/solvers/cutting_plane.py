@@ -12,8 +12,16 @@ from maxmargin.problems.structured import Hinges, TrainingSet
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
-MOST_HITS = 50
+MOST_HITS = 500
 """Planes from the cache after which a true search is due: the bar they pass is an old one."""
+
+CHEAP, DEAR = 0.5, 0.2
+"""Part of the last violation that is asked of a plane from the cache, where searches are next to no
+work, and where they are nearly all of it."""
+
+FINER = 0.5
+"""Cached planes that violate by less than this part of the tolerance leave a search to be made: it
+may find the gap closed."""
 
 NO_BLOCKS = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
@@ -87,8 +95,10 @@ class OneSlack(StructuredSolver):
     ----------
     cache : int, default=10
         Planes kept for each block, of which a violated sum is tried first; 0 searches always.
-    accept : float, default=0.5
-        Violation that a sum from the cache must have, as part of that of the last searches.
+    accept : float, default=None
+        Violation that a sum from the cache must have, as part of that of the last searches. None
+        asks for less the more work searches are beside the rest of a round: for half of it where
+        they are cheap, for a fifth where they are nearly all.
     line_search : bool, default=False
         Instead of the quadratic program, one exact step towards the new plane.
     precision : float, default=0.1
@@ -102,7 +112,7 @@ class OneSlack(StructuredSolver):
     """
 
     cache: int = 10
-    accept: float = 0.5
+    accept: float | None = None
     line_search: bool = False
     precision: float = 0.1
     max_idle: int = 50
@@ -118,8 +128,7 @@ class OneSlack(StructuredSolver):
             run.hits_in_a_row += 1
             from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
             plane = run.cached_plane() if from_cache else None
-            # A plane from the cache must close a good part of the gap that is known to be left.
-            if plane is not None and run.violation(plane) > self.accept * run.last_violation:
+            if plane is not None and run.violation(plane) > run.asked(self.accept):
                 run.hits += run.training.n_blocks
             else:
                 run.hits_in_a_row = 0
@@ -183,6 +192,27 @@ class SummedRun(Run):
     def violation(self, plane: SummedPlane) -> float:
         """How far a plane lies above those in hand at the present weights."""
         return self.loss_of(plane) - max(0.0, float(self.planes.slopes.max(initial=0.0)))
+
+    def asked(self, accept: float | None) -> float:
+        """Violation that a plane from the cache must have to save a search.
+
+        It must close a good part of the gap that is known to be left, and one that matters.
+        """
+        part = self._fair_part if accept is None else accept
+        return max(part * self.last_violation, FINER * self.stopping.tol * abs(self.dual))
+
+    @property
+    def _fair_part(self) -> float:
+        """Part of a searched plane's violation at which a cached one gains as much for its work.
+
+        Besides searches, a round multiplies the new plane with those in hand.
+        """
+        each = self.training.search_work
+        if each is None:  # made by Python, which takes far longer than all else
+            return DEAR
+        searches = each * self.training.n_blocks
+        products = float(self.training.n_features * len(self.planes))
+        return min(max(products / max(products + searches, 1.0), DEAR), CHEAP)
 
     def searched_plane(self, cache: int) -> tuple[SummedPlane, Hinges]:
         """The sum of what a search finds for each block, and the sum of cost times hinge."""

@@ -1,4 +1,4 @@
-"""Online: new examples are explored, unless those in hand are worth another look."""
+"""Online: new examples are explored, and those in hand get another look in between."""
 
 import math
 from collections.abc import Iterator
@@ -19,7 +19,10 @@ from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import StructuredSolver
 
-SCHEDULES = ("gap", "larank", "one-pass")
+SCHEDULES = ("larank", "gap", "one-pass")
+
+REVISITS = 10
+"""Of cached examples for each new one, in LaRank's schedule."""
 
 FINER = 0.5
 """From pass to pass, the cached problem is solved to this part of the gap that was seen."""
@@ -30,21 +33,24 @@ class Online(StructuredSolver):
     """Online dual coordinate descent of Ramanan (2013), algorithm 2.
 
     A stream of examples is explored: each is searched for its most violating plane, and those that
-    violate enter a cache, with an exact step on their coefficients. Whenever the duality gap of
-    the cached problem is above a tolerance, the cache is optimised, from where it was, and what
-    has no coefficient leaves it. Only the cache is in memory. Further passes go over the same
-    examples again. In the end one pass values the weights and the dual point over all of them.
+    violate enter a cache, with an exact step on their coefficients. In between, examples of the
+    cache are revisited: some for each new one, or all whenever the duality gap of the cached
+    problem is above a tolerance, as in the paper. After a pass the cache is optimised, from where
+    it was, and what has no coefficient leaves it. Only the cache is in memory. Further passes go
+    over the same examples again. In the end one pass values the weights and the dual point over all
+    of them.
 
     Parameters
     ----------
     passes : int, default=None
         Most passes over the examples; None goes on until the gap is closed.
-    schedule : {"gap", "larank", "one-pass"}, default="gap"
-        When examples of the cache are revisited: when their gap is above `tol_cache`; ten of them,
-        at random, for each new one; or never.
+    schedule : {"larank", "gap", "one-pass"}, default="larank"
+        When examples of the cache are revisited: ten of them, at random, for each new one, as in
+        LaRank; all when their gap is above `tol_cache`; or never.
     tol_cache : float, default=0.01
-        Relative duality gap of the cached problem that is good enough to explore further.
-        Later passes lower it to half of the gap that they saw.
+        Relative duality gap of the cached problem that is good enough to explore further; after a
+        pass it is solved to this or to the tolerance, whichever is less. Later passes lower it to
+        half of the gap that they saw.
     bound : {"tracked", "true"}, default="tracked"
         How the gap of the cached problem is known while it is optimised: from the hinges seen on
         the way, with a look at all of it only when they promise the end; or by such a look after
@@ -75,7 +81,7 @@ class Online(StructuredSolver):
     """
 
     passes: int | None = None
-    schedule: str = "gap"
+    schedule: str = "larank"
     tol_cache: float = 0.01
     bound: str = "tracked"
     cache_bytes: int = 1 << 30
@@ -169,7 +175,7 @@ class Online(StructuredSolver):
             if self.schedule == "gap" and run.cached_gap > run.tol_cache:
                 run.optimize(run.tol_cache)
             elif self.schedule == "larank" and run.cache.n_blocks:
-                run.revisit(run.random.integers(run.cache.n_blocks, size=10 * len(some)))
+                run.revisit(run.random.integers(run.cache.n_blocks, size=REVISITS * len(some)))
         if self.schedule != "one-pass":
             run.optimize(min(run.tol_cache, run.stopping.tol))
 

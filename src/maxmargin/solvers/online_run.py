@@ -16,7 +16,7 @@ from maxmargin.problems.streams import DualPointOfStream, FrozenPoint, Stream, S
 from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, Run
+from maxmargin.solvers.structured import ADD_ONLY, HOPEFUL, MOST_WORK, Run
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -332,7 +332,7 @@ class StreamRun(Run):
         self.dual_asked = self.dual
         if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
             return True
-        return primal - self.dual <= 2.0 * tol * abs(primal)
+        return primal - self.dual <= HOPEFUL * tol * abs(primal)
 
     def value(self) -> None:
         """Value the last weights and their average in one pass; planes at the last are kept."""

@@ -379,8 +379,9 @@ class _Answer(Stateful):
         self.planes = int(np.count_nonzero(blocks.coef))
 
     def weights(self) -> Floats:
-        """The best weights, without padding."""
-        return self.best[:, : self.blocks.problem.n_outputs].copy()
+        """The best weights; before any valuation, the present ones. Without padding."""
+        shown = self.blocks.weights if math.isinf(self.certificate.primal) else self.best
+        return shown[:, : self.blocks.problem.n_outputs].copy()
 
     def certified(self) -> "_Certified":
         """The best weights and a dual point, valued anew from the data alone."""

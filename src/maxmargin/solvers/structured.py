@@ -36,6 +36,10 @@ Order = NDArray[np.int64]
 ADD_ONLY = StepRule(max_steps=0)
 """Take new planes in, and change nothing."""
 
+HOPEFUL = 1.4
+"""A valuation is worth its passes if the gap that searches let expect is at most so many times the
+tolerance: hinges were seen at weights that have got better since."""
+
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
@@ -326,7 +330,7 @@ class BlockRun(Run):
         self.dual_asked = self.dual
         if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
             return True
-        return primal - self.dual <= 2.0 * tol * abs(primal)
+        return primal - self.dual <= HOPEFUL * tol * abs(primal)
 
     def value(self) -> None:
         """Value the candidates, until one is good enough; the planes found are kept."""
