@@ -11,14 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from benchmarks.machine_limits import bandwidth, rate
+from benchmarks.machine_limits import bandwidth, place_seconds, rate
 from maxmargin.dual.compiled import compiled
 from maxmargin.dual.planes import add_planes, plane_slopes
 from maxmargin.dual.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
 from maxmargin.dual.simd import padded
 from maxmargin.inference.chains import marginals, marginals_along, viterbi
 from maxmargin.inference.cky import fill_chart
-from maxmargin.inference.cky_chart import Scores, make_chart, make_rules
+from maxmargin.inference.cky_chart import Scores, make_chart, make_rules, row_of_top
 
 Floats = NDArray[np.float64]
 
@@ -32,6 +32,14 @@ class Stream(NamedTuple):
     what: str
     moved: float
     size: int
+
+
+class Places(NamedTuple):
+    """Numbers of a table that must be visited one by one, in a way of `machine_limits.PLACES`."""
+
+    what: str
+    columns: NDArray[np.uint32]
+    n: int
 
 
 @dataclass(frozen=True)
@@ -48,6 +56,8 @@ class Case:
         How often each operation of `benchmarks.machine_limits.OPERATIONS` must be done.
     streams : sequence of Stream
         What must be moved.
+    places : Places, optional
+        What must be visited.
     """
 
     name: str
@@ -55,6 +65,7 @@ class Case:
     work: Callable[[], Any]
     operations: Mapping[str, float]
     streams: Sequence[Stream]
+    places: Places | None = None
 
     def repeat(self, rounds: int) -> None:
         """Do it so many times."""
@@ -62,7 +73,7 @@ class Case:
             self.work()
 
     def limits(self) -> dict[str, float]:
-        """Seconds that arithmetic, and each of the streams, takes at least on this machine.
+        """Seconds that arithmetic, each of the streams, and the places take at least here.
 
         Operations of several kinds take turns in the same units, so their times add up.
         """
@@ -73,6 +84,9 @@ class Case:
         }
         for what, moved, size in self.streams:
             found[f"{level(size)} bytes {what}"] = moved / bandwidth(what, size)
+        if self.places is not None:
+            what, columns, n = self.places
+            found[f"{level(8 * n)} places {what}"] = place_seconds(what, columns, n)
         return found
 
 
@@ -194,30 +208,36 @@ def grammar_case(length: int, n_complete: int = 60, n_parts: int = 300) -> Case:
     leaves[np.arange(length), children[random.choice(n_complete, length, p=often)]] = 0.0
     chart = make_chart(length, made)
     fill_chart(made, scores, leaves, chart)
-    meetings = count_meetings(made, chart, length)
+    meetings, applied = meetings_of(made, chart, length)
     return Case(
         f"CKY, {length} words, {n_symbols} symbols, {made.n_rules} rules",
         "CKY",
         lambda: fill_chart(made, scores, leaves, chart),
-        {"additions with maximum": float(meetings)},
+        {"additions with maximum": float(meetings + len(applied))},
         [Stream("read", 16.0 * meetings, chart.rights[0].nbytes)],
+        Places("scattered", made.parents[applied], n_symbols),
     )
 
 
-def count_meetings(rules: Any, chart: Any, length: int) -> int:
-    """How many pairs of neighbouring spans with scores there are for pairs of symbols of a rule."""
-    ending = np.zeros((length + 1, rules.n_symbols), dtype=np.int64)
-    at = 0
+def meetings_of(rules: Any, chart: Any, length: int) -> tuple[int, NDArray[np.int64]]:
+    """What a chart cannot do without.
+
+    How many pairs of neighbouring spans there are that both have a score, for the pair of
+    right-hand symbols of some rules; and these rules, once for each span that two such make.
+    """
+    sizes = np.diff(rules.left_groups).astype(np.int64)
+    lefts = np.repeat(np.arange(rules.n_symbols), sizes)
+    group_of_rule = np.repeat(np.arange(len(lefts)), np.diff(rules.group_rules).astype(np.int64))
+    count, applied = 0, []
     for start in range(length):
-        width = length - start
-        rows = chart.tops[at : at + rules.n_symbols * width].reshape(rules.n_symbols, width)
-        ending[start + 1 : length + 1] += (rows > -np.inf).T
-        at += rules.n_symbols * width
-    beginning = np.zeros((length + 1, len(rules.right_symbols)), dtype=np.int64)
-    for stop in range(1, length + 1):
-        beginning[:stop] += (chart.rights[stop, :, :stop] > -np.inf).T
-    lefts = np.repeat(np.arange(rules.n_symbols), np.diff(rules.left_groups))
-    return int((ending[:, lefts] * beginning[:, rules.group_slots]).sum())
+        at, width = row_of_top(start, 0, length, rules.n_symbols), length - start
+        tops = chart.tops[at : at + rules.n_symbols * width].reshape(rules.n_symbols, width)
+        for stop in range(start + 2, length + 1):
+            rights = chart.rights[stop, :, start + 1 : stop] > -np.inf
+            both = (tops[:, : stop - start - 1] > -np.inf)[lefts] & rights[rules.group_slots]
+            count += int(both.sum())
+            applied.append(np.flatnonzero(both.any(axis=1)[group_of_rule]))
+    return count, np.concatenate(applied)
 
 
 # Rows
@@ -291,15 +311,25 @@ def _one_vector(shape: str, X: Any, _: int) -> list[Case]:
     arithmetic = {"multiply-adds": 1.0 * entries}
     read = Stream("read", 8.0 * entries, weights.nbytes)
     updated = Stream("written", 8.0 * entries, weights.nbytes)
-    works: dict[str, tuple[Callable[[], Any], Stream]] = {
-        "sparse dot": (lambda: all_scores(rows, weights, out), read),
-        "sparse axpy": (lambda: add_all(rows, changes, weights), updated),
-        "dot of planes": (lambda: plane_slopes(*planes, out, weights, out), read),
-        "axpy of planes": (lambda: add_planes(*planes, changes, weights), updated),
+    gathered, scattered = (
+        Places(what, rows.columns, len(weights)) for what in ("gathered", "scattered")
+    )
+    works: dict[str, tuple[Callable[[], Any], Stream, Places]] = {
+        "sparse dot": (lambda: all_scores(rows, weights, out), read, gathered),
+        "sparse axpy": (lambda: add_all(rows, changes, weights), updated, scattered),
+        "dot of planes": (lambda: plane_slopes(*planes, out, weights, out), read, gathered),
+        "axpy of planes": (lambda: add_planes(*planes, changes, weights), updated, scattered),
     }
     return [
-        Case(f"{what}, {shape}", " ".join(what.split()[:2]), work, arithmetic, [of_rows, stream])
-        for what, (work, stream) in works.items()
+        Case(
+            f"{what}, {shape}",
+            " ".join(what.split()[:2]),
+            work,
+            arithmetic,
+            [of_rows, stream],
+            places,
+        )
+        for what, (work, stream, places) in works.items()
     ]
 
 

@@ -2,7 +2,8 @@
 
 Arithmetic is measured in registers alone, with as many independent chains as it takes to keep the
 units busy, in explicit vectors as the library's own kernels have them. Bytes are measured in
-streams over arrays of a given size, for every level of the cache has a speed of its own.
+streams over arrays of a given size, for every level of the cache has a speed of its own. Numbers
+that do not stand in a row are measured at the very places where they stand.
 """
 
 import time
@@ -15,6 +16,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
+from numpy.typing import NDArray
 
 from maxmargin.dual.exponentials import EXP_OPERATIONS
 from maxmargin.dual.simd import LANES, VECTOR, splat
@@ -130,6 +132,28 @@ STREAMS: dict[str, tuple[Any, int, bool]] = {
 """Kernels with the bytes they move for each entry of the first array, and whether they take two."""
 
 
+@numba.njit(fastmath=True)
+def _gather(columns, table, rounds):  # type: ignore[no-untyped-def]
+    """Sum up what stands at the columns, several at a time."""
+    total = 0.0
+    for _ in range(rounds):
+        for q in range(len(columns)):
+            total += table[columns[q]]
+    return total
+
+
+@numba.njit
+def _scatter(columns, table, rounds):  # type: ignore[no-untyped-def]
+    """Add to what stands at the columns, one after the other, for one may come again at once."""
+    for _ in range(rounds):
+        for q in range(len(columns)):
+            table[columns[q]] += 1e-9
+
+
+PLACES = {"gathered": _gather, "scattered": _scatter}
+"""Kernels that read, or add to, one number of a table for each column."""
+
+
 def fastest(work: Callable[[int], Any], whole: float = WHOLE) -> float:
     """Seconds of one round of ``work(rounds)``: the fewest that `whole` seconds show."""
     work(1)
@@ -167,3 +191,9 @@ def _bandwidth(stream: str, size: int) -> float:
     n = size // (16 if two else 8)
     a, b = np.ones(n), np.ones(n if two else 1)
     return bytes_each * n / fastest(lambda rounds: kernel(a, b, rounds))
+
+
+def place_seconds(what: str, columns: NDArray[np.uint32], n: int) -> float:
+    """Seconds of one of the kernels of `PLACES`, for a table of `n` numbers."""
+    kernel, table = PLACES[what], np.ones(n)
+    return fastest(lambda rounds: kernel(columns, table, rounds), 2 * WHOLE)

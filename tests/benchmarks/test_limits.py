@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 
-from benchmarks.kernel_cases import chain_cases, count_meetings, grammar_case, row_cases
-from benchmarks.machine_limits import OPERATIONS, STREAMS, bandwidth, fastest, rate
+from benchmarks.kernel_cases import chain_cases, grammar_case, meetings_of, row_cases
+from benchmarks.machine_limits import (
+    OPERATIONS,
+    PLACES,
+    STREAMS,
+    bandwidth,
+    fastest,
+    place_seconds,
+    rate,
+)
 from benchmarks.scaling import exponent
 from maxmargin.inference.cky import fill_chart
 from maxmargin.inference.cky_chart import Scores, make_chart, make_rules
@@ -18,6 +26,13 @@ def test_rates_are_those_of_a_processor(operation):
 @pytest.mark.parametrize("stream", list(STREAMS))
 def test_bandwidths_are_those_of_a_memory(stream):
     assert 1e8 < bandwidth(stream, 1 << 14) < 1e13
+
+
+@pytest.mark.parametrize("what", list(PLACES))
+def test_places_take_time_for_each(what):
+    """A hundred times as many take at least ten times as long."""
+    columns = np.random.default_rng(0).integers(0, 100, 100_000).astype(np.uint32)
+    assert place_seconds(what, columns, 100) > 10 * place_seconds(what, columns[:1000], 100) > 0.0
 
 
 def test_an_exponential_takes_many_multiplications():
@@ -49,7 +64,10 @@ def test_meetings_are_counted():
     chart = make_chart(4, rules)
     fill_chart(rules, Scores(np.zeros(4), np.zeros((1, 2)), np.zeros(2)), leaves, chart)
     # Three spans of two words part once, two of three words twice, the whole three times.
-    assert count_meetings(rules, chart, 4) == 3 * 1 + 2 * 2 + 1 * 3
+    meetings, applied = meetings_of(rules, chart, 4)
+    assert meetings == 3 * 1 + 2 * 2 + 1 * 3
+    # A pair of words is (0, 0); three words are (0, 1) and (1, 0); four are these and (1, 1).
+    assert np.bincount(applied).tolist() == [3, 2 + 1, 2 + 1, 1]
 
 
 def test_exponents():

@@ -49,6 +49,36 @@ def _exp(context, values, shift, column, out, width):  # type: ignore[no-untyped
     return types.void(values, shift, column, out, width), codegen
 
 
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+def _add_exp(context, values, shifts, shift, column, out, sums, width):  # type: ignore[no-untyped-def]
+    """``exp(values + shifts + shift)`` of some vectors, which are added to `sums`, too."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        width = signature.args[6].literal_value
+        sources, moves, targets, totals = (
+            vectors_at(
+                builder,
+                builder.gep(
+                    context.make_array(signature.args[k])(context, builder, args[k]).data, [args[3]]
+                ),
+                width,
+            )
+            for k in (0, 1, 4, 5)
+        )
+        shift = splat(builder, args[2])
+        moved = []
+        for source, move in zip(sources, moves, strict=True):
+            both = builder.fadd(builder.load(source, align=8), builder.load(move, align=8))
+            moved.append(builder.fadd(both, shift))
+        found = exp_vectors(builder, moved)
+        for value, target, total in zip(found, targets, totals, strict=True):
+            builder.store(value, target, align=8)
+            builder.store(builder.fadd(builder.load(total, align=8), value), total, align=8)
+        return context.get_dummy_value()
+
+    return types.void(values, shifts, shift, column, out, sums, width), codegen
+
+
 def exp_vectors(builder: Any, vectors: list[Any]) -> list[Any]:
     """Exponentials of some vectors, which take turns; zero below the smallest normal number.
 
@@ -103,3 +133,14 @@ def exponentials(values, shift, out):  # type: ignore[no-untyped-def]
         column += 2 * LANES
     if column < len(out):
         _exp(values, shift, column, out, 1)
+
+
+@inlined
+def add_exponentials(values, shifts, shift, out, sums):  # type: ignore[no-untyped-def]
+    """``out = exp(values + shifts + shift)`` and ``sums += out``, padding included."""
+    column = np.int64(0)
+    while len(out) - column >= 2 * LANES:
+        _add_exp(values, shifts, shift, column, out, sums, 2)
+        column += 2 * LANES
+    if column < len(out):
+        _add_exp(values, shifts, shift, column, out, sums, 1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.gathers import add_scattered, gathered_product
 
 Floats = NDArray[np.float64]
 
@@ -60,17 +61,13 @@ class Planes(NamedTuple):
 @inlined
 def plane_product(start, stop, columns, values, weights):  # type: ignore[no-untyped-def]
     """``<w, psi>`` of the plane with these entries."""
-    total = 0.0
-    for q in range(start, stop):
-        total += values[q] * weights[columns[q]]
-    return total
+    return gathered_product(start, stop, columns, values, weights)
 
 
 @inlined
 def add_plane(start, stop, columns, values, coef, weights):  # type: ignore[no-untyped-def]
     """``weights += coef * psi``."""
-    for q in range(start, stop):
-        weights[columns[q]] += coef * values[q]
+    add_scattered(start, stop, columns, values, weights, coef)
 
 
 @compiled

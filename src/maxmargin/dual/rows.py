@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.gathers import add_scattered, gathered_product
 from maxmargin.dual.simd import add_multiple, add_scores
 
 
@@ -82,41 +83,27 @@ def add_row_multiple(rows, i, change, weights):  # type: ignore[no-untyped-def]
 @inlined
 def row_score(rows, i, weights):  # type: ignore[no-untyped-def]
     """``x_i' weights`` for one weight vector."""
-    at = rows.starts[i]
-    count = rows.starts[i + 1] - at
-    values = rows.values[at : at + count]
+    at, stop = rows.starts[i], rows.starts[i + 1]
     score = rows.bias * weights[len(weights) - 1]
     if rows.indexed == 0:
-        for p in range(count):
+        values = rows.values[at:stop]
+        for p in range(stop - at):
             score += values[p] * weights[p]
         return score
-    columns = rows.columns[at : at + count]
-    s0 = s1 = s2 = s3 = 0.0  # four sums, so that additions overlap
-    for quarter in range(count // 4):
-        p = 4 * quarter
-        s0 += values[p] * weights[columns[p]]
-        s1 += values[p + 1] * weights[columns[p + 1]]
-        s2 += values[p + 2] * weights[columns[p + 2]]
-        s3 += values[p + 3] * weights[columns[p + 3]]
-    for p in range(count // 4 * 4, count):
-        s0 += values[p] * weights[columns[p]]
-    return score + (s0 + s1) + (s2 + s3)
+    return score + gathered_product(at, stop, rows.columns, rows.values, weights)
 
 
 @inlined
 def add_row(rows, i, change, weights):  # type: ignore[no-untyped-def]
     """``weights += change * x_i`` for one weight vector."""
-    at = rows.starts[i]
-    count = rows.starts[i + 1] - at
-    values = rows.values[at : at + count]
+    at, stop = rows.starts[i], rows.starts[i + 1]
     weights[len(weights) - 1] += change * rows.bias
     if rows.indexed == 0:
-        for p in range(count):
+        values = rows.values[at:stop]
+        for p in range(stop - at):
             weights[p] += change * values[p]
     else:
-        columns = rows.columns[at : at + count]
-        for p in range(count):
-            weights[columns[p]] += change * values[p]
+        add_scattered(at, stop, rows.columns, rows.values, weights, change)
 
 
 @inlined

@@ -11,7 +11,7 @@ for a step from label ``a`` to label ``b`` of a sequence
     max_plus:     out[b]   = added[b] + max_a (before[a] + edges[a, b])
     sum_times:    out[b]   = sum_a before[a] * edges[a, b]
 
-and for two spans that meet, `highest_sum`.
+for marginals of pairs, `scaled_products`, and for two spans that meet, `highest_sum`.
 
 All keep the class vector in registers over the whole row. LLVM would not do that by itself: its
 loop vectoriser works on the class loop, which reloads and stores the accumulators for each
@@ -44,14 +44,28 @@ def padded(n_classes: int) -> int:
     return -(-n_classes // LANES) * LANES
 
 
+def widened(builder: Any, value: Any) -> Any:
+    """A number as a double."""
+    single = isinstance(value.type, ir.FloatType)
+    return builder.fpext(value, ir.DoubleType()) if single else value
+
+
 def splat(builder: Any, value: Any) -> Any:
     """All lanes equal to `value`, widened to double."""
-    if isinstance(value.type, ir.FloatType):
-        value = builder.fpext(value, ir.DoubleType())
     undefined = ir.Constant(VECTOR, ir.Undefined)
+    value = widened(builder, value)
     first = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
     lanes = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(first, undefined, lanes)
+
+
+def merged_lanes(builder: Any, vector: Any, merge: Any) -> Any:
+    """One number of all lanes, two and two of which are merged at a time."""
+    lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(LANES)]
+    while len(lanes) > 1:
+        half = len(lanes) // 2
+        lanes = [merge(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+    return lanes[0]
 
 
 def vectors_at(builder: Any, base: Any, width: int) -> list[Any]:
@@ -62,13 +76,13 @@ def vectors_at(builder: Any, base: Any, width: int) -> list[Any]:
     ]
 
 
-def _loop(
+def loop_in_steps(
     builder: Any, start: Any, count: Any, step: int, state: list[Any], body: Any
 ) -> tuple[Any, list[Any]]:
-    """Loop from `start` in so large steps, as long as a whole one is left, carrying vectors.
+    """Loop from `start` in so large steps, as long as a whole one is left, carrying values.
 
-    `body` takes the position and the vectors `state` and gives the new ones. Returns where the
-    loop stopped, and the vectors.
+    `body` takes the position and the values `state` and gives the new ones. Returns where the
+    loop stopped, and the values.
     """
     before = builder.block
     head, inside, after = (builder.append_basic_block() for _ in range(3))
@@ -76,7 +90,7 @@ def _loop(
     builder.position_at_end(head)
     p = builder.phi(INT)
     p.add_incoming(start, before)
-    carried = [builder.phi(VECTOR) for _ in state]
+    carried = [builder.phi(value.type) for value in state]
     for phi, value in zip(carried, state, strict=True):
         phi.add_incoming(value, before)
     following = builder.add(p, INT(step))
@@ -110,13 +124,13 @@ def _for_each_entry(
         return updated
 
     if at_once == 1:
-        return _loop(builder, INT(0), count, 1, state, body)[1]
-    p, vectors = _loop(builder, INT(0), count, at_once, state + others, several)
+        return loop_in_steps(builder, INT(0), count, 1, state, body)[1]
+    p, vectors = loop_in_steps(builder, INT(0), count, at_once, state + others, several)
     while len(vectors) > width:
         half = len(vectors) // width // 2 * width
         pairs = zip(vectors[:half], vectors[half : 2 * half], strict=True)
         vectors = [merge(a, b) for a, b in pairs] + vectors[2 * half :]
-    return _loop(builder, p, count, 1, vectors, body)[1]
+    return loop_in_steps(builder, p, count, 1, vectors, body)[1]
 
 
 class _Operands:
@@ -164,7 +178,7 @@ def _dot(context, values, at, columns, column_at, count, weights, column, out, w
             ]
 
         start = [builder.load(v, align=8) for v in row.class_vectors]
-        _, sums = _loop(builder, INT(0), row.count, 1, start, body)
+        _, sums = loop_in_steps(builder, INT(0), row.count, 1, start, body)
         for total, pointer in zip(sums, row.class_vectors, strict=True):
             builder.store(total, pointer, align=8)
         return context.get_dummy_value()
@@ -186,7 +200,7 @@ def _axpy(context, values, at, columns, column_at, count, weights, column, delta
                 builder.store(updated, pointer, align=8)
             return []
 
-        _loop(builder, INT(0), row.count, 1, [], body)
+        loop_in_steps(builder, INT(0), row.count, 1, [], body)
         return context.get_dummy_value()
 
     arguments = (values, at, columns, column_at, count, weights, column, delta, width)
@@ -331,7 +345,40 @@ def sum_times(before, edges, n_labels, out):  # type: ignore[no-untyped-def]
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def _highest_sum(context, left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
+def scaled_products(context, row, shares, factor, out):  # type: ignore[no-untyped-def]
+    """``out = factor * row * shares``, whole vectors; returns its sum. `out` may be `row`."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        arrays = [
+            context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 3)
+        ]
+        scale = splat(builder, args[2])
+
+        def body(p: Any, total: list[Any]) -> list[Any]:
+            own, share, target = (
+                vectors_at(builder, builder.gep(array.data, [p]), 1)[0] for array in arrays
+            )
+            share = builder.fmul(scale, builder.load(share, align=8), flags=CONTRACT)
+            part = builder.fmul(share, builder.load(own, align=8), flags=CONTRACT)
+            builder.store(part, target, align=8)
+            return [builder.fadd(total[0], part, flags=CONTRACT)]
+
+        length = cgutils.unpack_tuple(builder, arrays[2].shape)[0]
+        zeros = ir.Constant(VECTOR, [0.0] * LANES)
+        _, (total,) = loop_in_steps(builder, INT(0), length, LANES, [zeros], body)
+        return merged_lanes(builder, total, lambda a, b: builder.fadd(a, b, flags=CONTRACT))
+
+    return types.float64(row, shares, types.float64, out), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
+    """The highest ``left[left_at + p] + right[right_at + p]`` for ``p < count``, flat places.
+
+    Goes on to a whole number of vectors, of which there is at least one: in either array there must
+    be room, and in one of the two -inf there.
+    """
+
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         first, second = (
             builder.gep(
@@ -347,27 +394,10 @@ def _highest_sum(context, left, left_at, right, right_at, count):  # type: ignor
             )
             return [_add_highest(builder, highest[0], one, other)]
 
-        # The last vector overlaps the one before it: the highest does not mind.
-        last = builder.sub(args[4], INT(LANES))
-        start = body(last, [ir.Constant(VECTOR, [-np.inf] * LANES)])
-        _, (highest,) = _loop(builder, INT(0), builder.sub(args[4], INT(1)), LANES, start, body)
-        lanes = [
-            builder.extract_element(highest, ir.Constant(ir.IntType(32), k)) for k in range(LANES)
-        ]
-        while len(lanes) > 1:
-            half = len(lanes) // 2
-            lanes = [_higher(builder, lanes[k], lanes[half + k]) for k in range(half)]
-        return lanes[0]
+        # The first vector without a question: mostly it is the only one.
+        start = body(INT(0), [ir.Constant(VECTOR, [-np.inf] * LANES)])
+        whole = builder.add(args[4], INT(LANES - 1))
+        _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)
+        return merged_lanes(builder, highest, lambda a, b: _higher(builder, a, b))
 
     return types.float64(left, left_at, right, right_at, count), codegen
-
-
-@inlined
-def highest_sum(left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
-    """The highest ``left[left_at + p] + right[right_at + p]`` for ``p < count``."""
-    if count >= LANES:
-        return _highest_sum(left, left_at, right, right_at, count)
-    highest = -np.inf
-    for p in range(count):
-        highest = max(highest, left[left_at + p] + right[right_at + p])
-    return highest

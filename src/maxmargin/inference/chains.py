@@ -19,8 +19,8 @@ column of scores for each position, while on the way forward the pointers would 
 import numpy as np
 
 from maxmargin.dual.compiled import compiled, inlined
-from maxmargin.dual.exponentials import exponentials
-from maxmargin.dual.simd import max_plus, sum_times
+from maxmargin.dual.exponentials import add_exponentials, exponentials
+from maxmargin.dual.simd import max_plus, scaled_products, sum_times
 from maxmargin.dual.subproblems import NEVER
 
 _LEAST_FACTOR = 1e-180
@@ -283,20 +283,14 @@ def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[
     `parts` gets the terms over a factor that makes the largest in each column 1, `sums` their sums.
     """
     max_plus(before, edges, added, n_labels, out)
+    shifts = parts[n_labels - 1]  # until these terms come
     for b in range(n_labels):
         # What cannot be reached has -inf less something finite, not less -inf.
         out[b] = max(out[b], NEVER)
-        sums[b] = added[b] - out[b]
-    for a in range(n_labels):
-        row = parts[a]
-        for b in range(n_labels):
-            row[b] = edges[a, b] + sums[b]
-        exponentials(row, before[a], row)
-    for b in range(n_labels):
+        shifts[b] = added[b] - out[b]
         sums[b] = 0.0
     for a in range(n_labels):
-        for b in range(n_labels):
-            sums[b] += parts[a, b]
+        add_exponentials(edges[a], shifts, before[a], parts[a], sums)
     for b in range(n_labels):
         out[b] += np.log(sums[b])
 
@@ -306,14 +300,13 @@ def _share(after, n_labels, parts, sums, before):  # type: ignore[no-untyped-def
     """Share the probabilities `after` out to `parts` in proportion, and sum these to `before`."""
     for b in range(n_labels):
         sums[b] = after[b] / sums[b] if sums[b] > 0.0 else 0.0
+    for b in range(n_labels, len(sums)):
+        sums[b] = 0.0
     for a in range(n_labels):
-        total = 0.0
-        for b in range(n_labels):
-            parts[a, b] *= sums[b]
-            total += parts[a, b]
-        for b in range(n_labels, parts.shape[1]):
-            parts[a, b] = 0.0
-        before[a] = total
+        row = parts[a]
+        for b in range(n_labels, len(row)):
+            row[b] = 0.0
+        before[a] = scaled_products(row, sums, 1.0, row)
 
 
 @inlined
@@ -438,14 +431,7 @@ def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_margina
         for b in range(n_labels):
             share[b] = now[b] / share[b]
         for a in range(n_labels):
-            own = before[a]
-            row, factor = pair_marginals[t - 1, a], factors[a]
-            total = 0.0
-            for b in range(len(row)):
-                part = own * factor[b] * share[b]
-                row[b] = part
-                total += part
-            before[a] = total
+            before[a] = scaled_products(factors[a], share, before[a], pair_marginals[t - 1, a])
     return log_partition
 
 

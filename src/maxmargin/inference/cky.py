@@ -35,6 +35,7 @@ from maxmargin.inference.cky_chart import (
     open_chart,
     open_start,
     put,
+    right_row,
     top_row,
     top_score,
 )
@@ -64,23 +65,27 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
             n_found = 0
             if stop - start == 1:
                 for symbol in range(n_complete):
-                    n_found = keep_highest(leaves[start, symbol], symbol, here, found, n_found)
+                    score = leaves[start, symbol]
+                    if score > -np.inf:
+                        n_found = keep_highest(score, symbol, here, found, n_found)
+            firsts, lasts = chart.first_right[stop], chart.last_right[stop]
             for f in range(n_live):
                 symbol = chart.live[f]
                 row = top_row(start, symbol, length, n_symbols)
+                first, last = chart.first[symbol], chart.last[symbol]
                 for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
                     slot = rules.group_slots[g]
-                    low, high = meeting(chart, symbol, slot, start, stop)
+                    low, high = meeting(first, last, firsts[slot], lasts[slot], start)
                     if low <= high:
-                        rights = chart.rights[stop, slot]
+                        right = right_row(chart, stop, slot) + start + 1
                         best = highest_sum(
-                            chart.tops, row + low, rights, start + 1 + low, high - low + 1
+                            chart.tops, row + low, chart.rights, right + low, high - low + 1
                         )
                         if best > -np.inf:
                             for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
-                                score = best + scores.rules[r]
-                                parent = np.int64(rules.parents[r])
-                                n_found = keep_highest(score, parent, here, found, n_found)
+                                n_found = keep_highest(
+                                    best + scores.rules[r], rules.parents[r], here, found, n_found
+                                )
             # So far these are bottoms; parts stay as they are.
             bottoms = chart.bottoms[cell(start, stop, length)]
             put(here, n_complete, bottoms)
@@ -94,8 +99,8 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
             units = scores.units[cell(start, stop, length) * varying]
             for u in range(len(units)):
                 score = bottoms[rules.unit_bottoms[u]] + units[u]
-                top = np.int64(rules.unit_tops[u])
-                n_found = keep_highest(score, top, here, found, n_found)
+                if score > -np.inf:
+                    n_found = keep_highest(score, rules.unit_tops[u], here, found, n_found)
             n_live = close_found(rules, chart, start, stop, length, n_found, n_live)
 
 

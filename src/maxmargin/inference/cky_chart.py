@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import inlined
+from maxmargin.dual.simd import LANES
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
@@ -21,7 +22,8 @@ class Rules(NamedTuple):
     """A grammar without its scores; see `make_rules`.
 
     Rules with the same left child are neighbours, and among them those with the same right child,
-    a *group*: how well two neighbouring spans fit is the same for all rules of a group.
+    a *group*: how well two neighbouring spans fit is the same for all rules of a group. Loops
+    run over unsigned numbers, for of others numba asks each time whether they are negative.
     """
 
     n_complete: int
@@ -32,11 +34,11 @@ class Rules(NamedTuple):
     right_slots: NDArray[np.uint32]
     """Of each rule, the place of its right child in `right_symbols`."""
     right_symbols: NDArray[np.uint32]
-    left_groups: Numbers
+    left_groups: NDArray[np.uint64]
     """The groups of left child `b` are ``left_groups[b] .. left_groups[b + 1] - 1``."""
     group_slots: NDArray[np.uint32]
     """Of each group, the place of its right child in `right_symbols`."""
-    group_rules: Numbers
+    group_rules: NDArray[np.uint64]
     """The rules of group `g` are ``group_rules[g] .. group_rules[g + 1] - 1``."""
     parent_starts: Numbers
     """The rules of parent `a` are ``of_parent[parent_starts[a] : parent_starts[a + 1]]``."""
@@ -78,17 +80,17 @@ class Chart(NamedTuple):
 
     Attributes
     ----------
-    tops : ndarray of shape (n_cells * n_symbols,)
+    tops : ndarray of shape (n_cells * n_symbols + LANES - 1,)
         As seen from above; see `row_of_top`.
-    rights : ndarray of shape (length + 1, n_right_symbols, length)
-        The same of right children by stop, symbol and start.
+    rights : ndarray of shape (length + 1, n_right_symbols, length + LANES - 1)
+        The same of right children by stop, symbol and start; from the stop on, a vector has -inf.
     bottoms : ndarray of shape (n_cells, n_complete)
         Below the units; see `row_of_span`.
     first, last, first_right, last_right : ndarray of int64
         Scratch: in which part of a row there are scores.
     here : ndarray of shape (n_symbols,)
         Scratch: the scores of one span.
-    live, found : ndarray of shape (n_symbols,)
+    live, found : ndarray of shape (n_symbols,) and (n_symbols + 1,)
         Scratch: the symbols that have a score at some span of one start, and at one span.
     """
 
@@ -158,9 +160,9 @@ def make_rules(
         rights.astype(narrow),
         slots.astype(narrow),
         right_symbols.astype(narrow),
-        np.searchsorted(lefts[first], every_symbol),
+        np.searchsorted(lefts[first], every_symbol).astype(np.uint64),
         slots[first].astype(narrow),
-        np.r_[first, len(group)].astype(np.int64),
+        np.r_[first, len(group)].astype(np.uint64),
         np.searchsorted(np.sort(parents), every_symbol),
         np.argsort(parents, kind="stable").astype(narrow),
         tops.astype(narrow),
@@ -178,8 +180,9 @@ def make_chart(length: int, rules: Rules) -> Chart:
     """Room for sentences of up to `length` words."""
     cells, n_rights, n_symbols = n_cells(length), len(rules.right_symbols), rules.n_symbols
     return Chart(
-        np.empty(cells * n_symbols),
-        np.empty((length + 1, n_rights, length)),
+        # Meetings are looked at in whole vectors, which may end after the last one.
+        np.empty(cells * n_symbols + LANES - 1),
+        np.empty((length + 1, n_rights, length + LANES - 1)),
         np.empty((cells, rules.n_complete)),
         np.empty(n_symbols, dtype=np.int64),
         np.empty(n_symbols, dtype=np.int64),
@@ -187,7 +190,7 @@ def make_chart(length: int, rules: Rules) -> Chart:
         np.empty((length + 1, n_rights), dtype=np.int64),
         np.empty(n_symbols),
         np.empty(n_symbols, dtype=np.int64),
-        np.empty(n_symbols, dtype=np.int64),
+        np.empty(n_symbols + 1, dtype=np.int64),
     )
 
 
@@ -219,18 +222,27 @@ def put(values, n, out):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def meeting(chart, symbol, slot, start, stop):  # type: ignore[no-untyped-def]
-    """First and last place where a left and a right child may meet, as columns of the left."""
-    low = max(chart.first[symbol], chart.first_right[stop, slot] - start - 1)
-    high = min(chart.last[symbol], chart.last_right[stop, slot] - start - 1)
-    return low, high
+def right_row(chart, stop, slot):  # type: ignore[no-untyped-def]
+    """Where the scores of a right child that ends at `stop` begin in the flat ``chart.rights``."""
+    return (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
+
+
+@inlined
+def meeting(first, last, first_right, last_right, start):  # type: ignore[no-untyped-def]
+    """First and last place where a left and a right child may meet, as columns of the left.
+
+    Given the part of either row where there are scores.
+    """
+    return max(first, first_right - start - 1), min(last, last_right - start - 1)
 
 
 @inlined
 def open_chart(chart, length):  # type: ignore[no-untyped-def]
-    """Nothing ends anywhere yet."""
+    """Nothing ends anywhere yet, and whatever looks beyond a stop finds nothing there."""
     chart.first_right[: length + 1] = length
     chart.last_right[: length + 1] = -1
+    for stop in range(length + 1):
+        chart.rights[stop, :, stop : stop + LANES - 1] = -np.inf
 
 
 @inlined
@@ -238,6 +250,17 @@ def open_start(chart, length):  # type: ignore[no-untyped-def]
     """Nothing begins at a new start yet; starts go from right to left."""
     chart.first[:] = length
     chart.last[:] = -1
+
+
+@inlined
+def _close_rights(rules, chart, start, stop):  # type: ignore[no-untyped-def]
+    """Put the scores of a span, which are in ``chart.here``, in the rows of right children."""
+    for slot in range(len(rules.right_symbols)):
+        score = chart.here[rules.right_symbols[slot]]
+        chart.rights[stop, slot, start] = score
+        if score > -np.inf:
+            chart.first_right[stop, slot] = start
+            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
 
 
 @inlined
@@ -250,22 +273,17 @@ def close_span(rules, chart, start, stop, length):  # type: ignore[no-untyped-de
         if score > -np.inf:
             chart.first[symbol] = min(chart.first[symbol], width - 1)
             chart.last[symbol] = width - 1
-    for slot in range(len(rules.right_symbols)):
-        score = chart.here[rules.right_symbols[slot]]
-        chart.rights[stop, slot, start] = score
-        if score > -np.inf:
-            chart.first_right[stop, slot] = start
-            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+    _close_rights(rules, chart, start, stop)
 
 
 @inlined
 def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untyped-def]
     """Let a score enter a span; returns how many symbols are in the list of those it has."""
-    if score > here[symbol]:
-        if here[symbol] == -np.inf:
-            found[n_found] = symbol
-            n_found += 1
-        here[symbol] = score
+    # Without a branch, which would be guessed wrong too often: the list has a place to spare.
+    before = here[symbol]
+    found[n_found] = symbol
+    n_found += (before == -np.inf) & (score > -np.inf)
+    here[symbol] = max(before, score)
     return n_found
 
 
@@ -276,12 +294,7 @@ def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ig
     Empties ``chart.here`` and returns how many symbols are in ``chart.live``.
     """
     width = stop - start
-    for slot in range(len(rules.right_symbols)):
-        score = chart.here[rules.right_symbols[slot]]
-        chart.rights[stop, slot, start] = score
-        if score > -np.inf:
-            chart.first_right[stop, slot] = start
-            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+    _close_rights(rules, chart, start, stop)
     for f in range(n_found):
         symbol = chart.found[f]
         chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = chart.here[symbol]

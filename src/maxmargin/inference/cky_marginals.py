@@ -97,12 +97,14 @@ def fill_sums(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-
         open_start(chart, length)
         for stop in range(start + 1, length + 1):
             here[:] = -np.inf
+            firsts, lasts = chart.first_right[stop], chart.last_right[stop]
             for symbol in range(rules.n_symbols):
-                if chart.last[symbol] >= 0:
+                first, last = chart.first[symbol], chart.last[symbol]
+                if last >= 0:
                     row = top_row(start, symbol, length, rules.n_symbols)
                     for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
                         slot = rules.group_slots[g]
-                        low, high = meeting(chart, symbol, slot, start, stop)
+                        low, high = meeting(first, last, firsts[slot], lasts[slot], start)
                         rights = chart.rights[stop, slot]
                         both = _sum_meetings(chart.tops, row, rights, start + 1, low, high)
                         if both > -np.inf:
