@@ -51,8 +51,6 @@ CORES = 2
 """Busy workers that a check may have."""
 MOST_HERE = 64
 """Workers that one machine may have."""
-WORST = 2.0
-"""Times the seconds of one worker after which a simulated fit is given up."""
 AGREES = 0.25
 """Relative error of a prediction that is good enough."""
 
@@ -80,16 +78,15 @@ def simulate(
     workers: int,
     network: Network,
     solver: Any,
-    limit: float = np.inf,
     patience: float = np.inf,
 ) -> Outcome:
-    """A fit on so many workers, given up after `limit` seconds there or `patience` here."""
+    """A fit on so many workers, given up after `patience` seconds here."""
     began = time.perf_counter()
     engine = SimulatedEngine(workers, network, kind.costs)
     training = place_simulated(engine, words.parts(workers), words.bind(kind.pause))
 
     def is_enough(*_: Any) -> bool:
-        return engine.now > limit or time.perf_counter() - began > patience
+        return time.perf_counter() - began > patience
 
     engine.restart()
     result = solver.solve(training, Stopping(TOLERANCE), on_round=is_enough)
@@ -122,8 +119,7 @@ def curve(
     """The same fit on ever more workers."""
     outcomes: list[Outcome] = []
     for workers in counts:
-        limit = WORST * outcomes[0].seconds if outcomes else np.inf
-        one = simulate(words, kind, workers, network, solver, limit, patience)
+        one = simulate(words, kind, workers, network, solver, patience)
         outcomes.append(one)
         say(
             f"  {workers:5d}: {one.seconds:9.3g} s, gap {one.gap:.1e}, {one.passes:6.1f} passes, "
