@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from maxmargin.data.mapped import release
 
-PIECES, PIECE_BYTES = 64, 4096
+PIECES, PIECE_BYTES = 64, 1024
 """How many parts of an array or a file are looked at, and how long they are."""
 
 
