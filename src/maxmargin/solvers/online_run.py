@@ -1,6 +1,5 @@
 """The state of an online solve: a cache of planes, and the moves that explore or improve it."""
 
-import math
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -9,14 +8,13 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.streams import DualPointOfStream, FrozenPoint, Stream, Stretch
 from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import ADD_ONLY, HOPEFUL, MOST_WORK, Run
+from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, TrackedRun
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -68,7 +66,7 @@ class Options(Protocol):
     def shuffle(self) -> bool: ...
 
 
-class StreamRun(Run):
+class StreamRun(TrackedRun):
     """One online solve.
 
     Parameters
@@ -82,10 +80,7 @@ class StreamRun(Run):
     options : Options
     """
 
-    state_names = (
-        *Run.state_names, "cache", "tol_cache", "average", "snapshots", "seen", "passes",
-        "passes_valued", "dual_asked", "estimate", "pruned_to",
-    )  # fmt: skip
+    state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
 
     def __init__(
         self,
@@ -97,24 +92,17 @@ class StreamRun(Run):
         cache: PlaneCache,
         options: Options,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
+        averaging = training.n_features <= AVERAGE_BELOW
+        super().__init__(training, stopping, threads, seed, averaging)
         self.stream, self.cache, self.options = stream, cache, options
         self.rule = StepRule(max_steps=options.max_steps)
         self.tol_cache = options.tol_cache
         """Relative gap of the cached problem that is good enough at present."""
         self.momentum = Momentum(self, options.acceleration)
-        small = len(self.weights) <= AVERAGE_BELOW
-        self.average = np.zeros_like(self.weights) if small else None
-        """Of the weights in the last optimisation of the cache."""
-        self.snapshots = np.zeros(1, dtype=np.int64)
         self.seen = 0
         """Examples that were explored, again and again those of further passes."""
-        self.passes = self.passes_valued = 0
-        self.dual_asked = -math.inf
         self.hinges = 0.0
         """Sum of cost times hinge as explored in this pass, at changing weights."""
-        self.estimate = math.inf
-        """The same of the last whole pass."""
         self.pruned_to = 0
 
     @property
@@ -281,8 +269,7 @@ class StreamRun(Run):
         """Revisit every block whose gap is worth it, in random order."""
         gaps = self.cache.gaps
         self.revisit(self.random.permutation(np.flatnonzero(gaps >= NOTABLE * gaps.mean())))
-        if self.average is not None:
-            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+        self.snapshot()
 
     def optimize(self, tol: float) -> None:
         """Sweep until the gap of the cached problem is at most `tol`, then prune."""
@@ -319,20 +306,6 @@ class StreamRun(Run):
         self.cache.extrapolate(0.0, self.weights)
 
     # Valuing
-
-    @property
-    def expected(self) -> float:
-        return self.half_square + self.estimate
-
-    def looks_done(self) -> bool:
-        """Whether a valuation, which costs a pass, could find the gap closed."""
-        primal = self.expected
-        tol = self.stopping.tol
-        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
-        self.dual_asked = self.dual
-        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
-            return True
-        return primal - self.dual <= HOPEFUL * tol * abs(primal)
 
     def value(self) -> None:
         """Value the last weights and their average in one pass; planes at the last are kept."""

@@ -198,7 +198,58 @@ def _objective(weights: Floats, hinges: Hinges) -> Hinges:
     return hinges + Hinges(half_square, half_square)
 
 
-class BlockRun(Run):
+class TrackedRun(Run):
+    """A run that tracks the objective by the hinges it sees, and asks rarely for its true value.
+
+    Parameters
+    ----------
+    training, stopping, threads, seed
+        See `Run`.
+    averaging : bool
+        Keep an average of the weights, too.
+    """
+
+    state_names = (
+        *Run.state_names, "passes", "passes_valued", "dual_asked", "average", "snapshots",
+        "estimate",
+    )  # fmt: skip
+
+    def __init__(
+        self, training: Any, stopping: Stopping, threads: Threads, seed: int, averaging: bool
+    ) -> None:
+        super().__init__(training, stopping, threads, seed)
+        self.passes = self.passes_valued = 0
+        self.dual_asked = -math.inf
+        self.average = self.weights.copy() if averaging else None
+        self.snapshots = np.zeros(1, dtype=np.int64)
+        self.estimate = math.inf
+        """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
+
+    def snapshot(self) -> None:
+        """Let the present weights count in the average."""
+        if self.average is not None:
+            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+
+    @property
+    def expected(self) -> float:
+        return self.half_square + self.estimate
+
+    def looks_done(self) -> bool:
+        """Whether a valuation, which costs a pass or two, could find the gap closed.
+
+        Either the hinges of the last pass of searches say so; or the dual has hardly grown since
+        the last question, when the average may be better than the weights of any moment.
+        """
+        primal = self.expected
+        tol = self.stopping.tol
+        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        self.dual_asked = self.dual
+        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
+            return True
+        return primal - self.dual <= HOPEFUL * tol * abs(primal)
+
+
+class BlockRun(TrackedRun):
     """A run that keeps planes for each block.
 
     Parameters
@@ -209,10 +260,7 @@ class BlockRun(Run):
         Keep an average of the weights, too.
     """
 
-    state_names = (
-        *Run.state_names, "passes", "passes_valued", "dual_asked", "working_set", "average",
-        "snapshots", "estimate", "gap",
-    )  # fmt: skip
+    state_names = (*TrackedRun.state_names, "working_set", "gap")
 
     def __init__(
         self,
@@ -223,15 +271,9 @@ class BlockRun(Run):
         batch_size: int | None = None,
         averaging: bool = False,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
+        super().__init__(training, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.passes = self.passes_valued = 0
-        self.dual_asked = -math.inf
         self.working_set = WorkingSet(training.cost, training.n_features)
-        self.average = self.weights.copy() if averaging else None
-        self.snapshots = np.zeros(1, dtype=np.int64)
-        self.estimate = math.inf
-        """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
         self.gap = math.inf
         """The gap that the searches of the last round found, where a solver asks for it."""
 
@@ -308,29 +350,6 @@ class BlockRun(Run):
         visit = self.working_set.visit(order, self.weights, rule)
         self.snapshot()
         return visit
-
-    def snapshot(self) -> None:
-        """Let the present weights count in the average."""
-        if self.average is not None:
-            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
-
-    @property
-    def expected(self) -> float:
-        return self.half_square + self.estimate
-
-    def looks_done(self) -> bool:
-        """Whether a valuation, which costs a pass or two, could find the gap closed.
-
-        Either the hinges of the last pass of searches say so; or the dual has hardly grown since
-        the last question, when the average may be better than the weights of any moment.
-        """
-        primal = self.expected
-        tol = self.stopping.tol
-        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
-        self.dual_asked = self.dual
-        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
-            return True
-        return primal - self.dual <= HOPEFUL * tol * abs(primal)
 
     def value(self) -> None:
         """Value the candidates, until one is good enough; the planes found are kept."""
