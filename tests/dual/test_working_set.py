@@ -216,6 +216,15 @@ class Moves(RuleBasedStateMachine):
                 assert all(max(pair) > 0.0 for pair in new.values())
 
     @rule()
+    def hinges(self):
+        mirror, before = self.mirror, self.mirror.contents()
+        weights = mirror.random.normal(size=N_FEATURES)
+        slopes = mirror.losses - mirror.psi @ weights
+        hinges = [max([0.0, *slopes[[*block]]]) for block in before]
+        assert mirror.set.hinges(weights) == pytest.approx(mirror.totals @ hinges, abs=1e-10)
+        assert mirror.contents() == before
+
+    @rule()
     def step_towards_best(self):
         mirror, before = self.mirror, self.mirror.dual
         psi = np.vstack([mirror.psi, np.zeros(N_FEATURES)])  # the zero plane comes last

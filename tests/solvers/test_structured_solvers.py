@@ -29,6 +29,7 @@ from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.result import Status
 from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.structured import BlockRun
 
 KINDS = ("classes", "chains", "compiled")
 
@@ -102,6 +103,21 @@ def assert_history(result, optimum):
     for line in history:
         assert line.dual <= optimum * (1.0 + 1e-9)
         assert line.primal >= optimum * (1.0 - 1e-9)
+
+
+def test_no_search_for_weights_that_planes_in_hand_rule_out(monkeypatch):
+    """However hopeful the solver, it values nothing of which it could know it to be in vain."""
+    training = case_of("chains", 0).training()
+    run, rounds = Auto(max_sweeps=0)._start(training, Stopping(1e-6, 100), Threads(1), 0)
+    monkeypatch.setattr(BlockRun, "looks_done", lambda self: True)
+    for _ in range(3):
+        next(rounds)
+    assert run.calls == 3 * training.n_blocks
+    assert run.primal == np.inf
+    monkeypatch.setattr(run.working_set, "hinges", lambda weights: 0.0)
+    next(rounds)
+    assert run.calls == (4 + 2) * training.n_blocks  # the weights and their average
+    assert run.primal < np.inf
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -274,6 +274,10 @@ class WorkingSet(Stateful):
         best = np.empty(len(self.totals), dtype=np.int64)
         return best, float(_add_best(self._table, weights, vector, best))
 
+    def hinges(self, weights: Floats) -> float:
+        """Sum over the blocks of C times the hinge, as far as the planes in hand know it."""
+        return float(_hinges(self._table, weights))
+
     def step_towards_best(self, weights: Floats) -> None:
         """One exact step of all blocks together, towards the best plane of each."""
         corner = np.zeros_like(weights)
@@ -613,6 +617,22 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
             stop = start + table.length[p]
             add_plane(start, stop, table.columns, table.values, table.totals[b], vector)
     return loss
+
+
+@compiled
+def _hinges(table, weights):  # type: ignore[no-untyped-def]
+    """See `WorkingSet.hinges`."""
+    total = 0.0
+    for b in range(len(table.totals)):
+        highest = 0.0
+        for j in range(table.size[b]):
+            p = table.slots[table.slot_at[b] + j]
+            start = table.start[p]
+            stop = start + table.length[p]
+            product = plane_product(start, stop, table.columns, table.values, weights)
+            highest = max(highest, table.loss[p] - product)
+        total += table.totals[b] * highest
+    return total
 
 
 @compiled

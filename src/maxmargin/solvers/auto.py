@@ -33,12 +33,12 @@ class Auto(StructuredSolver):
 
     Parameters
     ----------
-    search_cost : float, default=30
+    search_cost : float, default=300
         Cost of a search in visits of a block, for problems in plain Python, which cannot
         count.
     acceleration : bool, default=True
         Extrapolate along the last sweeps' moves, undone when the dual would fall.
-    max_sweeps : int, default=20
+    max_sweeps : int, default=100
         Most sweeps between two passes of searches.
     max_steps : int, default=10
         Most steps of one visit.
@@ -52,9 +52,9 @@ class Auto(StructuredSolver):
     DualCoordinate, NSlack, OneSlack, FrankWolfe
     """
 
-    search_cost: float = 30.0
+    search_cost: float = 300.0
     acceleration: bool = True
-    max_sweeps: int = 20
+    max_sweeps: int = 100
     max_steps: int = 10
     max_idle: int = 3
     batch_size: int | None = None
@@ -70,10 +70,7 @@ class Auto(StructuredSolver):
     def _rounds(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
         while True:
             self.improve(run, momentum, run.shuffled)
-            if run.looks_done():
-                run.settle()
-                run.value()
-                momentum.restart()
+            run.value_if_done()
             run.working_set.drop_idle(self.max_idle)
             yield
 

@@ -70,8 +70,7 @@ class NSlack(StructuredSolver):
             run.gap = found
             self._solve(run, rule)
             run.estimate = run.dual + run.gap - run.half_square
-            if run.looks_done():
-                run.value()
+            run.value_if_done()
             run.working_set.drop_idle(self.max_idle)
             yield
 

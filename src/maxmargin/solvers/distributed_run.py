@@ -27,7 +27,7 @@ from maxmargin.solvers.distributed_shard import DualShard, Move, Orders, Progres
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.solvers.result import Round
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import BlockRun, Run
+from maxmargin.solvers.structured import Run, TrackedRun
 
 Floats = NDArray[np.float64]
 
@@ -130,13 +130,13 @@ class DistributedRun(Run):
         return True
 
     def looks_done(self) -> bool:
-        """As `BlockRun.looks_done`, but with more doubt where there are several shards.
+        """As `TrackedRun.looks_done`, but with more doubt where there are several shards.
 
         Each sees the hinges of its own examples, at weights that know these best, so that what they
         expect is less than the truth; and a valuation for nothing costs more than waiting.
         """
         if self.lone:
-            return BlockRun.looks_done(self)  # type: ignore[arg-type]
+            return TrackedRun.looks_done(self)  # type: ignore[arg-type]
         tol, primal = self.stopping.tol, self.expected
         self.settled = self.dual - self.dual_asked <= tol * abs(self.dual)
         self.dual_asked = self.dual
@@ -173,20 +173,26 @@ class DistributedRun(Run):
             self.recover()
 
     def value(self) -> None:
-        """Value the weights, and their average; the planes found are kept."""
+        """Value the weights, and their average, unless planes in hand rule them out.
+
+        The planes found are kept.
+        """
         self.settle()
         self.best_dual = max(self.best_dual, self.dual)
-        self.passes_valued = self.passes
-        self._offer_valued(self.weights, self._ordered("value"))
+        if self._is_open(self.weights, self._ordered("known")):
+            self._offer_valued(self.weights, self._ordered("value"))
         if self._average_counts and not self.is_done and not self.lost:
             averages = [answer.value for answer in self._asked("average")]
             average = np.mean(averages, axis=0) if averages else self.weights
-            self._offer_valued(average, self._asked("value_at", average))
-            self.training.sent += average.nbytes * len(self.links)
-            self.training.received += average.nbytes * len(self.links)
+            self.training.received += average.nbytes * len(averages)
+            self.training.sent += average.nbytes * len(averages)
+            if self._is_open(average, self._asked("known_at", average)):
+                self._offer_valued(average, self._asked("value_at", average))
+                self.training.sent += average.nbytes * len(averages)
         for link in self.links:
             link.restart = True
-        self.passes_asked = self.passes  # that all were searched here says nothing new
+        # That all were searched here says nothing new.
+        self.passes_valued = self.passes_asked = self.passes
         if self.lost:
             self.recover()
 
@@ -194,6 +200,10 @@ class DistributedRun(Run):
     def _average_counts(self) -> bool:
         """Whether the average may be better than the weights of the moment."""
         return self.average is not None and (self.lone or self.settled)
+
+    def _is_open(self, weights: Floats, known: list[Answer]) -> bool:
+        """Whether shards leave it open that `weights` close the gap: see `may_close_gap`."""
+        return not self.lost and self.may_close_gap(weights, sum(answer.value for answer in known))
 
     def _offer_valued(self, weights: Floats, answers: list[Answer]) -> None:
         if self.lost:

@@ -300,6 +300,15 @@ class DualShard:
         hinges = self.run.search_at(weights)
         return hinges, self._progress(started, 1.0)
 
+    def known(self, orders: Orders) -> float:
+        """What that sum is at least, at the weights that are sent, as the planes in hand tell."""
+        self._follow(orders)
+        return self.known_at(self.run.weights)
+
+    def known_at(self, weights: Floats) -> float:
+        """The same at any weights."""
+        return self.run.working_set.hinges(weights) / self.run.scale
+
     def average(self) -> Floats:
         """Average of the weights in the course of the moves here."""
         assert self.run.average is not None

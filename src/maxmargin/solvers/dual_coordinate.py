@@ -64,7 +64,9 @@ class DualCoordinate(StructuredSolver):
             for _ in range(self.max_sweeps):
                 if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
                     break
-            if self.bound == "true" or run.looks_done():
+            if self.bound == "true":
                 run.value()
+            else:
+                run.value_if_done()
             run.working_set.drop_idle(self.max_idle)
             yield

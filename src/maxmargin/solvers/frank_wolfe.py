@@ -70,8 +70,10 @@ class FrankWolfe(StructuredSolver):
             run.search(self._order(run), rule)
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)
-            if run.rounds_due(self.value_every) or run.looks_done():
+            if run.rounds_due(self.value_every):
                 run.value()
+            else:
+                run.value_if_done()
             run.working_set.drop_idle(MAX_IDLE)
             yield
 

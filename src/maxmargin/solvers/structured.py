@@ -159,6 +159,13 @@ class Run(IterativeRun):
             self.best[:] = weights
         self.primal, self.guess = objective.most, objective.middle
 
+    def may_close_gap(self, weights: Floats, known: float) -> bool:
+        """Whether `weights` may be good enough, with a sum of cost times hinge of `known` or more.
+
+        The planes in hand tell what it is at least, for less than searches would take.
+        """
+        return self._closes_gap(_objective(weights, Hinges(known, known)).least)
+
     def detach_best(self) -> None:
         """Copy the best weights if they are the present ones, which will move after all."""
         if self.best is self.weights:
@@ -354,11 +361,28 @@ class BlockRun(TrackedRun):
     def value(self) -> None:
         """Value the candidates, until one is good enough; the planes found are kept."""
         self.best_dual = max(self.best_dual, self.dual)
-        self.passes_valued = self.passes
-        for weights in self.candidates:
+        self._value(self.candidates)
+
+    def value_if_done(self) -> None:
+        """Value the candidates that seem to close the gap, which none does most of the time.
+
+        What searches let expect comes first, and then the planes in hand: they may rule out what
+        the average or the hinges of changing weights let hope for.
+        """
+        if self.looks_done():
+            self.settle()
+            self.best_dual = max(self.best_dual, self.dual)
+            known = self.working_set.hinges
+            self._value([w for w in self.candidates if self.may_close_gap(w, known(w))])
+            if self.momentum is not None:
+                self.momentum.restart()
+
+    def _value(self, candidates: list[Floats]) -> None:
+        for weights in candidates:
             self.offer(weights, self.search_at(weights), ends_round=True)
             if self.is_done:
                 break
+        self.passes_valued = self.passes
 
     @property
     def candidates(self) -> list[Floats]:
