@@ -27,6 +27,8 @@ MINUTES, QUICK_MINUTES = 30.0, 3.0
 def main() -> None:
     options = _options()
     if options.list:
+        # End quietly when the reader does, as `head` may.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         _list(options.only)
         return
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -48,7 +50,7 @@ def main() -> None:
         if not options.quick:
             page.write()
     except KeyboardInterrupt:
-        progress.stopped(options.anew)
+        progress.stopped(_flags(options))
         sys.exit(130)
     sys.exit(progress.sum_up())
 
@@ -56,7 +58,15 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     known = claims()
     arguments = parser(__doc__)
-    arguments.add_argument("--only", nargs="+", choices=known, default=known, metavar="CLAIM")
+    arguments.prog = "python -m benchmarks"
+    arguments.add_argument(
+        "--only",
+        nargs="+",
+        choices=known,
+        default=known,
+        metavar="CLAIM",
+        help="these claims instead of all; --list names them",
+    )
     arguments.add_argument("--anew", action="store_true", help="also what is up to date")
     arguments.add_argument("--list", action="store_true", help="only tell what is up to date")
     arguments.add_argument(
@@ -66,6 +76,12 @@ def _options() -> argparse.Namespace:
         help=f"how long a claim may take ({MINUTES:g}; with --quick {QUICK_MINUTES:g})",
     )
     return arguments.parse_args()
+
+
+def _flags(options: argparse.Namespace) -> list[str]:
+    """What was asked for, but for the claims."""
+    flags = [f"--{name}" for name in ("quick", "anew") if getattr(options, name)]
+    return flags + (["--limit", f"{options.limit:g}"] if options.limit else [])
 
 
 def _list(names: Sequence[str]) -> None:

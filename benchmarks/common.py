@@ -58,9 +58,13 @@ def parser(
     )
     result.add_argument("--quick", action="store_true", help="tiny data: only shows that it runs")
     if data:
-        result.add_argument("--data", nargs="+", choices=data, default=list(data))
+        result.add_argument(
+            "--data", nargs="+", choices=data, default=list(data), help="on which data (all)"
+        )
     if repeats is not None:
-        result.add_argument("--repeats", type=int, default=repeats)
+        result.add_argument(
+            "--repeats", type=int, default=repeats, help="how often each is timed (%(default)s)"
+        )
     return result
 
 
@@ -73,13 +77,17 @@ def run(
     if options.quick and "repeats" in options:
         options.repeats = min(options.repeats, 2)
     recording = Recording(claim, sys.argv[1:], options.quick)
-    with threadpool_limits(limits=1):  # what numpy calls shall not bring threads of its own
-        report = measure(options)
+    try:
+        with threadpool_limits(limits=1):  # what numpy calls shall not bring threads of its own
+            report = measure(options)
+    except KeyboardInterrupt:
+        say(f"Stopped before its end: no result of {claim} is written.")
+        sys.exit(130)
     result = recording.end(report, arguments.description)
     title = (arguments.description or claim).splitlines()[0]
     print(f"{title}{' (quick: numbers mean nothing)' if options.quick else ''}")
     print(f"{result['cpu']}, {result['cores']} cores, {result['date']}\n")
-    print(table(report.rows), end="\n\n")
+    print(table(report.rows, judged=not options.quick), end="\n\n")
     path = result_file(claim, options.quick)
     write_json(path, result)
     if report.panels:

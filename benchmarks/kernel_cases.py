@@ -3,6 +3,7 @@
 All data are made, none are read: they have the shapes of well-known sets.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,7 +50,7 @@ class Case:
     Parameters
     ----------
     name, kind : str
-        What it is, and what kernels of the same kind are called.
+        What it is, and what kernels of the same kind are called: that is how its name begins.
     work : callable
         Does it once.
     operations : mapping of str to float
@@ -66,6 +67,16 @@ class Case:
     operations: Mapping[str, float]
     streams: Sequence[Stream]
     places: Places | None = None
+
+    @property
+    def shape(self) -> str:
+        """The name without the kind: what data, and how large."""
+        return self.name.removeprefix(f"{self.kind}, ")
+
+    @property
+    def data(self) -> str:
+        """What data, short enough for a plot."""
+        return re.split("[:,]", self.shape)[0]
 
     def repeat(self, rounds: int) -> None:
         """Do it so many times."""
@@ -163,7 +174,7 @@ def chain_cases() -> list[Case]:
             ),
             Case(
                 f"forward-backward, own pairs at each position, {shape}",
-                "forward-backward",
+                "forward-backward, own pairs at each position",
                 lambda a=(nodes, edges, n, *out): all_marginals_along(*a),  # type: ignore[misc]
                 {
                     "exponentials": 1.0 * steps * n * n,
@@ -323,7 +334,7 @@ def _one_vector(shape: str, X: Any, _: int) -> list[Case]:
     return [
         Case(
             f"{what}, {shape}",
-            " ".join(what.split()[:2]),
+            what,
             work,
             arithmetic,
             [of_rows, stream],

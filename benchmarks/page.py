@@ -28,11 +28,15 @@ INTRODUCTION = """\
 Each claim is one file in `benchmarks/`, and can be measured again:
 
 ```sh
-make bench                            # all claims; goes on where it stopped
-make bench-quick                      # all of them on tiny data: shows that they run
-python -m benchmarks --list           # which claims there are, and which are up to date
-python -m benchmarks.crammer_singer   # a single one; --help tells its options
+make bench                                     # all claims; goes on where it stopped
+make bench-quick                               # all of them on tiny data: shows that they run
+python -m benchmarks --list                    # which claims there are, and which are up to date
+python -m benchmarks --only startup memory     # some of them
+python -m benchmarks.crammer_singer            # a single one; --help tells its options
 ```
+
+In a fresh clone `--list` says "not measured yet" of each: this page is part of the repository, the
+results themselves are not.
 
 They need the data sets (`MAXMARGIN_DATA` names a folder that has them; otherwise they are
 downloaded). A peer that cannot be installed is left out, and its rows say so.
@@ -220,8 +224,8 @@ def _link(claim: str, results: Results) -> str:
 
 
 def slug(heading: str) -> str:
-    """What a heading is called in links."""
-    return re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+    """What a heading is called in links; "a 1 %" is "a-1-", as at GitHub."""
+    return re.sub(r"[^\w -]", "", heading.strip()).lower().replace(" ", "-")
 
 
 def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:

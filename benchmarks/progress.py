@@ -39,7 +39,9 @@ class Progress:
         if outcome is not None:
             self._ended.append(outcome)
             number = self._todo.index(outcome.claim) + 1
-            text = f"[{number} of {len(self._todo)}] {outcome.claim} {outcome}"
+            ran = self._quick and not outcome.failure
+            became = f"ran ({duration(outcome.seconds)})" if ran else outcome
+            text = f"[{number} of {len(self._todo)}] {outcome.claim} {became}"
             self._line.show([Field(text, 1)])
             self._line.end()
             return  # the next may be about to start
@@ -73,14 +75,15 @@ class Progress:
         ended = {outcome.claim for outcome in self._ended}
         return [claim for claim in self._todo if claim not in ended]
 
-    def stopped(self, anew: bool) -> None:
-        """Say what is kept and how to go on."""
+    def stopped(self, flags: Sequence[str]) -> None:
+        """Say what is kept and how to go on with the same flags."""
         self._line.end()
         rest = self._rest()
-        again = shlex.join(["python", "-m", "benchmarks", "--anew", "--only", *rest])
+        again = shlex.join(["python", "-m", "benchmarks", *flags, "--only", *rest])
         say(
             f"\nStopped: measured and kept {count(len(self._ended), 'claim')}, left {len(rest)}. "
-            f"To go on, {f'run: {again}' if anew else 'start the same command again.'}"
+            # With --quick and --anew the same command would begin anew.
+            f"To go on, {f'run: {again}' if flags else 'start the same command again.'}"
         )
 
     def sum_up(self) -> bool:

@@ -150,19 +150,25 @@ def measure(options: argparse.Namespace) -> Report:
         was = "" if old is None else f"recorded: {old:.2f}"
         report.rows.append(Row(f"time over the limit: {name}", "", f"{ratio:.2f}", was))
     report.notes.append(sentence(bad))
-    report.panels["Now over recorded"] = Bars(
-        {
-            "counts": {"mean": _mean(counts, before["counts"])},
-            "ratios": {"mean": _mean(ratios, before["ratios"])},
-        },
-        "mean of now / recorded",
+    report.panels["Counts"] = now_over_recorded(
+        counts, before["counts"], {name: tuple(name.split(": ")) for name in counts}
+    )
+    report.panels["Times over the limit"] = now_over_recorded(
+        ratios, before["ratios"], {name: (case.data, case.kind) for name, case in kernels().items()}
     )
     return report
 
 
-def _mean(now: Mapping[str, float], before: Mapping[str, float]) -> float:
-    shared = [1.0 + grown(value, before[name]) for name, value in now.items() if name in before]
-    return sum(shared) / max(len(shared), 1)
+def now_over_recorded(
+    now: Mapping[str, float], before: Mapping[str, float], bars: Mapping[str, tuple[str, ...]]
+) -> Bars:
+    """Each number relative to what was recorded; `bars` tells the group and name of its bar."""
+    heights: dict[str, dict[str, float]] = {}
+    for name, value in now.items():
+        if name in before:
+            group, bar = bars[name]
+            heights.setdefault(group, {})[bar] = 1.0 + grown(value, before[name])
+    return Bars(heights, "now / recorded")
 
 
 def sentence(bad: Mapping[str, tuple[float, float]]) -> str:

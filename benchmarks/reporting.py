@@ -15,11 +15,17 @@ MOST_POINTS = 300
 WIDTHS = {1: 6.0, 2: 9.2}
 """Inches of a plot with so many columns."""
 
+HEIGHT, LEGEND_LINE = 3.6, 0.19
+"""Inches of a part of a plot without its legend, and of each line of that."""
+
+LETTER = 0.07
+"""Inches of a letter of the small font, rather too many than too few."""
+
 COLOURS, STYLES = 10, ("-", "--", ":")
 """There are so many colours; then lines are drawn otherwise."""
 
-MOST_NUMBERS = 16
-"""Bars of which each can have its number above it."""
+MOST_NUMBERS = 10
+"""Bars, were all groups as large as the largest, of which each can have its number above it."""
 
 
 @dataclass(frozen=True)
@@ -145,9 +151,11 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows in columns."""
+def table(rows: Sequence[Row], judged: bool = True) -> str:
+    """The rows in columns; whether bars are met is told only if `judged`."""
     lines = [("what", "bar", "reached", "peer", "met?"), *(row.cells() for row in rows)]
+    if not judged:
+        lines = [line[:-1] for line in lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     text = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
@@ -162,28 +170,46 @@ def draw(panels: Mapping[str, Panel | Bars], path: Path) -> None:
 
     pyplot.switch_backend("agg")
     columns = 1 if len(panels) == 1 else 2
-    rows = -(-len(panels) // columns)
+    width = WIDTHS[columns] / columns
+    lines = [_legend_shape(panel, width)[0] for panel in panels.values()]
+    heights = [
+        HEIGHT + LEGEND_LINE * max(lines[at : at + columns]) for at in range(0, len(lines), columns)
+    ]
     # The same plot is the same file: no date, no random names in it.
     with rc_context({"svg.hashsalt": path.stem, "svg.fonttype": "none"}):
-        figure, grid = pyplot.subplots(
-            rows,
-            columns,
-            figsize=(WIDTHS[columns], 3.6 * rows),
-            squeeze=False,
-            layout="constrained",
-        )
+        figure = pyplot.figure(figsize=(WIDTHS[columns], sum(heights)), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)
-        for axes, (title, panel) in zip(grid.flat, panels.items(), strict=False):
+        parts = figure.subfigures(len(heights), columns, squeeze=False, height_ratios=heights)
+        for part, (title, panel) in zip(parts.flat, panels.items(), strict=False):
+            axes = part.subplots()
             axes.set_title(title, fontsize="medium")
             if isinstance(panel, Panel):
                 _draw_curves(axes, panel)
             else:
-                _draw_bars(axes, panel)
-        for axes in grid.flat[len(panels) :]:
-            axes.remove()
+                _draw_bars(axes, panel, width)
+            _, names_a_line = _legend_shape(panel, width)
+            if names_a_line:
+                # Below the axes, where it covers nothing.
+                part.legend(
+                    loc="outside lower center", ncols=names_a_line, fontsize="small", frameon=False
+                )
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None, "Creator": None})
         pyplot.close(figure)
+
+
+def _legend_shape(panel: Panel | Bars, width: float) -> tuple[int, int]:
+    """Lines of the legend and names in each; none if there is nothing to tell apart."""
+    names = list(panel.curves) if isinstance(panel, Panel) else _contestants(panel)
+    if not names or (isinstance(panel, Bars) and len(names) == 1):
+        return 0, 0
+    letters = max(map(len, names)) + 7  # the line or patch before it, and some space
+    names_a_line = min(max(int(width / LETTER) // letters, 1), len(names))
+    return -(-len(names) // names_a_line), names_a_line
+
+
+def _contestants(bars: Bars) -> list[str]:
+    return list(dict.fromkeys(name for group in bars.heights.values() for name in group))
 
 
 def _draw_curves(axes: Any, panel: Panel) -> None:
@@ -198,7 +224,6 @@ def _draw_curves(axes: Any, panel: Panel) -> None:
         if scale == "log":
             _thin_out_numbers(axis)
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
 
 
 def _thin_out_numbers(axis: Any) -> None:
@@ -210,27 +235,32 @@ def _thin_out_numbers(axis: Any) -> None:
     axis.set_tick_params(which="minor", labelsize="small")
 
 
-def _draw_bars(axes: Any, bars: Bars) -> None:
-    contestants = list(dict.fromkeys(name for group in bars.heights.values() for name in group))
-    width = 0.8 / max(len(contestants), 1)
-    for at, contestant in enumerate(contestants):
+def _draw_bars(axes: Any, bars: Bars, width: float) -> None:
+    contestants = _contestants(bars)
+    groups = [[name for name in contestants if name in found] for found in bars.heights.values()]
+    most = max([1, *map(len, groups)])
+    thickness = 0.8 / most
+    for contestant in contestants:
+        # Bars that are there stand around the middle of their group, without gaps for others.
         places = [
-            group + (at - 0.5 * (len(contestants) - 1)) * width
-            for group, found in enumerate(bars.heights.values())
-            if contestant in found
+            middle + (names.index(contestant) - 0.5 * (len(names) - 1)) * thickness
+            for middle, names in enumerate(groups)
+            if contestant in names
         ]
         heights = [found[contestant] for found in bars.heights.values() if contestant in found]
-        drawn = axes.bar(places, heights, width, label=contestant)
-        if len(contestants) * len(bars.heights) <= MOST_NUMBERS:
+        drawn = axes.bar(places, heights, thickness, label=contestant)
+        if len(groups) * most <= MOST_NUMBERS:
             axes.bar_label(drawn, fmt=_number, fontsize="x-small", padding=1)
     axes.set(ylabel=bars.y, yscale=bars.scale)
-    axes.set_xticks(range(len(bars.heights)), list(bars.heights), fontsize="small")
-    if max(map(len, bars.heights), default=0) > 60 // max(len(bars.heights), 1):
+    axes.margins(y=0.1)  # room for the numbers
+    axes.set_xticks(range(len(groups)), list(bars.heights), fontsize="small")
+    beside_each_other = max(map(len, bars.heights), default=0) * len(groups) * LETTER
+    if beside_each_other > 0.8 * width:  # the rest is left of the axes
+        # The end of a slanted name is at its tick.
         axes.tick_params(axis="x", rotation=30)
+        for name in axes.get_xticklabels():
+            name.set(ha="right", rotation_mode="anchor")
     axes.grid(alpha=0.3, axis="y")
-    if len(contestants) > 1:
-        axes.margins(y=0.1 * (1 + len(contestants)))  # room for the names above the bars
-        axes.legend(fontsize="small", loc="upper right")
 
 
 def _number(value: float) -> str:

@@ -85,7 +85,7 @@ def without_code(text):
 def anchors_of(page):
     """Headings as code hosts and Sphinx make them into links."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    words = [re.sub(r"[^\w -]", "", heading).strip().lower() for heading in headings]
+    words = [re.sub(r"[^\w -]", "", heading.strip()).lower() for heading in headings]
     return {heading.replace(" ", "-") for heading in words}
 
 

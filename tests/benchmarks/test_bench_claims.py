@@ -33,6 +33,11 @@ def test_titles_lead_to_different_places():
     assert not [title for title in titles if "|" in title or len(title) > 100]
 
 
+def test_links_are_called_as_at_github():
+    assert slug("Time to a certified 1 %") == "time-to-a-certified-1-"
+    assert slug(" Viterbi, and more ") == "viterbi-and-more"
+
+
 # Fingerprints
 
 

@@ -148,14 +148,17 @@ def is_running(pid):
         return False
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
-def test_ctrl_c_keeps_what_is_done_and_tells_how_to_go_on(tmp_path, number):
-    body = "print('began', os.getpid(), flush=True)\ntime.sleep(600)\n"
-    folder = make_folder(tmp_path / "stopped", first=GOOD, endless=body, last=GOOD)
+ENDLESS = "print('began', os.getpid(), flush=True)\ntime.sleep(600)\n"
+
+
+def stop(folder, module, log, *arguments, number=signal.SIGINT):
+    """Start the module, stop it once the log tells that something began; what it said."""
+    # Python in the background would otherwise ignore Ctrl-C.
     reset = "import signal, runpy; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    program = [*command()[:1], "-c", f"{reset} runpy.run_module('benchmarks', None, '__main__')"]
-    running = subprocess.Popen(program, cwd=folder, stderr=subprocess.PIPE, text=True)
-    log = folder / "benchmarks/results/endless.log"
+    call = f"{reset} runpy.run_module({module!r}, None, '__main__', alter_sys=True)"
+    running = subprocess.Popen(
+        [*command()[:1], "-c", call, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True
+    )
     for _ in range(3000):
         if log.exists() and "began" in log.read_text():
             break
@@ -163,9 +166,61 @@ def test_ctrl_c_keeps_what_is_done_and_tells_how_to_go_on(tmp_path, number):
     os.kill(running.pid, number)
     _, said = running.communicate(timeout=300)
     assert running.returncode == 130
+    return said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
+def test_ctrl_c_keeps_what_is_done_and_tells_how_to_go_on(tmp_path, number):
+    folder = make_folder(tmp_path / "stopped", first=GOOD, endless=ENDLESS, last=GOOD)
+    log = folder / "benchmarks/results/endless.log"
+    said = stop(folder, "benchmarks", log, number=number)
     assert "Stopped: measured and kept 1 claim, left 2." in said
     assert "start the same command again" in said
     assert result(folder, "first")["rows"]
     assert not (folder / "benchmarks/results/endless.json").exists()
     assert "KeyboardInterrupt" in log.read_text()  # told, not killed
     assert not is_running(int(log.read_text().split()[1]))
+
+
+def test_what_would_begin_anew_is_told_how_to_go_on(tmp_path):
+    folder = make_folder(tmp_path / "quick", first=ENDLESS, last=GOOD)
+    log = folder / "benchmarks/results/quick/first.log"
+    said = stop(folder, "benchmarks", log, "--quick", "--anew", "--limit", "9")
+    again = r"python -m benchmarks --quick --anew --limit 9 --only first( last)?"
+    assert re.search(rf"To go on, run: {again}\n", said)
+
+
+def test_ctrl_c_in_a_single_claim_is_one_line(tmp_path):
+    wait = (
+        "    print('began', file=open('log', 'w'), flush=True)\n    __import__('time').sleep(600)\n"
+    )
+    whole = WHOLE.replace("def measure(options):\n", f"def measure(options):\n{wait}")
+    folder = make_folder(tmp_path / "single", whole=whole)
+    said = stop(folder, "benchmarks.whole", folder / "log", "--quick")
+    assert said == "Stopped before its end: no result of whole is written.\n"
+
+
+def test_quick_judges_nothing(tmp_path):
+    folder = make_folder(tmp_path / "unjudged", whole=WHOLE)
+    done = bench(folder, "--quick")
+    assert "[1 of 1] whole ran (" in done.stderr
+    said = (folder / "benchmarks/results/quick/whole.log").read_text()
+    assert "speed" in said
+    assert "met" not in said
+
+
+def test_a_reader_of_the_list_may_stop_early(tmp_path):
+    folder = make_folder(tmp_path / "piped", one=GOOD, two=GOOD)
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command("--list"), cwd=folder, stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert done.stderr == b""
+
+
+def test_help_tells_what_to_type(measured):
+    text = bench(measured[0], "--help").stdout
+    assert text.startswith("usage: python -m benchmarks ")
+    assert "these claims instead of all" in text

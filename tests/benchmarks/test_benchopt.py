@@ -69,7 +69,7 @@ def test_solvers_agree_on_the_optimum_and_gaps_are_honest(copied):
         copied,
         *("-d", "Simulated[n_sequences=30,n_labels=3,n_features=5]", "-d", "Digits"),
         *("-s", "maxmargin[solver=[auto,one-slack,frank-wolfe]]", "-s", "Subgradient"),
-        *("-s", "maxmargin-sequential-dual", "-s", "LIBLINEAR", "-n", "12", "--timeout", "20"),
+        *("-s", "maxmargin-sequential-dual", "-s", "LIBLINEAR", "-n", "12", "--timeout", "100"),
     )
     assert found is not None, text
     duals = found.objective_dual.dropna()

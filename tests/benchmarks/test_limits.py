@@ -56,6 +56,13 @@ def test_every_case_runs_and_has_limits():
         assert all(0.0 < seconds < 1.0 for seconds in case.limits().values()), case.name
 
 
+def test_every_case_is_called_by_its_kind_and_its_data():
+    cases = [*chain_cases(), grammar_case(6), *row_cases(0.001)]
+    assert all(case.name == f"{case.kind}, {case.shape}" for case in cases)
+    assert len({(case.kind, case.data) for case in cases}) == len(cases)  # one bar each
+    assert {"letters", "6 words", "like MNIST"} <= {case.data for case in cases}
+
+
 def test_meetings_are_counted():
     """A word or a pair of anything, four words: spans part at 1, 2 and 3 places, once each."""
     pairs = np.array([(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)])

@@ -2,7 +2,15 @@
 
 import pytest
 
-from benchmarks.regressions import COUNTS, counts_of, fits, recorded, sentence, worse
+from benchmarks.regressions import (
+    COUNTS,
+    counts_of,
+    fits,
+    now_over_recorded,
+    recorded,
+    sentence,
+    worse,
+)
 
 
 @pytest.mark.parametrize("fit", [fit.name for fit in fits()])
@@ -27,3 +35,11 @@ def test_what_got_worse_is_named():
 
 def test_what_was_nothing_must_stay_so():
     assert worse({"c": 1.0}, {"c": 0.0}) == {"c": (0.0, 1.0)}
+
+
+def test_each_number_is_drawn_relative_to_what_was_recorded():
+    now, before = {"a": 110.0, "b": 50.0, "c": 3.0, "new": 5.0}, {"a": 100.0, "b": 100.0, "c": 3.0}
+    places = {"a": ("x", "rounds"), "b": ("x", "planes"), "c": ("y", "rounds")}
+    bars = now_over_recorded(now, before, places)
+    assert bars.heights["x"] == pytest.approx({"rounds": 1.1, "planes": 0.5})
+    assert bars.heights["y"] == {"rounds": 1.0}

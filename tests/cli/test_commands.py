@@ -294,8 +294,9 @@ BAD = [
     (["train", "iris.svm", "-o", "m.mm", "--format", "penn"], 3, "iris.svm"),
     (["train", "iris.svm", "-o", "m.mm", "--task", "parsing", "--format", "libsvm"], 2, "parsing"),
     (["train", "one.svm", "-o", "m.mm"], 1, "class"),
-    (["predict", "iris.svm", "iris.svm"], 3, "not written by maxmargin"),
-    (["evaluate", "nothing.mm", "iris.svm"], 1, "nothing.mm"),
+    (["predict", "iris.svm", "iris.svm"], 3, "iris.svm is no model file but looks like libsvm"),
+    (["predict", "broken.mm", "iris.svm"], 3, "not written by maxmargin"),
+    (["evaluate", "nothing.mm", "iris.svm"], 1, "There is no file 'nothing.mm'."),
     (["path", "iris.svm", "-o", "p", "-C", "one,two"], 2, "numbers"),
     (["report", "m0.mm", "--path", "."], 2, "maxmargin path"),
     (["convert", "missing.svm", "folder"], 1, "missing.svm"),
@@ -307,6 +308,7 @@ def test_bad_usage_and_bad_files_get_one_sentence(arguments, code, match, iris, 
     monkeypatch.chdir(iris.parent)
     Path("bad.svm").write_text("1 1:2\n2 x:3\n")
     Path("empty.svm").write_text("")
+    Path("broken.mm").write_bytes(bytes(100))
     Path("one.svm").write_text("1 1:2\n1 1:3\n")
     invoke("train", iris, "-o", "m0.mm", "--quiet", "--max-iter", "5")
     result = invoke(*arguments, code=code)

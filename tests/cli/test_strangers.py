@@ -185,6 +185,11 @@ def test_data_of_another_kind_than_the_model_is_for(here):
     assert "another kind" in result.stderr
 
 
+def test_a_broken_line_of_a_short_file_is_named(here):
+    Path("bad.txt").write_text(COLUMNS.replace("barks VBZ B-VP", "barks VBZ"))
+    assert "bad.txt, line 7: " in invoke("train", "bad.txt", "-o", "m.mm", code=3).stderr
+
+
 def test_text_in_another_encoding(here):
     Path("latin.txt").write_bytes(COLUMNS.replace("dog", "caf\xe9").encode("latin-1"))
     assert "--encoding latin-1" in invoke("train", "latin.txt", "-o", "m.mm", code=3).stderr
@@ -224,6 +229,13 @@ def test_what_cannot_be_printed_is_one_sentence(here):
             )
         assert run.returncode == 1
         assert run.stderr == "maxmargin: No space left on device.\n"
+
+
+def test_a_full_disk_is_named(here):
+    invoke("train", "iris.svm", "-o", "m.mm", "-q")
+    if Path("/dev/full").exists():
+        result = invoke("predict", "m.mm", "iris.svm", "-o", "/dev/full", code=1)
+        assert result.stderr == "maxmargin: No space left on device: /dev/full.\n"
 
 
 def test_a_report_is_whole_or_not_there(here, monkeypatch):

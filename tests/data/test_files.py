@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import maxmargin as mm
 from maxmargin.data.files import create, open_bytes, read_bytes
 
 CONTENT = b"".join(b"line %d: some text\n" % i for i in range(20_000))
@@ -142,6 +143,12 @@ def test_errors_of_the_disk_are_not_damage(tmp_path, monkeypatch):
         monkeypatch.setattr(gzip.GzipFile, "readinto", fails, raising=False)
         with pytest.raises(OSError, match="Input/output error"):
             stream.read(10)
+
+
+def test_a_model_needs_a_folder_to_be_written_to(tmp_path):
+    model = mm.LinearRegressor().fit([[0.0], [1.0]], [0.0, 2.0])
+    with pytest.raises(FileNotFoundError, match=r"There is no folder .*nodir .* x\.mm to: make it"):
+        mm.save(model, tmp_path / "nodir" / "x.mm")
 
 
 def test_memory_does_not_grow_with_the_file(tmp_path):

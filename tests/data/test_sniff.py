@@ -101,7 +101,7 @@ def test_doubts_are_spoken_out(text, name, doubt):
         (b"\x89PNG\0\0", "is no text, or one in UTF-16: save it as UTF-8"),
         ("1 1:1\n".encode("utf-16"), "is no text, or one in UTF-16"),
         (b"a,b,c\n1,2,3\n", "is of no format that is read here .* begins with 'a,b,c'"),
-        (b"1.5 2 3\n4 5 -6e3\n", "is of no format that is read here"),
+        (b"1.5 2 3\n4 5 -6e3\n", r"is of no format .* its reader \(--format\) names the line"),
         (b"This is prose\nand has lines of words, all of\nthem different\n", "is of no format"),
         (b"# only\n", "begins with nothing but comments"),
     ],

@@ -166,7 +166,7 @@ def test_no_targets(either):
 
 
 def test_one_class_only(classifier):
-    assert_refused(classifier, FEATURES, np.ones(30), match="at least two classes")
+    assert_refused(classifier, FEATURES, np.ones(30), match=r"at least two classes.* class, 1\.0\.")
     assert_refused(classifier, FEATURES, ["ash"] * 30, match="'ash'")
 
 
@@ -259,6 +259,16 @@ def test_margins_of_text(classifier):
 def test_bad_class_weight(classifier, class_weight):
     classifier.set_params(class_weight=class_weight)
     assert_refused(classifier, FEATURES, LABELS, match="class_weight")
+
+
+@pytest.mark.parametrize("class_weight", [{"brich": 3.0}, {"ash": 1.0, "brich": 3.0}], ids=str)
+def test_class_weights_of_what_is_no_class(classifier, class_weight):
+    names = np.array(["ash", "birch", "cedar"])
+    classifier.set_params(class_weight=class_weight)
+    match = r"class_weight names 'brich', .* classes \['ash', 'birch', 'cedar'\]: correct it"
+    assert_refused(classifier, FEATURES, names[LABELS], match=match)
+    with pytest.raises(ValueError, match=match):
+        classifier.set_params(solver="one-slack").fit(FEATURES, names[LABELS])
 
 
 def test_class_weights_that_leave_nothing(classifier):

@@ -326,6 +326,8 @@ def test_bad_input_is_one_sentence(iris):
         model.fit(X, y[:-1])
     with pytest.raises(ValueError, match="X is empty"):
         model.fit([], [])
+    with pytest.raises(ValueError, match=r"problem is the class Multiclass .* Multiclass\(\)\."):
+        KernelStructuredSVM(Multiclass).fit(X, y)
     with pytest.raises(ValueError, match="only one class, 0"):
         model.fit(X[:10], y[:10].tolist())
     spoilt = X.copy()

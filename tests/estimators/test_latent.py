@@ -339,6 +339,12 @@ def test_forms_of_input_are_the_same_data(model):
     assert_allclose(narrow.certificate_.primal, value(narrow, X, Y), rtol=1e-5)
 
 
+def test_predictions_that_fail_tell_for_which_example():
+    model = LatentStructuredSVM(Instances(1.0 - np.eye(3))).fit(FEW, FEW_Y)
+    with pytest.raises(mm.ProblemError, match=r"decode of Instances raised .* for example 1: "):
+        model.predict([FEW[0], "no bag"])
+
+
 def test_answers_of_the_structured_one():
     problem = Instances(1.0 - np.eye(3))
     X, Y = FEW, FEW_Y
@@ -404,7 +410,8 @@ NAN[0, 3] = np.nan
         (np.concatenate(X), LABELS, {"lengths": [0, 4]}, "Bag 0 is empty"),
         (X, LABELS[:-1], {}, "X has 40 bags but y has 39 entries: give one class for each."),
         (X, None, {}, "requires y to be passed"),
-        (X, ["one"] * 40, {}, "at least two classes, but y holds only one class, "),
+        (X, ["one"] * 40, {}, "at least two classes, but y holds only one class, 'one'"),
+        (X, np.ones(40), {}, r"y holds only one class, 1\.0"),
         (X, np.linspace(0, 1, 40), {}, "Unknown label type"),
         (X, LABELS, {"initial": [0] * 3}, "initial must hold one whole number for each of the 40"),
         (X, LABELS, {"initial": [9] * 40}, r"initial\[0\] is 9, but bag 0 has the instances 0 to"),
@@ -432,6 +439,8 @@ def test_bad_parameters_get_a_sentence(model):
         model.predict_instances(X, ["none"] * len(X))
     with pytest.raises(ValueError, match="problem"):
         LatentStructuredSVM(object()).fit(X, Y)
+    with pytest.raises(ValueError, match=r"problem is the class Instances .* Instances\(\)\."):
+        LatentStructuredSVM(Instances).fit(X, Y)
     with pytest.raises(ValueError, match="X has 40 inputs but Y has 3 entries"):
         LatentStructuredSVM(Instances(1.0 - np.eye(3))).fit(X, Y[:3])
     with pytest.raises(ValueError, match="X has 40 inputs but initial has 1 entries"):

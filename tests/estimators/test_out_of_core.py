@@ -361,8 +361,8 @@ def test_a_pickled_model_goes_on_as_if_nothing_had_been(formulation):
 @pytest.mark.parametrize(
     ("X", "y", "options", "match"),
     [
-        (IRIS, NAMES, {}, r"y\[0\] is .*, which is not one of the classes \[0, 1, 2\]"),
-        (IRIS, SPECIES + 1, {}, r"is .*3.*, which is not one of the classes"),
+        (IRIS, NAMES, {}, r"y\[0\] is '\w+', which is not one of the classes \[0, 1, 2\]"),
+        (IRIS, SPECIES + 1, {}, r"is 3, which is not one of the classes"),
         (IRIS[:, :3], SPECIES, {}, "3 features, but LinearClassifier is expecting 4"),
         (with_entry(np.nan), SPECIES, {}, "row 70, column 2"),
         (IRIS, SPECIES, {"classes": [0, 1]}, "not the same as on the last call"),
@@ -379,6 +379,13 @@ def test_bad_batches_are_refused_and_change_nothing(X, y, options, match):
     assert_array_equal(model.coef_, before.coef_)
 
 
+@pytest.mark.parametrize("more", [{}, {"loss_matrix": {(0, 2): 3.0}}], ids=["", "surveyed"])
+def test_class_weights_of_what_is_no_class_of_a_source(more):
+    model = LinearClassifier(class_weight={3: 2.0}, **more)
+    refused(model, cut(IRIS, SPECIES), r"class_weight names 3, .* classes \[0, 1, 2\]")
+    LinearClassifier(class_weight={2: 2.0}, **more).fit(cut(IRIS, SPECIES))  # comes last
+
+
 def test_first_calls_that_lack_something():
     with pytest.raises(ValueError, match="classes must be passed on the first call"):
         LinearClassifier().partial_fit(IRIS, SPECIES)
@@ -386,5 +393,7 @@ def test_first_calls_that_lack_something():
         LinearClassifier(class_weight="balanced").partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
     with pytest.raises(ValueError, match="at least two classes"):
         LinearClassifier().partial_fit(IRIS, SPECIES, classes=[1])
+    with pytest.raises(ValueError, match=r"class_weight names 3, .* classes \[0, 1, 2\]"):
+        LinearClassifier(class_weight={3: 2.0}).partial_fit(IRIS, SPECIES, classes=[0, 1, 2])
     with pytest.raises(ValueError, match="in memory"):
         LinearClassifier(solver=SequentialDual()).partial_fit(IRIS, SPECIES, classes=[0, 1, 2])

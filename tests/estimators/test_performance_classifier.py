@@ -181,7 +181,7 @@ def test_zero_weights_are_said_to_be_no_better():
         ({}, np.arange(300) % 3, "needs two classes, but y holds 3 classes"),
         ({}, None, "y is None"),
         ({}, Y[:-1], "rows but y has"),
-        ({"pos_label": "maybe"}, Y, "pos_label is 'maybe'"),
+        ({"pos_label": "maybe"}, Y, "pos_label is 'maybe', but y holds 'no' and 'yes'"),
         ({"loss": "precision@k"}, Y, "needs k"),
         ({"loss": "f1", "k": 3}, Y, "takes no k"),
         ({"loss": "precision@k", "k": 300}, Y, "k is 300, which is 300 of 300 rows"),

@@ -80,7 +80,6 @@ def test_cross_validation(formulation):
         {"formulation": "one-vs-rest"},
         {"loss_matrix": {(0, 2): 3.0, (2, 0): 2.0}},
         {"class_weight": {0: 1.0, 1: 2.0, 2: 3.0}},
-        {"class_weight": {2: 3.0}},
         {"class_weight": "balanced"},
         {"margins": {0: 1.0, 2: 2.0}},
     ],

@@ -265,11 +265,26 @@ def test_early_stops_keep_the_best_and_warn():
     assert tagger.certificate_.primal >= tagger.certificate_.dual
 
 
+WITH_NAN = (
+    [np.zeros((3, 3)), np.array([[0.0, 0.0, 0.0], [0.0, 0.0, np.nan]])],
+    [["a", "b", "a"], ["a", "b"]],
+)
+
 BAD = {
     "unequal lengths": ((X, [*Y[:3], Y[3][:-1], *Y[4:]]), {}, "Sequence 3 has .* labels"),
     "too few sequences": ((X, Y[:-1]), {}, "60 sequences but y has 59"),
     "wrong width": (([*X[:5], np.ones((2, 4))], [*Y[:5], ["a", "b"]]), {}, "Sequence 5 has 4 feat"),
-    "NaN": (([np.array([[np.nan]])], [["a"]]), {}, "NaN .* row 0, column 0"),
+    "NaN": (WITH_NAN, {}, "NaN .* at sequence 1, position 1, column 2: remove"),
+    "sparse NaN": (
+        ([sp.csr_array(x) for x in WITH_NAN[0]], WITH_NAN[1]),
+        {},
+        "NaN .* at sequence 1, position 1, column 2: remove",
+    ),
+    "NaN in one matrix": (
+        (np.concatenate(WITH_NAN[0]), ["a"] * 5),
+        {"lengths": [3, 2]},
+        "NaN .* at row 4, column 2: remove",
+    ),
     "one matrix": ((FLAT, FLAT_Y), {}, "give lengths"),
     "wrong lengths": ((FLAT, FLAT_Y), {"lengths": [3]}, "lengths add up to 3"),
     "negative lengths": ((FLAT, FLAT_Y), {"lengths": [-1, len(FLAT) + 1]}, "not be negative"),

@@ -92,6 +92,11 @@ BAD = {
 }
 
 
+def test_a_loss_of_the_truth_is_refused():
+    with pytest.raises(ProblemError, match="loss of Mine must be zero .* for example 0 it is 1"):
+        fit(Mine(loss=lambda truth, y: 1.0))
+
+
 @pytest.mark.parametrize("name", BAD)
 def test_what_is_wrong_is_named(name):
     methods, sentence = BAD[name]
@@ -114,6 +119,26 @@ def test_a_search_that_ends_below_the_truth():
 def test_the_very_first_features_are_no_numbers(wrong):
     with pytest.raises(ProblemError, match=r"joint_feature of Mine must return .* example 0"):
         fit(Mine(joint_feature=lambda x, y: wrong))
+
+
+def test_features_of_varying_length_are_not_blamed_on_the_search():
+    def joint_feature(x, y):
+        return np.ones(12 + y)
+
+    def separate(x, truth, w):
+        return max(range(3), key=lambda y: joint_feature(x, y) @ w + GOOD.loss(truth, y))
+
+    other = next(i for i, y in enumerate(CASE.Y) if y != CASE.Y[0])
+    lengths = f"returned {12 + CASE.Y[other]} features for example {other} .* {12 + CASE.Y[0]} for"
+    with pytest.raises(ProblemError, match=f"joint_feature of Mine {lengths} the first") as error:
+        fit(Mine(joint_feature=joint_feature, separate=separate))
+    one_sentence(error)
+
+
+def test_predictions_that_fail_tell_for_which_example():
+    model = fit(Mine(decode=on_example_3(lambda x, w: x[99], GOOD.decode)))
+    with pytest.raises(ProblemError, match=r"decode of Mine raised IndexError for example 3: "):
+        model.predict(CASE.X)
 
 
 def test_errors_tell_where_they_came_from():
@@ -142,6 +167,7 @@ def test_lengths(X, Y, sentence):
         ({"solver": OneSlack}, "'solver' parameter"),
         ({"rescaling": "both"}, "'rescaling' parameter"),
         ({"problem": object()}, "'problem' parameter .* 'separate'"),
+        ({"problem": Chains}, r"problem is the class Chains itself: .* Chains\(\)\."),
         ({"n_jobs": 0}, "n_jobs is 0"),
     ],
 )

@@ -5,10 +5,12 @@ import errno
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import warnings
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ import scipy.sparse as sp
 from linear_problems import KINDS, random_case
 from numpy.testing import assert_array_equal
 from safetensors.numpy import save_file
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains, random_classes
 
@@ -237,35 +240,92 @@ def test_linear_estimators(estimator, options, streamed, tmp_path, monkeypatch):
     data = [source] if streamed else [X, y]
     options = options | {"tol": 1e-7, "max_iter": 12, "C": 1.0}
 
-    class Killer:
-        """A callback that ends the process, nearly."""
-
-        def setup(self, estimator, context):
-            self.left = 3
-
-        def teardown(self, estimator, context):
-            pass
-
-        def on_fit_task_begin(self, *arguments, **more):
-            pass
-
-        def on_fit_task_end(self, *arguments, **more):
-            self.left -= 1
-            if self.left < 0:
-                raise KilledError
-
     path = tmp_path / "run.checkpoint"
     kept = {"checkpoint": path, "checkpoint_every": 0.0}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         expected = estimator(**options).fit(*data)
         with pytest.raises(KilledError):
-            estimator(**options, **kept).set_callbacks(Killer()).fit(*data)
+            estimator(**options, **kept).set_callbacks(AfterRounds(3, kill)).fit(*data)
         assert path.exists()
         found = estimator(**options, **kept, resume=True).fit(*data)
+    assert_same_model(found, expected)
+
+
+def kill():
+    raise KilledError
+
+
+class AfterRounds:
+    """A callback that does something after so many rounds and the next one."""
+
+    def __init__(self, rounds, do):
+        self.left, self.do = rounds, do
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, *arguments, **more):
+        pass
+
+    def on_fit_task_end(self, *arguments, **more):
+        self.left -= 1
+        if self.left == -1:
+            self.do()
+
+
+def assert_same_model(found, expected):
     assert_array_equal(found.coef_, expected.coef_)
     assert found.certificate_ == expected.certificate_
     assert found.n_iter_ == expected.n_iter_
+
+
+@pytest.fixture
+def usual_interrupts():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("model", [mm.LinearClassifier(), mm.SequenceTagger()], ids=str)
+def test_ctrl_c_keeps_the_round(model, tmp_path, usual_interrupts):
+    """However long the time between checkpoints is; and the next fit goes on from there."""
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(300, 5)), random.choice(["a", "b", "c"], 300)
+    data = (X, y) if isinstance(model, mm.LinearClassifier) else ([*X[:, None]], [*y[:, None]])
+    model.set_params(tol=1e-7, max_iter=12)
+    path = tmp_path / "run.checkpoint"
+    stopped = clone(model).set_params(checkpoint=path, checkpoint_every=1e9)
+    stopped.set_callbacks(AfterRounds(3, partial(signal.raise_signal, signal.SIGINT)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        expected = clone(model).fit(*data)
+        stopped.fit(*data)
+        assert stopped.status_ == "interrupted"
+        assert stopped.n_iter_ == 4
+        found = clone(model).set_params(checkpoint=path, resume=True).fit(*data)
+    assert_same_model(found, expected)
+
+
+def test_a_second_ctrl_c_comes_at_once(tmp_path, usual_interrupts):
+    class ImpatientError(Exception):
+        pass
+
+    def twice():
+        signal.raise_signal(signal.SIGINT)
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImpatientError from None
+
+    X, y = np.eye(3), ["a", "b", "c"]
+    model = mm.LinearClassifier(tol=1e-12, checkpoint=tmp_path / "run.checkpoint")
+    with pytest.raises(ImpatientError):
+        model.set_callbacks(AfterRounds(0, twice)).fit(X, y)
 
 
 def test_more_rounds_and_another_time_limit_are_no_other_parameters(tmp_path):

@@ -368,6 +368,25 @@ def test_ctrl_c_while_certifying_loses_nothing():
     assert_brackets(result, case, training)
 
 
+@pytest.mark.parametrize("at", [0, 2])
+def test_after_ctrl_c_every_example_is_searched_once_more(at):
+    """For the certificate; whoever has searches that take seconds does not want to wait longer."""
+    case = case_of("classes", 0)
+    counting = fragile(case, -1, None)
+
+    def interrupt(line, weights):
+        if line.oracle_calls > at * len(case.X):
+            calls.append(counting.problem.calls)
+            raise KeyboardInterrupt
+
+    calls = []
+    training = counting.training()
+    result = solve(training, Auto(), tol=1e-9, on_round=interrupt)
+    assert result.status is Status.INTERRUPTED
+    assert counting.problem.calls == calls[0] + len(case.X)
+    assert_brackets(result, case, training)
+
+
 @pytest.mark.parametrize(
     "solver",
     [Auto(), NSlack(), OneSlack(), FrankWolfe(), PartialLinearization()],

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.utils._param_validation import InvalidParameterError
 
 from maxmargin.cli.errors import UsageError
-from maxmargin.data.files import STANDARD_INPUT
+from maxmargin.data.files import STANDARD_INPUT, check_folder_of
 
 OPTIONS = {
     "C": "-C",
@@ -39,9 +39,10 @@ def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) ->
     """
     if str(path) == STANDARD_INPUT:
         raise UsageError("Standard output takes predictions only: give a name to write to.")
-    parent = path.parent
-    if not parent.is_dir():
-        raise UsageError(f"There is no folder {parent} to write {path.name} to: make it.")
+    try:
+        check_folder_of(path)
+    except FileNotFoundError as error:
+        raise UsageError(str(error)) from None
     if path.is_dir() and not folder:
         raise UsageError(f"{path} is a folder: give the name of a file to write.")
     if path.exists() and folder and not path.is_dir():
@@ -49,7 +50,7 @@ def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) ->
     for name in inputs:
         if name is not None and path.exists() and Path(name).exists() and path.samefile(name):
             raise UsageError(f"{path} is read, too: give another name to write to.")
-    place = path if path.exists() else parent
+    place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
         raise PermissionError(f"{place} must not be written to: give another place.")
 

@@ -211,9 +211,13 @@ def predict_file(
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
         return
-    with create(output) as file:
-        for line in lines:
-            file.write(f"{line}\n".encode())
+    try:
+        with create(output) as file:
+            for line in lines:
+                file.write(f"{line}\n".encode())
+    except OSError as error:
+        error.filename = error.filename or output  # which a full disk does not name
+        raise
 
 
 def evaluate_file(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import maxmargin as mm
+from maxmargin.cli.checks import check_there
 from maxmargin.cli.choosing import TASKS
 from maxmargin.cli.errors import UsageError
 from maxmargin.cli.tasks.base import Data, Task
@@ -56,7 +57,17 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
     """
     if path.is_dir():
         raise mm.ModelFileError(f"{path} is a folder: give the model file.")
-    about = read_about(path)
+    check_there(str(path))
+    try:
+        about = read_about(path)
+    except mm.ModelFileError:
+        looks = _look(str(path))
+        if looks is None:
+            raise
+        raise mm.ModelFileError(
+            f"{path} is no model file but looks like {looks} data: name the model first, then the "
+            f"data."
+        ) from None
     kind = TASKS.get((about.get("task"), about.get("format")))
     if kind is None:
         raise mm.ModelFileError(

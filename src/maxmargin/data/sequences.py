@@ -69,6 +69,12 @@ def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
     return np.concatenate(filled), ends
 
 
+def place_of(row: int, ends: Order) -> str:
+    """Where a row of all sequences is, in words of who knows them one by one."""
+    sequence = int(np.searchsorted(ends, row, side="right")) - 1
+    return f"sequence {sequence}, position {row - ends[sequence]}"
+
+
 def _as_rows(part: Any, i: int) -> Any:
     if sp.issparse(part):
         return part

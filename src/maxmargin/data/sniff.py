@@ -23,7 +23,7 @@ HEAD_BYTES = 1 << 20
 MOST_GRADES = 5
 """Degrees of relevance that ranking data have at most: 0 to 4."""
 
-_MOST_WRONG = 0.1
+_MOST_WRONG = 0.2
 """Share of the lines that may be malformed: which, the reader will say."""
 
 _SPARSE = re.compile(r"\s*(?:[^\s:#]+\s+)?(?:qid:\S+\s+)?[0-9]+:[-+.\w]+(?:\s|#|$)")
@@ -113,7 +113,8 @@ def guess_format(data: PathLike | bytes, n_bytes: int = HEAD_BYTES) -> Format:
     first = next(line for line in lines if line.strip())
     reason = (
         f"is of no format that is read here (LIBSVM, SVM-hmm, LETOR, CoNLL columns, CoNLL-U, Penn "
-        f"trees): it begins with {first.strip()[:40]!r}."
+        f"trees): it begins with {first.strip()[:40]!r}; if it is one of them, "
+        f"its reader (--format) names the line that is wrong."
     )
     raise FileFormatError(name, None, reason)
 

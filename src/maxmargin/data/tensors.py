@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from maxmargin.data.files import check_folder_of
+
 _DTYPES = {
     "bool": "BOOL", "int8": "I8", "uint8": "U8", "int16": "I16", "uint16": "U16", "int32": "I32",
     "uint32": "U32", "int64": "I64", "uint64": "U64", "float16": "F16", "float32": "F32",
@@ -72,6 +74,7 @@ def write_tensors(
     text += b" " * (-len(text) % 8)
     if path.is_dir() or not path.name:
         raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
+    check_folder_of(path)
     partial = path.with_name(f".{path.name}.{writer}partial")
     try:
         with partial.open("wb") as file:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.name_table import SEPARATOR, NameTable
+from maxmargin.data.sequences import place_of
 from maxmargin.dual.state import Remade
 
 _LISTS = list, tuple, set, frozenset
@@ -92,9 +93,7 @@ class Vocabulary(Remade, Mapping[str, int]):
             try:
                 return _plain(positions[at])
             except TypeError as error:
-                sequence = int(np.searchsorted(ends, at, side="right")) - 1
-                where = f"Sequence {sequence}, position {at - ends[sequence]}"
-                raise ValueError(f"{where}: {error}") from error
+                raise ValueError(f"{place_of(at, ends).capitalize()}: {error}") from error
 
         return self._table.read(positions, plain, grow), ends
 

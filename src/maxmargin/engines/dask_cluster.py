@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from maxmargin.engines.base import Engine, EngineError, Pending
+from maxmargin.engines.local import leave_interrupts_to_the_driver
 
 FIRST_WORKER = 30.0
 """Seconds to wait until at least one worker is there."""
@@ -28,29 +29,48 @@ class DaskEngine(Engine):
     def __init__(self, client: Any, patience: float = FIRST_WORKER) -> None:
         self.client, self.patience = client, patience
         self._given_up: set[str] = set()
+        self._last_seen = time.monotonic()
+        """When there was a worker, or the search for one began."""
         if client.status not in ("running", "connecting"):
             raise EngineError(
                 f"The Dask client is {client.status}: make a new one with distributed.Client."
             )
+        if self._shares_our_terminal:
+            client.run(leave_interrupts_to_the_driver)
+
+    @property
+    def _shares_our_terminal(self) -> bool:
+        """Whether Ctrl-C, which a terminal sends to all its processes, would end workers, too."""
+        from distributed import LocalCluster
+
+        return isinstance(self.client.cluster, LocalCluster)
 
     @property
     def places(self) -> list[str]:
-        waited_until = time.monotonic() + self.patience
+        self._last_seen = time.monotonic()
         while True:
-            try:
-                workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
-            except Exception as error:
-                raise self._gone() from error
-            if self.client.status != "running":
-                raise self._gone()
+            workers = self._workers()
             if workers:
                 return [one for one in workers if one not in self._given_up] or workers
-            if time.monotonic() > waited_until:
-                raise EngineError(
-                    f"The Dask cluster {self._address} has had no worker for {self.patience:.0f} "
-                    f"seconds: start some with `dask worker {self._address}`."
-                )
             time.sleep(0.1)
+
+    def _workers(self) -> list[str]:
+        """Those that there are; an error if there has been none for too long."""
+        try:
+            workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
+        except Exception as error:
+            raise self._gone() from error
+        if self.client.status != "running":
+            raise self._gone()
+        now = time.monotonic()
+        if workers:
+            self._last_seen = now
+        elif now - self._last_seen > self.patience:
+            raise EngineError(
+                f"The Dask cluster {self._address} has had no worker for {self.patience:.0f} "
+                f"seconds: start some with `dask worker {self._address}`."
+            )
+        return workers
 
     def call(self, place: str, function: Callable[..., Any], *arguments: Any) -> Pending:
         name = getattr(function, "__name__", "call").strip("_")
@@ -92,8 +112,7 @@ class DaskEngine(Engine):
         return isinstance(error, kinds)
 
     def check(self) -> None:
-        if self.client.status != "running":
-            raise self._gone()
+        self._workers()
 
     def give_up(self, place: str) -> None:
         self._given_up.add(place)

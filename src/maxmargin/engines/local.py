@@ -1,5 +1,7 @@
 """Engines on this machine: threads of this process, and processes."""
 
+import signal
+import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
@@ -77,5 +79,11 @@ def _one_process() -> Executor:
     """A pool of a single process: what is kept in it is found again."""
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-    pool: Executor = ProcessPoolExecutor(max_workers=1)
+    pool: Executor = ProcessPoolExecutor(max_workers=1, initializer=leave_interrupts_to_the_driver)
     return pool
+
+
+def leave_interrupts_to_the_driver() -> None:
+    """Ignore Ctrl-C in a worker: a terminal sends it to all, but who certifies needs the others."""
+    if threading.current_thread() is threading.main_thread():  # else it is the driver's process
+        signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -4,6 +4,7 @@ import os
 import threading
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,6 +18,7 @@ from sklearn.utils._param_validation import Interval
 
 from maxmargin.data.sources_hash import SampledHash
 from maxmargin.estimators.checks import check_per_sample
+from maxmargin.estimators.interrupts import first_interrupt_sets
 from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
@@ -75,17 +77,18 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
             raise ValueError("resume=True needs the path of a checkpoint to go on from.")
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        stopping = Stopping(
-            self.tol, self.max_iter, self.time_limit, cancelled or threading.Event()
-        )
+        cancelled = cancelled or threading.Event()
+        stopping = Stopping(self.tol, self.max_iter, self.time_limit, cancelled)
+        patient = nullcontext() if self.checkpoint is None else first_interrupt_sets(cancelled)
         try:
-            result = solve(
-                stopping=stopping,
-                n_jobs=n_threads(self.n_jobs),
-                seed=int(check_random_state(self.random_state).randint(2**31)),
-                on_round=self._on_round(X, y, attributes),
-                **self._kept_state(),
-            )
+            with patient:
+                result = solve(
+                    stopping=stopping,
+                    n_jobs=n_threads(self.n_jobs),
+                    seed=int(check_random_state(self.random_state).randint(2**31)),
+                    on_round=self._on_round(X, y, attributes),
+                    **self._kept_state(),
+                )
         except ProblemError as error:
             if error.result is not None:
                 self.__dict__.update(self._learned(error.result, attributes))

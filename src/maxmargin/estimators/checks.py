@@ -9,11 +9,16 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_consistent_length
 
+from maxmargin.data.sequences import place_of
+
 Floats = NDArray[np.float64]
 
 
-def check_features(X: Any, name: str) -> Any:
-    """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns."""
+def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
+    """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns.
+
+    With `ends`, they are rows of sequences that the user gave one by one.
+    """
     try:
         X = check_array(
             X,
@@ -37,8 +42,9 @@ def check_features(X: Any, name: str) -> Any:
         else:
             row, column = np.divmod(at, X.shape[1])
         what = "NaN" if np.isnan(np.ravel(values)[at]) else "infinity"
+        place = f"row {row}" if ends is None else place_of(row, ends)
         raise ValueError(
-            f"X has {what} (NaN and inf are not allowed) at row {row}, column {column}: remove or "
+            f"X has {what} (NaN and inf are not allowed) at {place}, column {column}: remove or "
             f"impute such values before {name} sees them."
         )
     return X
@@ -123,6 +129,13 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
             f"set the diagonal to zero."
         )
     return loss
+
+
+def check_problem(problem: Any) -> None:
+    """Refuse the class of a problem, which has all its methods, too."""
+    if isinstance(problem, type):
+        name = problem.__name__
+        raise ValueError(f"problem is the class {name} itself: give an instance of it, {name}().")
 
 
 def as_inputs(X: Any) -> Any:

@@ -107,7 +107,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Margin asked of every example, of each class, or of each example; multiplies its losses.
         Margins given to `fit` take the place of these.
     class_weight : dict or "balanced", default=None
-        Multiplies the C of the examples of a class.
+        Multiplies the C of the examples of a class. A dictionary may leave classes out, which
+        then weigh 1, or name some that `y` lacks, but not both.
     fit_intercept : bool, default=True
         Learn an intercept, as the weight of a constant feature.
     intercept_scaling : float, default=1.0
@@ -320,6 +321,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         """
         first = self._online is None
         classes = self._known_classes(classes, first)
+        self._check_classes(classes)
         given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
         check_classification_targets(y)
         labels = class_numbers(y, classes)
@@ -416,8 +418,10 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         if len(classes) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs examples of at least two classes, but y holds only "
-                f"one class, {classes[0]!r}."
+                f"one class, {classes.tolist()[0]!r}."
             )
+        if isinstance(self.class_weight, Mapping):
+            _check_keys(self.class_weight, classes.tolist())
         if (
             self.loss_matrix is not None
             and len(classes) > 2
@@ -471,7 +475,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
                 f"classes={given.tolist()} is not the same as on the last call to partial_fit, "
                 f"which was {known.tolist()}."
             )
-        self._check_classes(given)
         return given
 
     def _set_weights(
@@ -529,13 +532,27 @@ class _LabelStream(BlockStream):
             self.classes = joined_classes(self.classes, np.unique(examples.y))
             if len(self.classes) < 2:
                 return None
-        self.estimator._check_classes(self.classes)
+        else:
+            self.estimator._check_classes(self.classes)
         labels = class_numbers(examples.y, self.classes)
         margins = None if self.margins is None else examples.of(self.margins, "margins")
         return self.estimator._targets(self.classes, labels, examples.cost, margins, self.totals)
 
     def end(self) -> None:
         self.estimator._check_classes(self.classes)
+
+
+def _check_keys(class_weight: Mapping[Any, float], classes: list[Any]) -> None:
+    """Refuse weights of what is no class, as scikit-learn does.
+
+    Weights for every class and more are fine: a fold may lack one of them.
+    """
+    strange = [key for key in class_weight if key not in classes]
+    if strange and any(label not in class_weight for label in classes):
+        raise ValueError(
+            f"class_weight names {strange[0]!r}, which is not one of the classes {classes}: "
+            f"correct it, or give every class a weight."
+        )
 
 
 def _class_weights(wanted: Mapping[Any, float] | str, classes: NDArray[Any], totals: Any) -> Floats:

@@ -14,8 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.estimators.checks import check_problem
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
+from maxmargin.problems.structured import called
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver
 from maxmargin.solvers.result import Result, Status
@@ -226,6 +228,7 @@ class LatentStructuredSVM(LatentEstimator):
             If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
             the best weights so far are kept, with their certificate.
         """
+        check_problem(self.problem)
         for name, given in {"Y": Y, "initial": initial}.items():
             if given is not None and len(given) != len(X):
                 raise ValueError(
@@ -262,7 +265,8 @@ class LatentStructuredSVM(LatentEstimator):
         pairs : list of (y, h)
         """
         check_is_fitted(self)
-        return [as_pair(self.problem.decode(x, self.weights_)) for x in X]
+        found = (called(self.problem, "decode", i, x, self.weights_) for i, x in enumerate(X))
+        return [as_pair(pair) for pair in found]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.

@@ -162,7 +162,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         if len(classes) == 1:
             raise ValueError(
                 f"LatentClassifier needs bags of at least two classes, but y holds only one class, "
-                f"{classes[0]!r}."
+                f"{classes.tolist()[0]!r}."
             )
         if not np.array_equal(getattr(self, "classes_", classes), classes):
             self._end = None
@@ -267,7 +267,8 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         unknown = np.flatnonzero(self.classes_[numbers] != labels)
         if len(unknown):
             raise ValueError(
-                f"y[{unknown[0]}] is {labels[unknown[0]]!r}, a class that was not seen in training."
+                f"y[{unknown[0]}] is {labels[unknown].tolist()[0]!r}, a class that was not seen in "
+                f"training."
             )
         return numbers
 

@@ -159,7 +159,7 @@ class OrdinalClassifier(RowClassifier):
             raise ValueError(f"classes must be a list, but has {classes.ndim} dimensions.")
         values, counts = np.unique(classes, return_counts=True)
         if (counts > 1).any():
-            raise ValueError(f"classes lists {values[counts > 1][0]!r} more than once.")
+            raise ValueError(f"classes lists {values[counts > 1].tolist()[0]!r} more than once.")
         return classes
 
     def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
@@ -199,7 +199,7 @@ def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
     unknown = np.flatnonzero(classes[ranks] != y)
     if len(unknown):
         raise ValueError(
-            f"y[{unknown[0]}] is {y[unknown[0]]!r}, which is not among the classes: list all of "
-            f"them, in their order, in the parameter classes."
+            f"y[{unknown[0]}] is {y[unknown].tolist()[0]!r}, which is not among the classes: list "
+            f"all of them, in their order, in the parameter classes."
         )
     return np.asarray(ranks, dtype=np.int32)

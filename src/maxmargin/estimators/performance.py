@@ -309,8 +309,9 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
                 f"LinearClassifier for more than two (Only binary classification is supported)."
             )
         if self.pos_label is not None and self.pos_label not in classes:
+            first, second = classes.tolist()
             raise ValueError(
-                f"pos_label is {self.pos_label!r}, but y holds {classes[0]!r} and {classes[1]!r}."
+                f"pos_label is {self.pos_label!r}, but y holds {first!r} and {second!r}."
             )
         return classes, labels == (classes[1] if self.pos_label is None else self.pos_label)
 

@@ -240,7 +240,7 @@ def class_numbers(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     unknown = np.flatnonzero(classes[numbers] != y)
     if len(unknown):
         raise ValueError(
-            f"y[{unknown[0]}] is {y[unknown[0]]!r}, which is not one of the classes "
+            f"y[{unknown[0]}] is {y[unknown].tolist()[0]!r}, which is not one of the classes "
             f"{classes.tolist()}."
         )
     return numbers

@@ -12,12 +12,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import as_inputs, check_pairs
+from maxmargin.estimators.checks import as_inputs, check_pairs, check_problem
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.warm import train_warm
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
-from maxmargin.problems.structured import TrainingSet, bind
+from maxmargin.problems.structured import TrainingSet, bind, called
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
 
@@ -227,6 +227,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         return self._learn(X, Y, self._read(X, Y, self._begun), sample_weight, None)
 
     def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        check_problem(self.problem)
         X = as_inputs(X)
         check_pairs(X, Y)
         return Checked(X, Y, len(X))
@@ -253,9 +254,15 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         Returns
         -------
         Y : list
+
+        Raises
+        ------
+        ProblemError
+            If ``decode`` of the problem raises.
         """
         check_is_fitted(self)
-        return [self.problem.decode(x, self.weights_) for x in as_inputs(X)]
+        inputs = enumerate(as_inputs(X))
+        return [called(self.problem, "decode", i, x, self.weights_) for i, x in inputs]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.

@@ -500,7 +500,7 @@ def _sequences(
             raise ValueError("X is empty: give at least one sequence.")
         rows, ends = stack(X, lengths, width)
         if rows.shape[0]:
-            rows = check_features(rows, "SequenceTagger")
+            rows = check_features(rows, "SequenceTagger", ends if lengths is None else None)
     return Sequences(rows, ends)
 
 

@@ -15,7 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import ProblemError, PythonTrainingSet, TrainingSet
+from maxmargin.problems.structured import (
+    ProblemError,
+    PythonTrainingSet,
+    TrainingSet,
+    called,
+)
 
 Floats = NDArray[np.float64]
 
@@ -247,16 +252,8 @@ class PythonLatentTrainingSet(LatentTrainingSet):
 
     def _ask(self, method: str, last: Any) -> list[Any]:
         """Latent variables of all examples, by a method of the problem."""
-        answers = []
-        for i, (x, truth) in enumerate(zip(self.X, self.Y, strict=True)):
-            try:
-                answers.append(getattr(self.problem, method)(x, truth, last))
-            except Exception as error:
-                raise ProblemError(
-                    f"{method} of {type(self.problem).__name__} raised {type(error).__name__} for "
-                    f"example {i}: {error}"
-                ) from error
-        return answers
+        examples = enumerate(zip(self.X, self.Y, strict=True))
+        return [called(self.problem, method, i, x, truth, last) for i, (x, truth) in examples]
 
 
 def bind_latent(

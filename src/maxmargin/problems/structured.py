@@ -251,6 +251,23 @@ def settings_of(problem: Any) -> dict[str, Any]:
     }
 
 
+def called(problem: Any, method: str, i: int, *arguments: Any) -> Any:
+    """What a method of a problem returns for example `i`.
+
+    Raises
+    ------
+    ProblemError
+        If the method raises.
+    """
+    try:
+        return getattr(problem, method)(*arguments)
+    except Exception as error:
+        name = type(problem).__name__
+        raise ProblemError(
+            f"{method} of {name} raised {type(error).__name__} for example {i}: {error}"
+        ) from error
+
+
 class PythonTrainingSet(TrainingSet):
     """Any `Problem` on a list of inputs and outputs, one call at a time.
 
@@ -279,6 +296,11 @@ class PythonTrainingSet(TrainingSet):
         self._truths: dict[int, _SparseRow] = {}
         self.n_features = 0  # not known before the first example's features
         self._truths[0] = self._feature(0, Y[0])
+        if self._loss(0, Y[0]) != 0.0:
+            raise ProblemError(
+                f"loss of {self._name} must be zero for the true output, but for example 0 it is "
+                f"{self._loss(0, Y[0]):g}."
+            )
 
     @property
     def search_name(self) -> str:
@@ -331,15 +353,16 @@ class PythonTrainingSet(TrainingSet):
         return type(self.problem).__name__
 
     def _searched(self, i: int, weights: Floats) -> Any:
-        return self._call(self.method, i, self.X[i], self.Y[i], weights)
+        try:
+            return self._call(self.method, i, self.X[i], self.Y[i], weights)
+        except ProblemError:
+            # Features of varying length make searches fail that are right: blame the features.
+            for other in range(min(self.n_blocks, _CHUNK)):
+                self._feature(other, self.Y[other])
+            raise
 
     def _call(self, method: str, i: int, *arguments: Any) -> Any:
-        try:
-            return getattr(self.problem, method)(*arguments)
-        except Exception as error:
-            raise ProblemError(
-                f"{method} of {self._name} raised {type(error).__name__} for example {i}: {error}"
-            ) from error
+        return called(self.problem, method, i, *arguments)
 
     def _loss(self, i: int, y: Any) -> float:
         """Loss of an output for example `i`, checked."""

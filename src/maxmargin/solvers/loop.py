@@ -43,6 +43,9 @@ class IterativeRun(Stateful, ABC):
         "primal", "best_dual", "random", "calls", "hits", "history",
     )  # fmt: skip
 
+    cut_short: ClassVar[frozenset[Status]] = frozenset({Status.TIME_LIMIT})
+    """Reasons to stop in the middle of a round: going on from there would give another answer."""
+
     def __init__(self, training: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
         self.training = training
         self.stopping = stopping
@@ -200,8 +203,7 @@ def run_loop(
         run.history.append(run.as_round())
         stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
         status = run.reason_to_stop() or (Status.STOPPED if stop else None)
-        # A round that ran out of time is not whole: going on from it would give another answer.
-        if checkpoint is not None and status is not Status.TIME_LIMIT:
+        if checkpoint is not None and status not in run.cut_short:
             checkpoint.offer(run.state, final=status is not None)
     return status
 

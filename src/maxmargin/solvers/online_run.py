@@ -13,6 +13,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.streams import DualPointOfStream, FrozenPoint, Stream, Stretch
 from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.result import Status
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, TrackedRun
 
@@ -81,6 +82,8 @@ class StreamRun(TrackedRun):
     """
 
     state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
+
+    cut_short = frozenset({Status.TIME_LIMIT, Status.INTERRUPTED})
 
     def __init__(
         self,

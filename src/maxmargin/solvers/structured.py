@@ -181,6 +181,14 @@ class Run(IterativeRun):
             hinges = self.training.all_hinges(weights, self.threads)
             self._consider(weights, _objective(weights, hinges), at_rest=True)
 
+    def choose_as_expected(self) -> None:
+        """Let the present weights be the answer, unless others have been valued and seem better.
+
+        No search is made for it: whoever has pressed Ctrl-C does not want to wait.
+        """
+        if self.best is None or self.expected < self.primal:
+            self.best = self.weights
+
 
 class _RunState(Stateful):
     """A run, and what its searches remember."""
@@ -418,10 +426,13 @@ class StructuredSolver(IterativeSolver):
 
 def _certified(run: Run, status: Status) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
-    run.settle()
+    status = in_spite_of_interrupt(run.settle, status)
     point = run.point()
+    slow = run.training.search_work is None
     try:
-        if status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
+        if status is Status.INTERRUPTED and slow:
+            run.choose_as_expected()
+        elif status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
             status = in_spite_of_interrupt(run.value_candidates, status)
         run.release()
         status = in_spite_of_interrupt(lambda: _certify(run, point), status)
