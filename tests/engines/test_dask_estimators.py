@@ -10,7 +10,7 @@ from distributed_problems import Classes, class_data, processes, tagging_data, t
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
-from maxmargin.data import open_examples
+from maxmargin.data import open_examples, read_libsvm
 from maxmargin.engines.dask_cluster import DaskEngine
 from maxmargin.estimators.sharded_linear import survey_rows
 from maxmargin.problems.parts import parts_of, surveyed
@@ -164,11 +164,12 @@ def bytes_read():
 def test_workers_read_their_own_part_of_a_file(cluster, tmp_path):
     client = with_workers(cluster, 2)
     random, sizes = np.random.default_rng(0), []
-    for n in (10, 20_000):  # the first lets workers import what they need
+    for n in (10, 20_000):  # the first lets workers load what they need
         path = tmp_path / f"{n}.libsvm"
         rows = random.normal(size=(n, 5)).round(6).tolist()
         lines = [" ".join(f"{j + 1}:{x}" for j, x in enumerate(row)) for row in rows]
         path.write_text("".join(f"{i % 3} {line}\n" for i, line in enumerate(lines)))
+        client.run(read_libsvm, tmp_path / "10.libsvm")  # every worker, whoever surveys
         before = client.run(bytes_read)
         engine = DaskEngine(client)
         surveys = surveyed(engine, parts_of(open_examples(path), 2), survey_rows)
