@@ -93,7 +93,7 @@ BAD = {
 
 
 def test_a_loss_of_the_truth_is_refused():
-    with pytest.raises(ProblemError, match="loss of Mine must be zero .* for example 0 it is 1"):
+    with pytest.raises(ProblemError, match=r"loss of Mine must be zero .* for example 0 it is 1"):
         fit(Mine(loss=lambda truth, y: 1.0))
 
 
