@@ -6,10 +6,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeGuard
 
-import numpy as np
-
 from maxmargin.dual.state import Stateful
-from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.distributions import distributions_of
@@ -19,10 +16,9 @@ from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
     MOST_WORK,
-    Floats,
     Order,
-    Run,
     StructuredSolver,
+    TrackedRun,
 )
 
 SCHEDULED = "scheduled"
@@ -127,7 +123,7 @@ class Schedule(Temperatures):
             self._gains = [0.0, 0.0]
 
 
-class DistributionRun(Run):
+class DistributionRun(TrackedRun):
     """A run that keeps a distribution over the outputs of every block.
 
     Parameters
@@ -141,10 +137,7 @@ class DistributionRun(Run):
         Keep an average of the weights, too.
     """
 
-    state_names = (
-        *Run.state_names, "distributions", "temperatures", "average", "snapshots", "estimate",
-        "_best",
-    )  # fmt: skip
+    state_names = (*TrackedRun.state_names, "distributions", "temperatures", "_best")
 
     def __init__(
         self,
@@ -158,19 +151,17 @@ class DistributionRun(Run):
         batch_size: int = 1,
         averaging: bool = False,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
+        super().__init__(training, stopping, threads, seed, averaging)
         scheduled = isinstance(temperature, str)
         self.distributions = distributions_of(training, HOT if scheduled else float(temperature))
         self.temperatures = (
             Schedule(self._mean_largest_loss()) if scheduled else Temperatures(float(temperature))
         )
         self.weights[:] = self.distributions.expectations()[0]
+        if self.average is not None:
+            self.average[:] = self.weights
         self.fixed_step = fixed_step
         self.batch_size = batch_size
-        self.average = self.weights.copy() if averaging else None
-        self.snapshots = np.zeros(1, dtype=np.int64)
-        self.estimate = math.inf
-        """Sum of cost times hinge as seen in the last pass, at changing weights."""
         self._best = (-math.inf, self.distributions.point)
         self._keep_best()
 
@@ -190,17 +181,9 @@ class DistributionRun(Run):
         self.weights[:] = self.distributions.expectations()[0]
         self._keep_best()
 
-    @property
-    def candidates(self) -> list[Floats]:
-        return [self.weights] if self.average is None else [self.weights, self.average]
-
     def release(self) -> None:
         super().release()
         del self.average, self.distributions
-
-    @property
-    def expected(self) -> float:
-        return self.half_square + self.estimate
 
     def looks_done(self) -> bool:
         """Whether the hinges of the last pass make it worth a true valuation."""
@@ -260,8 +243,7 @@ class DistributionRun(Run):
 
     def _end_pass(self) -> None:
         self.temperatures.next_pass()
-        if self.average is not None:
-            add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
+        self.snapshot()
         self._keep_best()
 
     def _keep_best(self) -> None:

@@ -246,6 +246,10 @@ class TrackedRun(Run):
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
     @property
+    def candidates(self) -> list[Floats]:
+        return [self.weights] if self.average is None else [self.weights, self.average]
+
+    @property
     def expected(self) -> float:
         return self.half_square + self.estimate
 
@@ -391,10 +395,6 @@ class BlockRun(TrackedRun):
             if self.is_done:
                 break
         self.passes_valued = self.passes
-
-    @property
-    def candidates(self) -> list[Floats]:
-        return [self.weights] if self.average is None else [self.weights, self.average]
 
     def extrapolate(self, momentum: float) -> None:
         """See `Extrapolable`."""
