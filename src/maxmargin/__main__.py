@@ -2,4 +2,5 @@
 
 from maxmargin.cli.main import app
 
-app(prog_name="maxmargin")
+if __name__ == "__main__":
+    app(prog_name="maxmargin")

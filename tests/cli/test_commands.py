@@ -113,7 +113,7 @@ def test_train_predict_evaluate_on_every_kind_of_file(files, name):
     assert invoke("predict", model, files / name).stdout == predicted.read_text()
     numbers = json.loads(invoke("evaluate", model, files / name, "--json").stdout)
     assert numbers["score"] > (0.3 if estimator == "LinearRegressor" else 0.6)
-    facts = json.loads(invoke("inspect", model, "--json", "--verify").stdout)
+    facts = json.loads(invoke("inspect", model, "--json").stdout)
     assert facts["estimator"] == estimator
     assert facts["relative_gap"] <= 0.0101
 

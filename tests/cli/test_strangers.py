@@ -259,7 +259,7 @@ def test_a_fit_without_a_single_round_is_still_a_model(here):
     assert (numbers["status"], numbers["rounds"], numbers["searches"]) == ("time_limit", 0, 0)
     assert numbers["dual"] <= numbers["objective"]
     assert len(invoke("predict", "m.mm", "iris.svm").stdout.split()) == 150
-    invoke("inspect", "m.mm", "--verify")
+    invoke("inspect", "m.mm")
     invoke("report", "m.mm", "--test", "iris.svm", "-o", "r.html")
 
 

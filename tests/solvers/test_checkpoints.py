@@ -35,6 +35,8 @@ from maxmargin.solvers import checkpoint as checkpoint_module
 from maxmargin.solvers.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.stopping import Stopping
 
+pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
+
 SOLVERS = {
     "auto": mm.Auto(),
     "dual-coordinate": mm.DualCoordinate(),

@@ -22,6 +22,8 @@ from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
 from maxmargin.solvers.stopping import Stopping
 
+pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
+
 ROUNDS = 25
 
 

@@ -13,27 +13,24 @@ from maxmargin.report.amounts import short
 from maxmargin.report.markup import plural
 
 
-def inspect_file(path: str, verify: bool, encoding: str | None, say: Say) -> dict[str, Any]:
+def inspect_file(path: str, encoding: str | None, say: Say) -> dict[str, Any]:
     """What a model or a data file holds."""
     if path != STANDARD_INPUT and Path(path).is_file() and _is_model(Path(path)):
-        return _inspect_model(Path(path), verify, say)
+        return _inspect_model(Path(path), say)
     task, why = choose_task(path, Reading(encoding=encoding))
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     return {"task": task.name, "format": task.format, "examples": data.n_examples}
 
 
-def _inspect_model(path: Path, verify: bool, say: Say) -> dict[str, Any]:
+def _inspect_model(path: Path, say: Say) -> dict[str, Any]:
     header = mm.read_header(path)
-    if verify:
-        mm.load(path, verify=True, **dict.fromkeys(header["given"], object()))
     certificate = header.pop("certificate")
     facts = header | {
         "objective": certificate.primal,
         "dual": certificate.dual,
         "relative_gap": certificate.relative_gap,
         "bytes": path.stat().st_size,
-        "verified": verify,
     }
     classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no round
     say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
@@ -53,8 +50,6 @@ def _inspect_model(path: Path, verify: bool, say: Say) -> dict[str, Any]:
     for name, (shape, kind) in facts["arrays"].items():
         if ".history_." not in name:
             say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
-    if verify:
-        say("  verified: the numbers are those that were written")
     return facts
 
 

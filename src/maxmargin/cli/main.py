@@ -306,9 +306,6 @@ def convert(
 @app.command()
 def inspect(
     file: Annotated[str, typer.Argument(help="Model file or data file.", metavar="FILE")],
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Read all of a model, and check its checksum.")
-    ] = False,
     encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
@@ -316,7 +313,7 @@ def inspect(
     with _sentences():
         from maxmargin.cli.inspecting import inspect_file
 
-        facts = inspect_file(file, verify, encoding, _speaker(as_json))
+        facts = inspect_file(file, encoding, _speaker(as_json))
         _print_json(facts, as_json)
 
 

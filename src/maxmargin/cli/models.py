@@ -4,7 +4,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import maxmargin as mm
 from maxmargin.cli.checks import check_there
@@ -13,7 +13,8 @@ from maxmargin.cli.errors import UsageError
 from maxmargin.cli.tasks.base import Data, Task
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError
 from maxmargin.data.sniff import guess_format
-from maxmargin.persistence.models import read_about
+from maxmargin.dual.conforming import check_types
+from maxmargin.persistence.models import load_with_about
 
 
 class Model(NamedTuple):
@@ -59,7 +60,7 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
         raise mm.ModelFileError(f"{path} is a folder: give the model file.")
     check_there(str(path))
     try:
-        about = read_about(path)
+        estimator, about = load_with_about(path)
     except mm.ModelFileError:
         looks = _look(str(path))
         if looks is None:
@@ -74,12 +75,23 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
             f"{path} was not trained on the command line, which cannot tell what files it is for: "
             f"use it in Python, mm.load({str(path)!r})."
         )
-    task = kind(**about["reading"])
+    task: Any = _task(path, kind, about.get("reading"))
     if encoding is not None:
         if "encoding" not in {field.name for field in fields(task)}:
             raise UsageError(f"--encoding means nothing for {task.format} files.")
         task = replace(task, encoding=encoding)
-    return Model(mm.load(path).set_params(n_jobs=threads), task)
+    return Model(estimator.set_params(n_jobs=threads), task)
+
+
+def _task(path: Path, kind: type[Task], reading: Any) -> Task:
+    """How the files of a model are read, as the model says: it may say anything."""
+    try:
+        check_types(kind.__name__, reading, get_type_hints(kind))
+        return kind(**reading)
+    except Exception as error:
+        raise mm.ModelFileError(
+            f"{path} is damaged: it does not say how its files are read."
+        ) from error
 
 
 def read_for(model: Model, path: str) -> Data:

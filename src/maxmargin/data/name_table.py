@@ -19,6 +19,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_indices, check_offsets, check_types
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 
 SEPARATOR = "="
@@ -56,6 +58,7 @@ _SIGN = np.uint8(ord(SEPARATOR))
 _LOW, _HALF = 0xFFFFFFFF, 32
 
 
+@registered("NameTable")
 class NameTable(Remade):
     """Names and their columns, in the order in which they were added."""
 
@@ -71,6 +74,8 @@ class NameTable(Remade):
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
+        check_types(cls.__name__, parts, _PARTS)
+        _check_parts(**parts)
         table, ends = cls(), parts["ends"]
         table.n_columns, table.text, table.slots = len(ends) - 1, parts["text"], parts["slots"]
         table.ends = np.zeros(len(table.slots) // 2 + 1, dtype=np.int64)  # with room for more
@@ -140,6 +145,29 @@ class NameTable(Remade):
         _move(self.slots, slots)
         self.slots = slots
         self.ends = np.concatenate([self.ends, np.zeros(len(self.slots) // 4, dtype=np.int64)])
+
+
+_PARTS = {"ends": NDArray[np.int64], "text": NDArray[np.uint8], "slots": NDArray[np.int64]}
+
+
+def _check_parts(ends: Any, text: Any, slots: Any) -> None:
+    """Refuse parts of a table that lookups could run out of, or look in for ever.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_columns, n_slots = len(ends) - 1, len(slots)
+    if slots.ndim != 1 or n_slots < 2 or n_slots & (n_slots - 1) or 2 * n_columns > n_slots:
+        raise ValueError("the table of names has no room for its names")
+    check_offsets("the ends of names", ends, len(text))
+    columns = slots & _LOW
+    check_indices("columns of names", columns, n_columns + 1)
+    if np.count_nonzero(slots) != n_columns or np.count_nonzero(columns) != n_columns:
+        raise ValueError("the table of names has other names than it lists")
+    text.tobytes().decode()
+    if n_columns and len(text) and ((text[ends[ends < len(text)]] & 0xC0) == 0x80).any():
+        raise ValueError("a name ends in the middle of a letter")
 
 
 def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from maxmargin.data.files import FileFormatError, PathLike
 from maxmargin.data.text import shown_name, text_of
+from maxmargin.dual.registry import registered
 
 TRACE = "-NONE-"
 """Tag of what is not there to be read."""
@@ -38,6 +39,7 @@ class TreeTextError(TreeError, FileFormatError):
     """What is wrong with a tree in a text, and where it stands."""
 
 
+@registered("Tree")
 @dataclass(frozen=True, slots=True)
 class Tree:
     """A node of a parse tree with all that is below it.

@@ -15,11 +15,14 @@ from numpy.typing import NDArray
 
 from maxmargin.data.name_table import SEPARATOR, NameTable
 from maxmargin.data.sequences import place_of
+from maxmargin.dual.conforming import check_types
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 
 _LISTS = list, tuple, set, frozenset
 
 
+@registered("Vocabulary")
 class Vocabulary(Remade, Mapping[str, int]):
     """Columns of feature names, in the order in which they were first seen.
 
@@ -52,6 +55,7 @@ class Vocabulary(Remade, Mapping[str, int]):
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
+        check_types(cls.__name__, parts, {"table": NameTable})
         vocabulary = cls()
         vocabulary._table = parts["table"]
         return vocabulary

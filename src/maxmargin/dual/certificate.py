@@ -6,6 +6,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
+
 Floats = NDArray[np.float64]
 
 
@@ -20,6 +22,7 @@ class CertifiableProblem(Protocol):
     def relaxed(self) -> bool: ...
 
 
+@registered("Certificate")
 @dataclass(frozen=True)
 class Certificate:
     """Two numbers with the optimum between them.

@@ -6,12 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.kernels import Kernel, KernelError, check_block, check_finite
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 
 Order = NDArray[np.int64]
 
 
+@registered("KernelRows")
 class _Held(NamedTuple):
     """Which rows are in which slots, and how they got there.
 
@@ -70,6 +73,12 @@ class KernelRowCache(Stateful):
 
     @held.setter
     def held(self, held: _Held) -> None:
+        n = self.X.shape[0]
+        check_shape("row_in", held.row_in, len(self.row_in))
+        check_shape("batch_in", held.batch_in, len(self.row_in))
+        check_indices("row_in", held.row_in, n, start=-1)
+        for rows in held.batches.values():
+            check_indices("rows of a batch", rows, n)
         self.row_in, self._batch_in, self._batches = held
         self.slot_of[:] = -1
         filled = np.flatnonzero(self.row_in >= 0)

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.kernels import SAMPLE, Kernel, KernelError, check_block, check_gram
+from maxmargin.dual.registry import registered
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -16,6 +17,7 @@ Order = NDArray[np.int64]
 _FIRST_ROOM = 64
 
 
+@registered("GramState")
 class GramState(NamedTuple):
     """All of a `GrowingGram` but its rows, which whoever restores it must make anew.
 

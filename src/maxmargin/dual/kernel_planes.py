@@ -17,8 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.kernel_gram import GramState, GrowingGram
 from maxmargin.dual.kernels import KernelError, ProductKernel
+from maxmargin.dual.registry import registered
 from maxmargin.dual.simplex import ROUNDING
 
 Floats = NDArray[np.float64]
@@ -28,6 +30,7 @@ TRUTH = None
 """The output that stands for an example's true one."""
 
 
+@registered("Atoms")
 class Atoms(NamedTuple):
     """What is known of each atom; replaced as a whole, because Ctrl-C may come at any moment."""
 
@@ -79,6 +82,7 @@ class NewOutputs(NamedTuple):
         )
 
 
+@registered("PlanesState")
 class PlanesState(NamedTuple):
     """All of `KernelPlanes` but the rows, which whoever restores it must make anew."""
 
@@ -118,12 +122,18 @@ class KernelPlanes:
     def restore(self, state: PlanesState, parts: Any, labels: Any) -> None:
         """Take over a state, given the part row and the label row of each of its atoms."""
         atoms = state.atoms
+        for name in Atoms._fields[:-1]:
+            check_shape(name, getattr(atoms, name), len(atoms.outputs))
+        check_indices("blocks", atoms.blocks, len(self.cost))
         for table, own, rows, numbers in (
             (self.parts, state.parts, parts, atoms.parts),
             (self.labels, state.labels, labels, atoms.labels),
         ):
             if len(numbers):
-                table.restore(own, rows[np.unique(numbers, return_index=True)[1]])
+                first = np.unique(numbers, return_index=True)[1]
+                check_indices("numbers of rows", numbers, len(first))
+                check_shape("values", own.values, len(first), len(first))
+                table.restore(own, rows[first])
         self._take_over(atoms)
 
     @property

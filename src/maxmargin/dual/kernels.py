@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 
 Floats = NDArray[np.float64]
@@ -66,6 +67,7 @@ class Kernel(ABC):
         return self
 
 
+@registered("LinearKernel")
 @dataclass(frozen=True)
 class LinearKernel(Kernel):
     """``<a, b>``.
@@ -84,6 +86,7 @@ class LinearKernel(Kernel):
         return _products(A, B)
 
 
+@registered("PolynomialKernel")
 @dataclass(frozen=True)
 class PolynomialKernel(Kernel):
     """``(gamma <a, b> + coef0) ** degree``.
@@ -111,6 +114,7 @@ class PolynomialKernel(Kernel):
         return self if self.gamma is not None else replace(self, gamma=_scale(rows))
 
 
+@registered("RBFKernel")
 @dataclass(frozen=True)
 class RBFKernel(Kernel):
     """``exp(-gamma |a - b|^2)``.
@@ -143,6 +147,7 @@ class RBFKernel(Kernel):
         return self if self.gamma is not None else replace(self, gamma=_scale(rows))
 
 
+@registered("FunctionKernel")
 @dataclass(frozen=True)
 class FunctionKernel(Kernel):
     """A function of your own.
@@ -195,6 +200,7 @@ class FunctionKernel(Kernel):
         return rows
 
 
+@registered("JointKernel")
 class JointKernel(Remade, FunctionKernel):
     """A function ``k(x, y, x2, y2)`` of two inputs with an output each.
 
@@ -218,6 +224,7 @@ class JointKernel(Remade, FunctionKernel):
         return paired(A, B)
 
 
+@registered("ConstantKernel")
 @dataclass(frozen=True)
 class ConstantKernel(Kernel):
     """One for any two things: what takes no part in a comparison."""
@@ -229,6 +236,7 @@ class ConstantKernel(Kernel):
         return np.zeros((len(things), 1))
 
 
+@registered("ProductKernel")
 @dataclass(frozen=True)
 class ProductKernel:
     """``parts(p, p') * labels(l, l')``: one kernel for parts of inputs, one for labels.

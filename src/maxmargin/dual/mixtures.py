@@ -5,7 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from maxmargin.dual.registry import registered
 
+
+@registered("Mixture")
 class Mixture(NamedTuple):
     """What a merged plane is a plane of: outputs of an example in proportions that add up to 1."""
 

@@ -35,9 +35,11 @@ from maxmargin.dual.cache_kernels import (
     pack_lists,
     shrink_frozen,
 )
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.gram import make_table
 from maxmargin.dual.mixtures import mixed_output, parts_of, size_of
 from maxmargin.dual.planes import Planes
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import (
     _N_FREE,
     _N_GRAM,
@@ -69,6 +71,7 @@ PER_BLOCK = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at"
 """Arrays with a place for each block."""
 
 
+@registered("Frozen")
 class Frozen(NamedTuple):
     """The sum of the planes that were forgotten, each times its coefficient.
 
@@ -123,6 +126,15 @@ class PlaneCache(WorkingSet):
         self._merging: tuple[NDArray[np.int64], Floats] | None = None
         self._rooms: dict[str, NDArray[Any]] = {}
         self.look_at(0, 0)
+
+    def check_state(self) -> None:
+        super().check_state()
+        check_indices("owner", self.owners, 2**31)
+        if self.frozen is not None:
+            check_shape("vector", self.frozen.vector, self.n_features)
+            check_shape("new_vector", self.frozen.new_vector, self.n_features * self.remembers)
+            for name in ("loss", "new_loss"):
+                check_shape(name, getattr(self.frozen, name), 1)
 
     @property
     def n_blocks(self) -> int:

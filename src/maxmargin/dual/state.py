@@ -2,25 +2,40 @@
 
 Objects that a solve changes are `Stateful`: they name what belongs to their state, the rest can be
 made anew. Objects that are made again from their parts are `Remade`. What they hold may be numbers,
-strings, bytes, arrays, random generators, and lists, tuples, dictionaries, named tuples and data
-classes of such. Arrays that are the same, or views of the same memory, stay so.
+strings, bytes, arrays, random generators, and lists, tuples, dictionaries, and registered named
+tuples and data classes of such. Arrays that are the same, or views of the same memory, stay so.
+
+On the way back nothing is taken for granted: only registered classes are made, their fields are of
+the types they are declared to be, and no value asks for more memory than the file has bytes for.
 """
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from importlib import import_module
-from typing import Any, ClassVar, Self
+from functools import cache, partial
+from typing import Any, ClassVar, Self, get_type_hints
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+
+from maxmargin.dual.conforming import check_types, checked_csr, conforms
+from maxmargin.dual.registry import check, class_named, name_of
 
 Tree = Any
 """What JSON can hold."""
 
 Arrays = dict[str, NDArray[Any]]
 
+FindClass = Callable[[Any], type]
+"""The class of a name in a file; raises ValueError if there is none."""
+
 _PLAIN = (type(None), bool, int, float, str)
+
+_MOST_EQUAL_RECORDS = 10_000
+"""Records without any column that is written out: nothing else vouches for their number."""
+
+_WIDEST_STRINGS = 1 << 24
+"""Bytes of an array of strings, beyond what its strings themselves can account for."""
 
 
 class Stateful:
@@ -28,6 +43,9 @@ class Stateful:
 
     state_names: ClassVar[tuple[str, ...]] = ()
     """Attributes that make the difference between it and a new one."""
+
+    def check_state(self) -> None:
+        """Raise ValueError if a state that was read does not fit together, or the data."""
 
 
 class Remade:
@@ -39,7 +57,8 @@ class Remade:
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
-        """An object with these parts."""
+        """An object with these parts, which may come from a file: raises if they do not fit."""
+        check_types(cls.__name__, parts, get_type_hints(cls.__init__))
         return cls(**parts)
 
 
@@ -66,10 +85,31 @@ def capture(value: Any, foreign: Callable[[Any], Tree] | None = None) -> tuple[T
 
 
 def restore(
-    tree: Tree, arrays: Arrays, into: Any = None, foreign: Callable[[Tree], Any] | None = None
+    tree: Tree,
+    arrays: Arrays,
+    into: Any = None,
+    foreign: Callable[[Tree], Any] | None = None,
+    find: FindClass = class_named,
 ) -> Any:
-    """The value of a tree. `Stateful` objects are changed in place, and so must be in `into`."""
-    return _Restore(arrays, foreign).value(tree, into)
+    """The value of a tree. `Stateful` objects are changed in place, and so must be in `into`.
+
+    Parameters
+    ----------
+    tree : object
+    arrays : dict of names to arrays
+    into : object
+        Of the same kind as what was captured, freshly made.
+    foreign : callable, default=None
+        Makes values of what `capture` was told to put in their places.
+    find : callable
+        Says which classes may be made.
+
+    Raises
+    ------
+    ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError
+        If the tree is none that `capture` makes.
+    """
+    return _Restore(arrays, foreign, find).value(tree, into)
 
 
 def _refuse(value: Any) -> Tree:
@@ -93,8 +133,9 @@ class _Capture:
             return self._array(value, path)
         if isinstance(value, Stateful):
             return ["state", self._items({n: getattr(value, n) for n in value.state_names}, path)]
-        if isinstance(value, Remade) and _is_ours(type(value)):
-            return ["made", _name_of(value), self._items(value.parts(), path)]
+        name = name_of(type(value))
+        if isinstance(value, Remade) and name is not None:
+            return ["made", name, self._items(value.parts(), path)]
         if isinstance(value, np.random.Generator):
             return ["random", value.bit_generator.state]
         if isinstance(value, bytes):
@@ -108,16 +149,12 @@ class _Capture:
                 self._named(joined, f"{path}.bytes"),
             ]
         if isinstance(value, list) and len(value) > 1 and _are_records(value):
-            names = [field.name for field in dataclasses.fields(value[0])]
-            columns = {name: _column([getattr(item, name) for item in value]) for name in names}
-            return ["records", _name_of(value[0]), len(value), self._items(columns, path)]
-        if hasattr(value, "_fields") and not _is_ours(type(value)):
+            return self._records(value, path)
+        if hasattr(value, "_fields") and name is None:
             return self._foreign(value)
         if isinstance(value, list | tuple):
             items = [self.tree(item, f"{path}.{at}") for at, item in enumerate(value)]
-            if hasattr(value, "_fields"):
-                return ["named", _name_of(value), items]
-            return [type(value).__name__, items]
+            return [type(value).__name__, items] if name is None else ["named", name, items]
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return ["object", self._items(value, path)]
         if isinstance(value, dict):
@@ -131,10 +168,17 @@ class _Capture:
         if sp.issparse(value) and value.format == "csr":
             own = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
             return ["csr", self._items(own, path), list(value.shape)]
-        if dataclasses.is_dataclass(value) and _is_ours(type(value)):
+        if dataclasses.is_dataclass(value) and name is not None:
             fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-            return ["data", _name_of(value), self._items(fields, path)]
+            return ["data", name, self._items(fields, path)]
         return self._foreign(value)
+
+    def _records(self, records: list[Any], path: str) -> Tree:
+        """Data of one class, field by field; the first one is written out whatever it holds."""
+        names = [field.name for field in dataclasses.fields(records[0])]
+        columns = {name: _column([getattr(item, name) for item in records]) for name in names}
+        columns[names[0]] = _written_out([getattr(item, names[0]) for item in records])
+        return ["records", name_of(type(records[0])), len(records), self._items(columns, path)]
 
     def _items(self, items: Mapping[str, Any], path: str) -> dict[str, Tree]:
         return {name: self.tree(item, f"{path}.{name}") for name, item in items.items()}
@@ -169,8 +213,10 @@ class _Capture:
 
 
 class _Restore:
-    def __init__(self, arrays: Arrays, foreign: Callable[[Tree], Any] | None) -> None:
-        self.arrays, self._foreign = arrays, foreign
+    def __init__(
+        self, arrays: Arrays, foreign: Callable[[Tree], Any] | None, find: FindClass
+    ) -> None:
+        self.arrays, self._foreign, self._find = arrays, foreign, find
 
     def value(self, tree: Tree, into: Any = None) -> Any:
         if not isinstance(tree, list):
@@ -180,20 +226,16 @@ class _Restore:
             case "array":
                 return self.arrays[parts[0]]
             case "view":
-                name, offset, shape, strides = parts
-                owner = self.arrays[name]
-                return np.ndarray(shape, owner.dtype, owner.data, offset, strides)
+                return _view(self.arrays[parts[0]], *parts[1:])
             case "strings":
-                return np.array(parts[0], dtype=parts[1])
+                return _strings(*parts)
             case "objects":
                 objects = np.empty(len(parts[0]), dtype=object)
                 for at, item in enumerate(parts[0]):  # of which some may be sequences
                     objects[at] = self.value(item)
                 return objects.reshape(parts[1])
             case "state":
-                for name, part in parts[0].items():
-                    setattr(into, name, self.value(part, getattr(into, name)))
-                return into
+                return self._state(parts[0], into)
             case "random":
                 into.bit_generator.state = parts[0]
                 return into
@@ -202,16 +244,13 @@ class _Restore:
             case "many bytes":
                 return _split(*(self.arrays[name] for name in parts))
             case "named":
-                return _class_of(parts[0], _is_record)(*map(self.value, parts[1]))
+                return self._named(self._class(parts[0], tuple), parts[1])
             case "data":
-                return _class_of(parts[0], _is_record)(**self._items(parts[1]))
+                return self._data(self._class(parts[0], object), self._items(parts[1]))
             case "records":
-                record, n, items = _class_of(parts[0], _is_record), parts[1], self._items(parts[2])
-                columns = {name: _spread(item, n) for name, item in items.items()}
-                rows = zip(*columns.values(), strict=True)
-                return [record(**dict(zip(columns, row, strict=True))) for row in rows]
+                return self._records(self._class(parts[0], object), *parts[1:])
             case "made":
-                return _class_of(parts[0], _is_made).remade(**self._items(parts[1]))
+                return check(self._class(parts[0], Remade).remade(**self._items(parts[1])))
             case "object":
                 return self._items(parts[0])
             case "list":
@@ -221,14 +260,103 @@ class _Restore:
             case "dict":
                 return {self.value(key): self.value(item) for key, item in parts[0]}
             case "csr":
-                own = self._items(parts[0])
-                return sp.csr_array((own["data"], own["indices"], own["indptr"]), parts[1])
+                return checked_csr(**self._items(parts[0]), shape=parts[1])
         if self._foreign is None:
-            raise ValueError(f"{kind!r} is no kind of value")
+            raise ValueError(f"{kind!r:.80} is no kind of value")
         return self._foreign(tree)
 
     def _items(self, items: Mapping[str, Tree]) -> dict[str, Any]:
         return {name: self.value(item) for name, item in items.items()}
+
+    def _class(self, name: Any, base: type) -> Any:
+        """A registered class that is made in the way the file says."""
+        found = self._find(name)
+        is_data = dataclasses.is_dataclass(found) and not issubclass(found, Remade)
+        if not issubclass(found, base) or (base is object and not is_data):
+            raise ValueError(f"{name!r:.80} is no kind of value")
+        return found
+
+    def _named(self, kind: Any, items: list[Tree]) -> Any:
+        value = kind(*map(self.value, items))
+        check_types(kind.__name__, value._asdict(), _hints(kind))
+        return check(value)
+
+    def _data(self, kind: Any, items: dict[str, Any]) -> Any:
+        check_types(kind.__name__, items, _hints(kind))
+        return check(kind(**items))
+
+    def _records(self, kind: Any, n: Any, items: Mapping[str, Tree]) -> list[Any]:
+        columns = self._items(items)
+        full = [c for c in columns.values() if isinstance(c, np.ndarray | list)]
+        if type(n) is not int or any(len(column) != n for column in full):
+            raise ValueError(f"records of {kind.__name__} have columns of different lengths")
+        if not (full or 0 <= n <= _MOST_EQUAL_RECORDS):
+            raise ValueError(f"there are too many records of {kind.__name__}")
+        for name, column in columns.items():
+            # Numbers of one array are of one type.
+            some = _spread(column, 1)[:1] if isinstance(column, np.ndarray) else _spread(column, 1)
+            for value in some:
+                check_types(kind.__name__, {name: value}, _hints(kind))
+        rows = zip(*(_spread(column, n) for column in columns.values()), strict=True)
+        return [check(kind(**dict(zip(columns, row, strict=True)))) for row in rows]
+
+    def _state(self, items: Mapping[str, Tree], into: Any) -> Any:
+        if not isinstance(into, Stateful) or items.keys() != set(into.state_names):
+            raise ValueError("the state is one of something else")
+        for name, part in items.items():
+            old = getattr(into, name)
+            new = self.value(part, old)
+            if not alike(old, new):
+                raise ValueError(f"{name} of {type(into).__name__} is of another type")
+            setattr(into, name, new)
+        into.check_state()
+        return into
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    """Types of the fields of a data class or a named tuple."""
+    fields = getattr(kind, "_fields", None)
+    names = fields or [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    hints = get_type_hints(kind)
+    return {name: hints[name] for name in names}
+
+
+def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
+    """Whether a value that was read can take the place of that of a newly made object.
+
+    Arrays are as long as before, but for empty ones and those of tables, which grow.
+    """
+    if old is None or new is None:
+        return True
+    if isinstance(old, np.ndarray):
+        same_kind = isinstance(new, np.ndarray) and (old.dtype, old.ndim) == (new.dtype, new.ndim)
+        return same_kind and (may_grow or not old.size or old.shape == new.shape)
+    if hasattr(old, "_fields"):
+        return type(new) is type(old) and all(map(partial(alike, may_grow=True), old, new))
+    if dataclasses.is_dataclass(old):
+        names = [field.name for field in dataclasses.fields(old)]
+        return type(new) is type(old) and all(
+            alike(getattr(old, name), getattr(new, name)) for name in names
+        )
+    return conforms(new, type(old)) if isinstance(old, _PLAIN) else isinstance(new, type(old))
+
+
+def _view(owner: NDArray[Any], offset: Any, shape: Any, strides: Any) -> NDArray[Any]:
+    """A part of an array; numpy refuses what lies outside."""
+    view: NDArray[Any] = np.ndarray(shape, owner.dtype, owner.data, offset, strides)
+    if view.size > owner.size:
+        raise ValueError("a view is larger than its array")
+    return view
+
+
+def _strings(strings: Any, dtype: Any) -> NDArray[np.str_]:
+    kind = np.dtype(dtype)
+    if kind.kind != "U" or not all(isinstance(string, str) for string in strings):
+        raise ValueError("an array of strings holds something else")
+    if kind.itemsize * len(strings) > _WIDEST_STRINGS + 64 * sum(map(len, strings)):
+        raise ValueError("an array of strings is wider than its strings")
+    return np.array(strings, dtype=kind)
 
 
 def _are_bytes(items: list[Any]) -> bool:
@@ -237,6 +365,8 @@ def _are_bytes(items: list[Any]) -> bool:
 
 def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
     raw, ends = joined.tobytes(), np.cumsum(np.maximum(lengths, 0)).tolist()
+    if not ends or ends[-1] != len(raw) or lengths.ndim != 1:
+        raise ValueError("a list of bytes does not fit its lengths")
     return [
         None if length < 0 else raw[end - length : end]
         for length, end in zip(lengths.tolist(), ends, strict=True)
@@ -244,17 +374,22 @@ def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
 
 
 def _are_records(items: list[Any]) -> bool:
-    """Whether all are of one data class of ours."""
+    """Whether all are of one registered data class."""
     kind = type(items[0])
-    ours = dataclasses.is_dataclass(kind) and _is_ours(kind) and not issubclass(kind, Remade)
-    return ours and all(type(item) is kind for item in items)
+    ours = dataclasses.is_dataclass(kind) and name_of(kind) and not issubclass(kind, Remade)
+    return bool(ours) and all(type(item) is kind for item in items)
 
 
 def _column(values: list[Any]) -> Any:
-    """One field of many records: itself if it never changes, an array of numbers of one kind."""
+    """One field of many records: itself if it never changes, else written out."""
     first = values[0]
     if isinstance(first, _PLAIN) and all(value is first or value == first for value in values):
         return first
+    return _written_out(values)
+
+
+def _written_out(values: list[Any]) -> Any:
+    """An array, if all are numbers of one kind."""
     kinds = {type(value.item() if isinstance(value, np.generic) else value) for value in values}
     return np.array(values) if kinds in ({bool}, {int}, {float}) else values
 
@@ -267,32 +402,3 @@ def _spread(column: Any, n: int) -> list[Any]:
 
 def _address(array: NDArray[Any]) -> int:
     return int(array.__array_interface__["data"][0])
-
-
-def _is_ours(kind: type) -> bool:
-    return kind.__module__.startswith("maxmargin.")
-
-
-def _name_of(value: Any) -> str:
-    kind = type(value)
-    if not _is_ours(kind):
-        raise UnwritableError(f"values of type {kind.__name__} have no plain form")
-    return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def _class_of(name: str, fits: Callable[[type], bool]) -> Any:
-    """A class of this library that holds data; a file must not get at anything else."""
-    module, _, kind = name.partition(":")
-    if module.startswith("maxmargin."):
-        found = getattr(import_module(module), kind, None)
-        if isinstance(found, type) and fits(found):
-            return found
-    raise ValueError(f"{name!r} is no kind of value")
-
-
-def _is_record(kind: type) -> bool:
-    return hasattr(kind, "_fields") or dataclasses.is_dataclass(kind)
-
-
-def _is_made(kind: type) -> bool:
-    return issubclass(kind, Remade)

@@ -7,6 +7,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_shape
+from maxmargin.dual.registry import registered
 from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import DualPoint
@@ -34,6 +36,7 @@ class SummedPlane(NamedTuple):
     recipe: DualPoint
 
 
+@registered("SummedPlanes")
 class _Kept(NamedTuple):
     """Planes with all that is known of them, replaced as a whole: Ctrl-C may come at any moment."""
 
@@ -52,6 +55,15 @@ class SummedPlanes(Stateful):
 
     def __init__(self) -> None:
         self.kept = _Kept()
+
+    def check_state(self) -> None:
+        """Refuse cutting planes that are not as many as their coefficients."""
+        kept = self.kept
+        for name in ("losses", "coef", "idle"):
+            check_shape(name, getattr(kept, name), len(self))
+        check_shape("gram", kept.gram, len(self), len(self))
+        if len(kept.recipes) != len(self) or not all(hasattr(v, "shape") for v in kept.vectors):
+            raise ValueError("the summed cutting planes are not as many as what they are made of")
 
     def __len__(self) -> int:
         return len(self.kept.vectors)

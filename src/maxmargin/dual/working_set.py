@@ -17,10 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
 from maxmargin.dual.planes import Planes, add_plane, plane_product
+from maxmargin.dual.registry import registered
 from maxmargin.dual.simplex import ROUNDING, frank_wolfe_step, pairwise_steps
 from maxmargin.dual.state import Stateful
+from maxmargin.dual.table_check import check_table
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -87,6 +90,7 @@ class Visit(NamedTuple):
         return Visit(*(a + b for a, b in zip(self, other, strict=True)))
 
 
+@registered("WorkingSetTable")
 class _Table(NamedTuple):
     """All arrays of a working set, as the kernels take them.
 
@@ -164,6 +168,13 @@ class WorkingSet(Stateful):
         )
         self._table.counts[_N_SLOTS] = n * _FIRST_CAPACITY
         self._table.counts[_N_GRAM] = n * _FIRST_CAPACITY**2
+
+    def check_state(self) -> None:
+        """Refuse a table in which compiled routines would look outside their arrays."""
+        check_table(self._table, self.n_features, len(self.outputs))
+        widest = int(self._table.capacity.max(initial=0))
+        if widest > self._scratch.shape[1]:
+            self._scratch = np.zeros((2, 2 * widest))
 
     @property
     def totals(self) -> Floats:
@@ -414,6 +425,7 @@ class WorkingSet(Stateful):
         return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
 
 
+@registered("DualPoint", check="check")
 class DualPoint(NamedTuple):
     """A feasible dual point: coefficients of outputs of blocks.
 
@@ -428,6 +440,12 @@ class DualPoint(NamedTuple):
     blocks: Order
     coef: Floats
     outputs: list[Any]
+
+    def check(self) -> None:
+        """Raise ValueError if these are not as many of each."""
+        check_shape("blocks", self.blocks, len(self.outputs))
+        check_shape("coef", self.coef, len(self.outputs))
+        check_indices("blocks", self.blocks, 2**62)
 
 
 _NO_STARTS = np.zeros(0, dtype=np.int64)

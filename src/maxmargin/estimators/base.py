@@ -17,8 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
 from maxmargin.data.sources_hash import SampledHash
+from maxmargin.dual.certificate import Certificate
 from maxmargin.estimators.checks import check_per_sample
 from maxmargin.estimators.interrupts import first_interrupt_sets
+from maxmargin.estimators.stored import StoredEstimator
 from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
@@ -30,7 +32,7 @@ Solve = Callable[..., Result]
 """Takes `stopping`, `n_jobs`, `seed`, `on_round` and perhaps `checkpoint`."""
 
 
-class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
+class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     """Base of all estimators: a fit is a solve with a certificate."""
 
     _parameter_constraints: dict[str, list[Any]] = {
@@ -56,6 +58,12 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
     resume: bool = False
     n_jobs: int | None
     random_state: Any
+
+    certificate_: Certificate
+    history_: list[Round]
+    n_iter_: int
+    status_: str
+    _data_fingerprint: str
 
     @with_callbacks
     def _train(
@@ -114,6 +122,10 @@ class CertifiedEstimator(CallbackSupportMixin, BaseEstimator):
         if self.checkpoint is None:
             return {}
         return {"checkpoint": Checkpoint(self.checkpoint, self.checkpoint_every, self.resume)}
+
+    def _check_fitted(self) -> None:
+        """See `StoredEstimator`; all of these must be there."""
+        _ = self.certificate_, self.history_, self.n_iter_, self.status_
 
     def _learned(
         self, result: Result, attributes: Callable[[Floats], dict[str, Any]]

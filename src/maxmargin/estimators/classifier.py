@@ -19,6 +19,7 @@ from maxmargin.estimators.checks import as_floats, check_loss_matrix, check_per_
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.estimators.sharded import ENGINES, HasEngine
 from maxmargin.estimators.sharded_linear import fit_on_shards
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streams import (
     BlockStream,
     CheckedExamples,
@@ -476,6 +477,16 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
                 f"which was {known.tolist()}."
             )
         return given
+
+    classes_: NDArray[Any]
+    intercept_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_)
+        n_outputs = 1 if len(self.classes_) == 2 else len(self.classes_)
+        check_weights("coef_", self.coef_, n_outputs, self.n_features_in_)
+        check_weights("intercept_", self.intercept_, n_outputs)
 
     def _set_weights(
         self, targets: _ClassTargets, weights: Floats, intercept: Floats

@@ -14,6 +14,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.conllu import DependencySentence, read_dependencies
+from maxmargin.dual.conforming import check_indices
+from maxmargin.dual.registry import registered
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.dependency_input import (
@@ -22,6 +24,7 @@ from maxmargin.estimators.dependency_input import (
     own_features,
     own_tree,
 )
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.inference.dependencies import top_trees, tree_marginals
 from maxmargin.problems.dependencies import ArcFeatures, DependencyTrainingSet, parse
@@ -41,6 +44,7 @@ _COLUMNS_PER_ROW = 16
 """Hashed features of arcs for each row of features of labelled arcs, which has all the labels."""
 
 
+@registered("DependencyTree")
 class DependencyTree(NamedTuple):
     """A tree with labels.
 
@@ -202,6 +206,17 @@ class DependencyParser(StructuredEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    coef_: Floats
+    label_coef_: Floats
+    labels_: NDArray[Any]
+    words_: dict[str, int]
+    tags_: dict[str, int]
+    n_projectivized_: int
+    _structure: Structure
+    _layout: FeatureLayout
+    _n_arc_features: int
+    _weights: Floats
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Train on sentences and their trees.
@@ -269,6 +284,21 @@ class DependencyParser(StructuredEstimator):
         for name in _OPTIONAL - {*learned, *_parts(self._weights, arcs)}:
             self.__dict__.pop(name, None)
         return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_labels = len(self.labels_) if self.labelled else None
+        if n_labels is not None:
+            check_classes(self.labels_)
+        if hasattr(self, "words_"):
+            for name in ("words_", "tags_"):
+                check_indices(name, np.array([*getattr(self, name).values()]), 2**31)
+            n_columns, n_rows = self._layout[:2]
+            if self._layout != FeatureLayout.of(n_columns, n_rows, n_labels):
+                raise ValueError("labels and weights are not equal in number")
+        n_weights = self._layout.n_features if hasattr(self, "words_") else self._n_arc_features
+        check_weights("_weights", self._weights, n_weights)
+        _ = self._structure
 
     def predict(self, X: Any) -> list[Any]:
         """The best tree of each sentence.

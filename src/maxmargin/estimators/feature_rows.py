@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from maxmargin.data.sources import Source
 from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.feature_rows import ClassProblem, Codes, RowProblem, RowTrainingSet
@@ -31,6 +32,14 @@ class RowEstimator(ShardedEstimator, StructuredEstimator):
     rescaling: str
 
     classes_: NDArray[Any]
+    _problem: RowProblem
+    _weights: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if self._problem.n_inputs != self.n_features_in_:
+            raise ValueError("features and weights are not equal in number")
+        check_weights("_weights", self._weights, self._problem.n_weights)
 
     def _row_training(
         self, X: Any, codes: Codes, cost: Floats, problem: RowProblem
@@ -71,7 +80,12 @@ class RowClassifier(ClassifierMixin, RowEstimator):
     """Base of those whose outputs are a few classes."""
 
     _problem: ClassProblem
-    _weights: Floats
+    coef_: Floats
+    loss_matrix_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_, self._problem.n_classes)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -16,6 +16,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import Checked, Fixed, numbers_among
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.graph_labelling import GraphModel
@@ -181,6 +182,14 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         self.random_state = random_state
         self.engine = engine
 
+    classes_: NDArray[Any]
+    n_edge_features_in_: int
+    node_coef_: Floats
+    edge_coef_: Floats
+    intercept_: Floats
+    _layout: GraphLayout
+    _weights: Floats
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -315,6 +324,16 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"_weights": weights, **_parts(weights, fixed["_layout"])}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        layout = self._layout
+        check_classes(self.classes_, layout.n_labels)
+        widths = self.n_features_in_, self.n_edge_features_in_
+        if widths != (layout.n_features, layout.n_edge_features):
+            raise ValueError("features and weights are not equal in number")
+        check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
+        self.__dict__.update(_parts(self._weights, layout))
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """Labels of all nodes of each graph.

@@ -149,6 +149,11 @@ class HierarchicalClassifier(RowClassifier):
         self.random_state = random_state
         self.engine = engine
 
+    nodes_: list[Any]
+    parents_: NDArray[np.int64]
+    node_coef_: Floats
+    intercept_: Floats
+
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         classes = self._found_classes(examples.y, classes)
         tree = Taxonomy.of(self.taxonomy, classes.tolist())

@@ -7,7 +7,9 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.estimators.base import CertifiedEstimator
+from maxmargin.estimators.stored import check_classes
 from maxmargin.estimators.warm import train_warm
+from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.multiclass_kernel import Classes
 
 Floats = NDArray[np.float64]
@@ -21,6 +23,18 @@ class KernelEstimator(CertifiedEstimator):
     }
 
     rescaling: str
+
+    classes_: NDArray[Any]
+    model_: KernelModel
+    support_size_: int
+    _problem: Any
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if not callable(getattr(self._problem, "candidates", None)) or self.model_ is None:
+            raise ValueError("there is no problem that could list outputs")
+        if isinstance(self._problem, Classes):
+            check_classes(self.classes_, len(self._problem.classes))
 
     def _fit_training(self, training: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
         """Train; if the problem fails on the way, what was learned before is kept."""

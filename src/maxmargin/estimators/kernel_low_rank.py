@@ -16,8 +16,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.stored import StoredEstimator, check_weights
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +30,9 @@ _NOTHING_LEFT = 1e-10
 """Part of the largest diagonal entry below which a row is in the span of those chosen."""
 
 
-class LowRankKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class LowRankKernel(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredEstimator, BaseEstimator
+):
     """Features of rank k, from the kernel with k basis rows.
 
     With ``K`` the Gram matrix of the basis and ``K = L L'``, the features of ``x`` are
@@ -111,6 +115,17 @@ class LowRankKernel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.coef0 = coef0
         self.method = method
         self.random_state = random_state
+
+    basis_: Any
+    basis_indices_: NDArray[np.int64]
+    inverse_: Floats
+    kernel_: Kernel
+
+    def _check_fitted(self) -> None:
+        rank = len(self.inverse_)
+        check_weights("inverse_", self.inverse_, rank, rank)
+        check_shape("basis_", self.basis_, rank, self.n_features_in_)
+        _ = self.kernel_
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -14,7 +14,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.dual.certificate import Certificate
 from maxmargin.estimators.checks import check_problem
+from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
 from maxmargin.problems.structured import called
@@ -35,6 +37,11 @@ class LatentEstimator(StructuredEstimator):
 
     restarts: int
     max_completions: int
+
+    objectives_: Floats
+    certificates_: list[Certificate]
+    completions_: Any
+    restart_objectives_: Floats
 
     def _fit_latent(
         self, latent: LatentTrainingSet, X: Any, y: Any, attributes: Any, initial: Any = None
@@ -239,6 +246,12 @@ class LatentStructuredSVM(LatentEstimator):
         latent = bind_latent(self.problem, X, Y, self._costs(len(X), sample_weight))
         self._fit_latent(latent, X, Y, lambda weights: {"weights_": weights}, initial)
         return self
+
+    weights_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("weights_", self.weights_, len(self.weights_))
 
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """The best output of each input.

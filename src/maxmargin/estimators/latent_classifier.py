@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from maxmargin.estimators.checks import check_features, check_loss_matrix, one_sentence
 from maxmargin.estimators.latent import LatentEstimator
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.problems.latent_bags import MEAN, NOTHING, LatentBags
 
 Floats = NDArray[np.float64]
@@ -189,6 +190,19 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         self._fit_latent(latent, X, y, attributes, _first_instances(initial, np.diff(ends)))
         return self
+
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+    _background: int
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_classes = len(self.classes_)
+        check_classes(self.classes_)
+        check_weights("coef_", self.coef_, n_classes, self.n_features_in_)
+        check_weights("intercept_", self.intercept_, n_classes)
+        _ = self._background
 
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
         """Scores of the classes: of the best instance for each.

@@ -68,7 +68,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
     prior: GaussianPrior | tuple[Any, Any] | None
     solver: Any
 
-    coef_: Floats
+    coef_: Any
     intercept_: Floats | float
 
     _online: OnlineDual | None = None

@@ -15,6 +15,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features
 from maxmargin.estimators.feature_rows import RowEstimator
+from maxmargin.estimators.stored import check_classes
 from maxmargin.estimators.streaming import Checked, Fixed, all_classes
 from maxmargin.inference.label_set_kernels import LOSSES
 from maxmargin.problems.feature_rows import Codes, RowTrainingSet
@@ -114,8 +115,15 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     }
 
     _problem: LabelSets
-    _weights: Floats
     _sets: bool
+    coef_: Floats
+    intercept_: Floats
+    pair_coef_: Floats
+    edges_: NDArray[np.int64]
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_, self._problem.code_width)
 
     def __init__(
         self,

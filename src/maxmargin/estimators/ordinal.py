@@ -139,6 +139,8 @@ class OrdinalClassifier(RowClassifier):
         self.random_state = random_state
         self.engine = engine
 
+    thresholds_: Floats
+
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
         """Minus how many classes predictions are from the truth, on average: zero is perfect."""
         predicted = self._class_scores(X).argmax(axis=1)

@@ -17,6 +17,7 @@ from maxmargin.data.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.grammar_lexicon import Sentence
@@ -178,6 +179,9 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         self.random_state = random_state
         self.engine = engine
 
+    grammar_: Grammar
+    coef_: Floats
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on sentences and their trees.
@@ -287,6 +291,10 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"coef_": weights}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("coef_", self.coef_, self.grammar_.n_features)
 
     def predict(self, X: Any) -> list[Tree]:
         """The best tree of each sentence.

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.performance import AT_K, TABLE_LOSSES, Measure, TableTrainingSet
 from maxmargin.problems.ranking_training import PairTrainingSet
@@ -237,6 +238,17 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
                 stacklevel=3,
             )
         return self
+
+    classes_: NDArray[Any]
+    pos_label_: bool | int | float | str
+    coef_: Floats
+    intercept_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_, 2)
+        check_weights("coef_", self.coef_, 1, self.n_features_in_)
+        check_weights("intercept_", self.intercept_, 1)
 
     def decision_function(self, X: Any) -> Floats:
         """Score of each row; the positive class where it is above zero.

@@ -11,6 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.dual.conforming import check_shape
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.kernel_base import KernelEstimator
@@ -232,6 +233,14 @@ class PoseEstimator(KernelEstimator):
         training = PoseTrainingSet(problem, windows, on_grid, cost, self.rescaling)
         solver = SOLVER if self.solver == "auto" else self.solver
         return self._fit_training(training, problem, solver, images, truths)
+
+    _problem: PoseProblem
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_shape(
+            "the kernel model", self.model_.parts, self.support_size_, self._problem.grid.n_features
+        )
 
     @property
     def angles_(self) -> Floats:

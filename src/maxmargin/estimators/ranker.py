@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
+from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streaming import Checked, Fixed, StreamedEstimator
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.ranking import LIST_LOSSES, PAIR_LOSSES, RankingProblem
@@ -268,8 +269,16 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         # Where pairs have hinges of their own, the loss of each is one either way.
         return training if self.loss in PAIR_LOSSES else self._rescaled(training)
 
+    coef_: Floats
+    n_queries_: int
+    n_left_out_: int
+
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"coef_": weights}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("coef_", self.coef_, self.n_features_in_)
 
     def _finish(self, X: Any, fixed: Fixed) -> None:
         validate_data(self, X, skip_check_array=True)

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
@@ -13,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.linear import LinearEstimator, Targets
+from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streams import BlockStream, CheckedExamples
 from maxmargin.problems.linear import LinearProblem, ScalarProblem
 
@@ -256,6 +258,13 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
                 f"y[{at}] is {values[at]} (NaN and inf are not allowed): leave that sample out."
             )
         return _NumberTargets(values, float(self.epsilon))
+
+    intercept_: float
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        one_row = (1,) if sp.issparse(self.coef_) else ()
+        check_weights("coef_", self.coef_, *one_row, self.n_features_in_)
 
     def _set_weights(
         self, targets: _NumberTargets, weights: Floats, intercept: Floats

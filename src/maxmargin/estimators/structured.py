@@ -14,6 +14,7 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import as_inputs, check_pairs, check_problem
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
+from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.warm import train_warm
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
@@ -243,6 +244,12 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
+
+    weights_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("weights_", self.weights_, len(self.weights_))
 
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """The best output of each input.

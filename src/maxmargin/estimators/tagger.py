@@ -16,10 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_features, check_loss_matrix
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import (
     Checked,
     Fixed,
@@ -185,6 +187,19 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.engine = engine
+
+    classes_: NDArray[Any]
+    vocabulary_: Vocabulary
+    coef_: Floats
+    transitions_: Floats
+    intercept_: Floats
+    first_: Floats
+    last_: Floats
+    second_order_: Floats
+    pair_coef_: Floats
+    _layout: Layout
+    _table: Floats
+    _tied: NDArray[np.int64] | None
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -360,6 +375,20 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         table = fixed["_layout"].table(weights)
         return fixed | {"_table": table, **_parts(table, fixed["_layout"])}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        layout, n_features = self._layout, self.n_features_in_
+        check_classes(self.classes_, layout.n_labels)
+        names: Any = vars(self).get("vocabulary_", range(n_features))
+        if layout.n_features != n_features or len(names) != n_features:
+            raise ValueError("features and weights are not equal in number")
+        check_weights("_table", self._table, layout.n_rows, layout.n_columns)
+        tied = np.zeros(0, dtype=np.int64) if self._tied is None else self._tied
+        check_indices("_tied", tied, n_features)
+        n_tied = 0 if layout.tied < 0 else (layout.n_rows - layout.tied) // layout.n_labels
+        check_shape("_tied", tied, n_tied)
+        self.__dict__.update(_parts(self._table, layout))
 
     def _finish(self, X: Any, fixed: Fixed) -> None:
         if "vocabulary_" not in fixed:

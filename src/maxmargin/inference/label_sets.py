@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_indices
 from maxmargin.inference.label_set_kernels import (
     LOSSES,
     NO_LOSS,
@@ -77,6 +78,7 @@ class LabelGraph:
     def __post_init__(self) -> None:
         edges = np.asarray(self.edges, dtype=np.int64).reshape(-1, 2)
         object.__setattr__(self, "edges", edges)
+        check_indices("pairs of labels", edges, self.n_labels)
         if not self.is_forest and self.n_labels > MOST_LABELS:
             raise ValueError(
                 f"The pairs of labels make a circle, and then all sets of labels are tried, which "

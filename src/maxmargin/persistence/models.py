@@ -1,7 +1,7 @@
-"""Models in files: arrays that are mapped when they are used, behind a header that JSON can hold.
+"""Models in files: arrays behind a header that JSON can hold.
 
-Loading never runs code: a file can name nothing but the data classes, and the objects made from
-plain parts, of this library.
+Loading never runs code and trusts nothing: a file can name nothing but the registered classes of
+this library, and what it holds must fit together before anything is made of it.
 """
 
 import os
@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +18,19 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
 from maxmargin.data.tensors import DamagedFileError, read_tensors, write_tensors
+from maxmargin.dual.conforming import check_types
+from maxmargin.dual.registry import class_named
 from maxmargin.dual.state import Tree, UnwritableError, capture, restore
 
-FORMAT = 1
-"""Of the files that are written, and the newest that can be read."""
+FORMAT = 2
+"""Of the files that are written, and the newest that can be read. The first had a checksum of the
+arrays alone, and named classes by their modules."""
 
 OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
 """Attributes that only help to train on."""
 
-_OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume"}
-"""Parameters that mean nothing elsewhere."""
+_OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}
+"""Parameters that mean nothing elsewhere: no file may say where a later fit writes or runs."""
 
 _OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
 """How the names of what scikit-learn keeps in estimators begin."""
@@ -112,25 +115,26 @@ def save(
         "maxmargin": maxmargin.__version__,
         "estimator": name,
         "given": given.descriptions,
-        "checksum": _checksum(arrays),
         "about": dict(about or {}),
         "model": tree,
     }
-    write_tensors(Path(path), header, arrays, writer=f"{os.getpid()}.")
+    write_tensors(Path(path), header, arrays)
     return Path(path)
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = False, **given: Any) -> Any:
+def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Any:
     """The estimator that a file holds.
 
-    Its arrays are mapped from the file, and read when they are used; what is written to them stays
-    in memory.
+    The file is read whole, compared with its checksums, and closed.
 
     Parameters
     ----------
     path : path
-    verify : bool, default=False
-        Read all of the file first, and compare it with the checksum in its header.
+    mmap : bool, default=False
+        Map the arrays of a large model into memory instead, and read them when they are used. That
+        starts at once and shares memory among processes, but costs safety: arrays are compared
+        with no checksum, and if another program cuts the file short or writes into it (`save`
+        does neither), predictions change, or the operating system ends the process.
     **given
         Parameters that hold code of yours, which a file cannot: ``problem=`` of a
         `StructuredSVM`, ``kernel=`` if it is a function.
@@ -155,22 +159,59 @@ def load(path: str | os.PathLike[str], *, verify: bool = False, **given: Any) ->
     --------
     See `save`.
     """
+    return load_with_about(path, mmap=mmap, **given).estimator
+
+
+class Loaded(NamedTuple):
+    """An estimator, and what was given to `save` as `about`."""
+
+    estimator: Any
+    about: dict[str, Any]
+
+
+def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Loaded:
+    """What `load` returns and what the same file holds beside it."""
     path = Path(path)
-    header, arrays = _read(path)
-    if verify and _checksum(arrays) != header["checksum"]:
-        raise ModelFileError(f"{path} is damaged: its numbers are not those that were written.")
+    header, arrays = _read(path, mmap)
     _check_given(path, header["given"], given)
     leaves = {name: _leaves(value) for name, value in given.items()}
 
     def place(tree: Tree) -> Any:
-        _, name, at = tree
+        name, at = _given_place(tree)
         return leaves[name][at] if at >= 0 else given[name]
 
     with _blaming(path):
-        model = restore(header["model"], arrays, foreign=place)
-        estimator = _estimator_class(header["estimator"])(**model["parameters"])
-        estimator.__dict__.update(model["fitted"])
+        model = restore(header["model"], arrays, foreign=place, find=_class_named)
+        return Loaded(_made(header["estimator"], **model), header["about"])
+
+
+def _made(name: Any, parameters: dict[str, Any], fitted: dict[str, Any]) -> Any:
+    """An estimator with parameters and attributes of a file, if they fit together."""
+    kind = _estimator_class(name)
+    if kind is None:
+        raise ValueError(f"{name!r:.80} is no estimator")
+    own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
+    estimator = kind(**own)
+    estimator._validate_params()
+    check_types(name, fitted, kind.fitted_types())
+    estimator.__dict__.update(fitted)
+    estimator._check_fitted()
     return estimator
+
+
+def _given_place(tree: Tree) -> tuple[str, int]:
+    """Which leaf of which parameter stands in a place; -1 is the parameter itself."""
+    kind, name, at = tree
+    if kind != "given":
+        raise ValueError(f"{kind!r:.80} is no kind of value")
+    return name, at
+
+
+def _class_named(name: Any) -> type:
+    """The registered class of a name; those that users write are imported by that name."""
+    if name in maxmargin.__all__:
+        getattr(maxmargin, name)
+    return class_named(name)
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -209,9 +250,15 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     ('LinearRegressor', 1.0, 'converged')
     """
     header, arrays = _read(Path(path))
+
+    def description(tree: Tree) -> Any:
+        return header["given"][_given_place(tree)[0]]
+
     with _blaming(Path(path)):
-        model = restore(header["model"], arrays, foreign=lambda tree: header["given"][tree[1]])
-    fitted = model["fitted"]
+        model = restore(header["model"], arrays, foreign=description, find=_class_named)
+        fitted = model["fitted"]
+        kind = _estimator_class(header["estimator"])
+        check_types(header["estimator"], fitted, kind.fitted_types())
     history = fitted.get("history_") or []
     classes = fitted.get("classes_")
     copied = ("estimator", "format", "maxmargin", "given", "about")
@@ -225,12 +272,6 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         "data": fitted.get("_data_fingerprint"),
         "arrays": {name: (array.shape, array.dtype.name) for name, array in arrays.items()},
     }
-
-
-def read_about(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """What was given to `save` as `about`, without looking at the rest."""
-    about: dict[str, Any] = _read(Path(path))[0]["about"]
-    return about
 
 
 class _Given:
@@ -297,33 +338,43 @@ def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]
             )
 
 
-def _estimator_class(name: str) -> Any:
+def _estimator_class(name: Any) -> Any:
     found = getattr(maxmargin, name, None) if name in maxmargin.__all__ else None
     if isinstance(found, type) and issubclass(found, BaseEstimator):
         return found
     return None
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     try:
-        header, arrays = read_tensors(path)
+        header, arrays = read_tensors(path, mapped=mapped)
     except DamagedFileError as error:
         raise ModelFileError(str(error)) from error
     with _blaming(path):
-        if header.get("kind") != "model":
+        if not isinstance(header, dict) or header.get("kind") != "model":
             raise ModelFileError(
                 f"{path} is a checkpoint, not a model: fit with checkpoint= and resume=True to go "
                 f"on from it, then save the model."
             )
         if header["format"] > FORMAT:
             raise ModelFileError(
-                f"{path} was written by maxmargin {header['maxmargin']}, in a format (number "
+                f"{path} was written by maxmargin {header['maxmargin']!s:.40}, in a format (number "
                 f"{header['format']}) that this version, {maxmargin.__version__}, does not know: "
                 f"update maxmargin."
             )
-        if not {"estimator", "given", "checksum", "about", "model"} <= header.keys():
+        check_types("the header", header, _HEADER_TYPES)
+        if not header.keys() >= _HEADER_TYPES.keys() - {"checksum"}:
             raise ValueError("the header is not whole")
+        if header["format"] == 1 and not mapped and _checksum(arrays) != header["checksum"]:
+            raise ValueError("its numbers are not those that were written")
     return header, arrays
+
+
+_HEADER_TYPES: dict[str, Any] = {
+    "kind": str, "format": int, "maxmargin": str, "estimator": str, "given": dict[str, str],
+    "checksum": int, "about": dict[str, Any], "model": list,
+}  # fmt: skip
+"""What a header holds; the checksum in the first format only."""
 
 
 @contextmanager
@@ -334,13 +385,16 @@ def _blaming(path: Path) -> Iterator[None]:
     except ModelFileError:
         raise
     except Exception as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        reason = " ".join(f"{kind}{error}".split())
         raise ModelFileError(
             f"{path} is damaged, or of a version of maxmargin that this one does not know: "
-            f"{type(error).__name__}: {error}."
+            f"{reason:.200}."
         ) from error
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """That of files of the first format."""
     found = 0
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

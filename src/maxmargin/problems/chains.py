@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.planes import Planes
+from maxmargin.dual.registry import registered
 from maxmargin.dual.rows import Rows, add_row_scores, make_rows
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
@@ -33,6 +34,7 @@ Labels = NDArray[np.uint16]
 Order = NDArray[np.int64]
 
 
+@registered("Layout", check="check")
 class Layout(NamedTuple):
     """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
 
@@ -74,6 +76,21 @@ class Layout(NamedTuple):
             n_rows=untied + n_tied * n_labels,
             n_columns=padded(n_labels),
         )
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        order = 1 if self.triples < 0 else 2
+        n_tied = 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
+        made = Layout.of(
+            self.n_features,
+            self.n_labels,
+            bias=self.bias >= 0,
+            ends=self.first >= 0,
+            order=order,
+            n_tied=n_tied,
+        )
+        if self.n_labels < 1 or self.n_features < 0 or self != made:
+            raise ValueError("the parts of the chain model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
         """The weight vector as a table."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.simd import padded
 from maxmargin.inference.dependencies import tree_scratch
 from maxmargin.problems.dependency_features import (
@@ -37,6 +38,7 @@ _LOOKUP = 6.0
 _NO_ARCS = np.empty(0, dtype=np.uint32)
 
 
+@registered("FeatureLayout", check="check")
 class FeatureLayout(NamedTuple):
     """Where in the weights the parts of a parser stand; without labels there is one label."""
 
@@ -52,6 +54,12 @@ class FeatureLayout(NamedTuple):
         if n_labels is None:
             return cls(n_columns, 0, 1, 0)
         return cls(n_columns, n_rows, n_labels, padded(n_labels))
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        n_labels = self.n_labels if self.width else None
+        if min(self) < 0 or self != FeatureLayout.of(self.n_columns, self.n_rows, n_labels):
+            raise ValueError("the parts of the parser do not fit together")
 
     @property
     def n_features(self) -> int:

@@ -6,12 +6,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.registry import registered
 
 Numbers = NDArray[np.int64]
 
 _FINE, _OUTSIDE, _ITSELF, _CYCLE, _ROOTS, _CROSSING = range(6)
 
 
+@registered("Structure")
 class Structure(NamedTuple):
     """Which trees are meant."""
 

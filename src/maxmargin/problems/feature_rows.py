@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import add_row_scores, make_rows
 from maxmargin.dual.simd import padded
@@ -59,6 +60,8 @@ class RowProblem(Remade, Problem):
     def __init__(
         self, n_features: int, n_columns: int, n_extras: int = 0, fit_intercept: bool = True
     ) -> None:
+        if min(n_features, n_columns, n_extras) < 0:
+            raise ValueError("Numbers of features and of labels must not be negative.")
         self.n_inputs, self.n_columns, self.n_extras = n_features, n_columns, n_extras
         self.fit_intercept = fit_intercept
 
@@ -280,6 +283,7 @@ class ClassProblem(RowProblem):
         super().__init__(*args, **options)
         self.loss_matrix = np.asarray(loss_matrix, dtype=np.float64)
         self.n_classes = self.n_values = len(self.loss_matrix)
+        check_shape("the loss matrix", self.loss_matrix, self.n_classes, self.n_classes)
 
     @abstractmethod
     def class_scores(self, scores: Floats, extras: Floats) -> Floats:

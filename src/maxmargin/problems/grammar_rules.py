@@ -22,10 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.trees import Tree
+from maxmargin.dual.conforming import check_indices, check_shape, check_types
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.inference.cky_chart import Nodes, Scores, make_rules
 from maxmargin.problems.grammar_lexicon import Leaves, Lexicon, Sentence
 from maxmargin.problems.grammar_symbols import (
+    KINDS,
     BinaryRule,
     Chain,
     Markovisation,
@@ -36,8 +39,6 @@ from maxmargin.problems.grammar_symbols import (
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
-
-_KINDS = "phrase", "tag", "part"
 
 
 class GrammarError(ValueError):
@@ -56,6 +57,7 @@ class Units(NamedTuple):
     labels: Numbers
 
 
+@registered("Grammar")
 class Grammar(Remade):
     """The rules of a treebank, binary, with a column of the weight vector for each.
 
@@ -106,7 +108,7 @@ class Grammar(Remade):
         self.markovisation, self.min_count = markovisation, min_count
         symbols = {symbol for rule in binary for symbol in rule}
         symbols |= {symbol for chain in chains for symbol in chain}
-        self.symbols = sorted(symbols, key=lambda symbol: (_KINDS.index(symbol.kind), symbol))
+        self.symbols = sorted(symbols, key=lambda symbol: (KINDS.index(symbol.kind), symbol))
         self._number = {symbol: number for number, symbol in enumerate(self.symbols)}
         number = self._number
         self.labels = sorted({symbol.label for symbol in symbols if symbol.kind == "phrase"})
@@ -165,6 +167,8 @@ class Grammar(Remade):
 
     @classmethod
     def remade(cls, **parts: Any) -> Self:
+        check_types(cls.__name__, parts, _PARTS)
+        _check_parts(**parts)
         symbols = parts["symbols"]
 
         def counter(rules: Iterable[Any], counts: Iterable[Any]) -> "Counter[Any]":
@@ -382,3 +386,31 @@ def _stacked(lists: Sequence[Sequence[Any]]) -> tuple[Numbers, Numbers]:
     starts = np.zeros(len(lists) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in lists], out=starts[1:])
     return starts, np.array([number for each in lists for number in each], dtype=np.int64)
+
+
+_PARTS: dict[str, Any] = {
+    "markovisation": Markovisation, "min_count": int, "symbols": list[Symbol], "binary": Numbers,
+    "binary_counts": Floats, "chains": Numbers, "chain_lengths": Numbers, "chain_counts": Numbers,
+    "starts": Numbers, "start_counts": Floats, "lexicon": list[Any],
+}  # fmt: skip
+"""Types of the parts of a grammar in a file."""
+
+
+def _check_parts(**parts: Any) -> None:
+    """Refuse parts of a grammar that name symbols it has not, or of a kind that cannot be there.
+
+    Raises
+    ------
+    ValueError
+    """
+    symbols, chains, lengths = parts["symbols"], parts["chains"], parts["chain_lengths"]
+    n_rules = len(parts["binary_counts"])
+    if n_rules:
+        check_shape("binary", parts["binary"], n_rules, 3)
+    for name in ("binary", "chains", "starts"):
+        check_indices(name, parts[name], len(symbols))
+    whole = np.array([symbol.kind != "part" for symbol in symbols])
+    if not (whole[chains].all() and whole[parts["starts"]].all()):
+        raise ValueError("a part of a phrase stands where only phrases and tags can")
+    if (lengths < 1).any() or lengths.sum() != len(chains) or not len(parts["starts"]):
+        raise ValueError("the chains of the grammar do not fit their lengths")

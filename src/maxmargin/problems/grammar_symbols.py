@@ -10,8 +10,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from maxmargin.data.trees import Tree
+from maxmargin.dual.registry import registered
+
+KINDS = "phrase", "tag", "part"
+"""Of symbols, in their order."""
 
 
+@registered("Symbol", check="check")
 class Symbol(NamedTuple):
     """What a node of a derivation is labelled with.
 
@@ -30,6 +35,11 @@ class Symbol(NamedTuple):
     label: str
     above: tuple[str, ...] = ()
     last: tuple["Symbol", ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError if there is no such kind."""
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kind!r:.40} is no kind of symbol")
 
     def __str__(self) -> str:
         name = "^".join((self.label, *self.above))
@@ -52,6 +62,7 @@ class Step(NamedTuple):
     rule: BinaryRule | None
 
 
+@registered("Markovisation")
 class Markovisation(NamedTuple):
     """How much symbols know.
 

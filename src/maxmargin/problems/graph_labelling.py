@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.graphs import stack_graphs
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.junction_tree import marginals_exact
@@ -72,6 +73,7 @@ class GraphModel:
         return found
 
 
+@registered("GraphLabelling")
 class GraphLabelling(Remade, Problem):
     """A label for each node of a graph, as a problem for `StructuredSVM`.
 

@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.rows import Rows, make_rows
 from maxmargin.dual.simd import padded
 from maxmargin.inference.incidence import Incidence, make_incidence
@@ -37,6 +38,7 @@ MOST_ENTRIES = float(2**26)
 """Entries of all tables of a graph up to which an exact search is made if it is asked for."""
 
 
+@registered("GraphLayout", check="check")
 class GraphLayout(NamedTuple):
     """Where in the weight table the parts of a graph model stand; -1 for a part it has not."""
 
@@ -64,6 +66,13 @@ class GraphLayout(NamedTuple):
             n_rows=n_features + bias + n_edge_features * n_labels,
             n_columns=padded(n_labels),
         )
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        sizes = self.n_features, self.n_edge_features, self.n_labels
+        made = GraphLayout.of(*sizes, bias=self.bias >= 0, directed=self.directed)
+        if min(sizes) < 0 or self.n_labels < 1 or self != made:
+            raise ValueError("the parts of the graph model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
         """The weight vector as a table."""

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_indices, check_shape
+from maxmargin.dual.registry import registered
 from maxmargin.problems.feature_rows import ClassProblem, Codes
 
 Floats = NDArray[np.float64]
@@ -21,6 +23,7 @@ Order = NDArray[np.int64]
 NO_PARENT = -1
 
 
+@registered("Taxonomy", check="check")
 @dataclass(frozen=True)
 class Taxonomy:
     """A tree, or several, over named nodes, each node after its parent.
@@ -85,6 +88,16 @@ class Taxonomy:
         class_nodes = [number[name] for name in classes]
         return cls(nodes, np.array(parents, np.int64), np.array(class_nodes, np.int64))
 
+    def check(self) -> None:
+        """Raise ValueError if nodes do not stand after their parents, or classes at no node."""
+        n_nodes = len(self.nodes)
+        check_shape("parents", self.parents, n_nodes)
+        check_indices("parents", self.parents, n_nodes, start=NO_PARENT)
+        if (self.parents >= np.arange(n_nodes)).any():
+            raise ValueError("a node of the taxonomy stands before its parent")
+        check_shape("class_nodes", self.class_nodes, len(self.class_nodes))
+        check_indices("class_nodes", self.class_nodes, n_nodes)
+
     @cached_property
     def paths(self) -> Codes:
         """Whether each node is on the path of each class, ``(n_classes, n_nodes)``."""
@@ -119,6 +132,7 @@ class Taxonomy:
         return np.asarray(apart @ lengths)
 
 
+@registered("Hierarchy")
 class Hierarchy(ClassProblem):
     """The classes of a taxonomy, numbered, with weights for every node.
 
@@ -158,6 +172,7 @@ class Hierarchy(ClassProblem):
         if loss_matrix is None:
             loss_matrix = taxonomy.distances()
         n_nodes = len(taxonomy.nodes)
+        check_shape("the loss matrix", loss_matrix, *2 * [len(taxonomy.class_nodes)])
         super().__init__(loss_matrix, n_features, n_nodes, fit_intercept=fit_intercept)
 
     def parts(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.problems.structured import ProblemError
 
@@ -134,6 +135,7 @@ class _Adapted(Remade, KernelProblem):
         return float(self.problem.loss(truth, y))
 
 
+@registered("JointFeatures")
 class JointFeatures(_Adapted):
     """A `Problem` that can list its outputs: the kernel compares its joint features.
 
@@ -155,6 +157,7 @@ class JointFeatures(_Adapted):
         return self.problem.joint_feature(x, y)
 
 
+@registered("Pairs")
 class Pairs(_Adapted):
     """A problem whose kernel is a function of inputs and outputs: parts are ``(x, y)``."""
 

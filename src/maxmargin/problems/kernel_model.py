@@ -8,7 +8,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.kernels import ProductKernel
+from maxmargin.dual.registry import registered
 
 Floats = NDArray[np.float64]
 
@@ -16,6 +18,7 @@ _MOST_VALUES = 4_000_000
 """Values of the kernel that are held at the same time when outputs are scored."""
 
 
+@registered("KernelModel", check="check")
 @dataclass(frozen=True)
 class KernelModel:
     """Scores of a part p with a label l: ``sum f[a, b] * k(parts[a], p) * k(labels[b], l)``.
@@ -44,6 +47,12 @@ class KernelModel:
         used = np.flatnonzero(np.diff(table.indptr))
         columns = np.unique(table.indices)
         return cls(kernel, parts[used], labels[columns], sp.csr_array(table[used][:, columns]))
+
+    def check(self) -> None:
+        """Raise ValueError if rows and factors do not fit together."""
+        if not all(hasattr(rows, "shape") and rows.shape for rows in (self.parts, self.labels)):
+            raise ValueError("the rows of the kernel model are none")
+        check_shape("factors", self.factors, self.parts.shape[0], self.labels.shape[0])
 
     def copy(self) -> "KernelModel":
         """The model itself: nothing in it ever changes."""

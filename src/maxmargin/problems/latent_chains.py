@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.sequences import stack
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
@@ -25,6 +26,7 @@ States = NDArray[np.int64]
 _ROUNDING = 1e-9
 
 
+@registered("HiddenChains")
 class HiddenChains(Remade, LatentProblem):
     """A label for each row of a matrix, each with one of a few hidden states.
 

@@ -21,6 +21,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_indices, check_shape
+from maxmargin.dual.registry import registered
+
 Floats = NDArray[np.float64]
 
 _CHUNK_ENTRIES = 1 << 20
@@ -69,6 +72,15 @@ class LinearProblem(ABC):
     @abstractmethod
     def feasible(self, dual_coef: Floats) -> Floats:
         """A feasible point at (or, after rounding, next to) `dual_coef`."""
+
+    def check(self) -> None:
+        """Raise ValueError if arrays do not fit together."""
+        if len(self.X.shape) != 2 or self.X.dtype.kind != "f":
+            raise ValueError("the features are no matrix of numbers")
+        for name in self._per_example[1:]:
+            check_shape(name, getattr(self, name), self.n_samples)
+        if self.origin is not None:
+            check_shape("origin", self.origin, *self.weights_shape)
 
     @property
     def n_samples(self) -> int:
@@ -173,6 +185,11 @@ class MulticlassProblem(LinearProblem):
     loss_matrix: Floats
     _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "labels", "margins")
 
+    def check(self) -> None:
+        super().check()
+        check_shape("loss_matrix", self.loss_matrix, self.n_outputs, self.n_outputs)
+        check_indices("labels", self.labels, self.n_outputs)
+
     @property
     def n_outputs(self) -> int:
         return len(self.loss_matrix)
@@ -198,6 +215,7 @@ class MulticlassProblem(LinearProblem):
         )
 
 
+@registered("CrammerSinger", check="check")
 class CrammerSinger(MulticlassProblem):
     """The loss of an example is its worst violation: one slack shared by all classes."""
 
@@ -215,6 +233,7 @@ class CrammerSinger(MulticlassProblem):
         return coef
 
 
+@registered("WestonWatkins", check="check")
 class WestonWatkins(MulticlassProblem):
     """The loss of an example is the sum of its violations: one slack for each wrong class."""
 
@@ -229,6 +248,7 @@ class WestonWatkins(MulticlassProblem):
         return coef
 
 
+@registered("ScalarProblem", check="check")
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ScalarProblem(LinearProblem):
     """One weight vector, one dual variable an example: binary classification and regression.

@@ -8,7 +8,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.kernels import SAMPLE, LinearKernel, ProductKernel, check_gram
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel import Candidates, KernelProblem
@@ -17,6 +19,7 @@ from maxmargin.problems.kernel_model import KernelModel
 Floats = NDArray[np.float64]
 
 
+@registered("Multiclass")
 class Multiclass(Remade, KernelProblem):
     """Classes, each with a function of its own in the space of the kernel (Crammer and Singer).
 
@@ -78,6 +81,7 @@ class Multiclass(Remade, KernelProblem):
         return float(truth != y)
 
 
+@registered("Classes")
 class Classes(Remade, KernelProblem):
     """`Multiclass` with its classes.
 
@@ -91,6 +95,7 @@ class Classes(Remade, KernelProblem):
     label_kernel = LinearKernel()
 
     def __init__(self, classes: NDArray[Any], loss_matrix: Floats) -> None:
+        check_shape("the loss matrix", loss_matrix, *2 * [len(classes)])
         self.classes, self.loss_matrix = classes, loss_matrix
         self.numbers = {label: k for k, label in enumerate(classes.tolist())}
         self.codes = np.eye(len(classes)) * np.sqrt(self.scale)

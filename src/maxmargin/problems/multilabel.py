@@ -5,18 +5,23 @@ Label ``l`` adds ``<w_l, x>`` and its intercept when it is on. An edge ``{a, b}`
 much, but four of them treat on and off alike.
 """
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.inference.label_set_kernels import LOSSES, count_loss
 from maxmargin.inference.label_sets import MOST_LABELS, LabelGraph
 from maxmargin.problems.feature_rows import Codes, RowProblem, as_row
 
 Floats = NDArray[np.float64]
 
+_MOST_STORED = 1 << 20
+"""Labels of a problem in a file, where nothing but a number says how many there are."""
 
+
+@registered("LabelSets")
 class LabelSets(RowProblem):
     """Which of some labels are on, as an array of zeros and ones.
 
@@ -70,6 +75,12 @@ class LabelSets(RowProblem):
             "loss": self.loss_name,
             "fit_intercept": self.fit_intercept,
         }
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        if not 0 <= parts["n_labels"] <= _MOST_STORED:
+            raise ValueError("no file can say that there are so many labels")
+        return super().remade(**parts)
 
     def output(self, code: Codes) -> Codes:
         return code

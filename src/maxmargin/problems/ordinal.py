@@ -20,11 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_shape
+from maxmargin.dual.registry import registered
 from maxmargin.problems.feature_rows import ClassProblem, Codes
 
 Floats = NDArray[np.float64]
 
 
+@registered("Ordinal")
 class Ordinal(ClassProblem):
     """Ordered classes 0 to n_classes - 1 by one direction and thresholds.
 
@@ -53,6 +56,7 @@ class Ordinal(ClassProblem):
     def __init__(self, n_features: int, n_classes: int, loss_matrix: Floats | None = None) -> None:
         if loss_matrix is None:
             loss_matrix = distances(n_classes)
+        check_shape("the loss matrix", loss_matrix, n_classes, n_classes)
         super().__init__(loss_matrix, n_features, 1, n_classes - 1, fit_intercept=False)
 
     def parts(self) -> dict[str, Any]:

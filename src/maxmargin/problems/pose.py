@@ -10,13 +10,14 @@ and the search over all windows and some angles is one product of matrices for e
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import Kernel, LinearKernel
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.angles import TURN, angular_distance, best_angles, wrapped_gaussian
@@ -28,7 +29,11 @@ from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid, over
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
+_MOST_STORED = 1 << 16
+"""Angles of a problem in a file, where nothing but a number says how many there are."""
 
+
+@registered("AngleKernel")
 @dataclass(frozen=True)
 class AngleKernel(Kernel):
     """``exp(-gamma d^2)`` of the angular distance, wrapped around the circle.
@@ -79,6 +84,7 @@ class PoseGrid(Sequence[Pose]):
         return (self[at] for at in range(len(self)))
 
 
+@registered("PoseProblem")
 class PoseProblem(Remade, KernelProblem):
     """Poses: a window of a grid with one of some angles. Inputs are `ImageWindows`.
 
@@ -127,6 +133,12 @@ class PoseProblem(Remade, KernelProblem):
             "gamma": self.gamma,
             "angle_weight": self.angle_weight,
         }
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        if not 1 <= parts["n_angles"] <= _MOST_STORED:
+            raise ValueError("no file can say that there are so many angles")
+        return super().remade(**parts)
 
     @property
     def spacing(self) -> float:

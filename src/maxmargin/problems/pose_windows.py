@@ -9,10 +9,12 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter, zoom
 
 from maxmargin.data.hog import BLOCK, hog_blocks
+from maxmargin.dual.registry import registered
 
 Floats = NDArray[np.float64]
 
 
+@registered("Pose")
 class Pose(NamedTuple):
     """Where an object is, how large, and how it is turned.
 
@@ -32,6 +34,7 @@ class Pose(NamedTuple):
     angle: float
 
 
+@registered("WindowGrid")
 @dataclass(frozen=True)
 class WindowGrid:
     """Windows of one shape at all cells of an image, and of the image made smaller or larger.
@@ -67,6 +70,8 @@ class WindowGrid:
     scales: tuple[float, ...] = (1.0,)
 
     def __post_init__(self) -> None:
+        if min(self.cell, self.n_orientations) < 1:
+            raise ValueError("Cells must have a side of one pixel and one orientation at least.")
         for name, side in (("height", self.height), ("width", self.width)):
             if side % self.cell or side < BLOCK * self.cell:
                 raise ValueError(

@@ -8,9 +8,12 @@ import scipy.linalg
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.dual.registry import registered
+
 Floats = NDArray[np.float64]
 
 
+@registered("GaussianPrior")
 @dataclass(frozen=True, eq=False)
 class GaussianPrior:
     """Regularise with ``1/2 (w - mean)' covariance^-1 (w - mean)`` instead of ``1/2 |w|^2``.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import StepRule, Visit
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
@@ -22,6 +23,7 @@ NOTABLE = 0.1
 """Blocks with less than this part of the mean gap are left out of sweeps."""
 
 
+@registered("Auto")
 @dataclass(frozen=True, kw_only=True)
 class Auto(StructuredSolver):
     """Pairwise steps over planes in hand, new ones when those no longer pay.

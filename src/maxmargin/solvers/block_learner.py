@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.state import Stateful
+from maxmargin.dual.conforming import check_shape
+from maxmargin.dual.state import Stateful, alike
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem
 from maxmargin.solvers.row_cache import Portion, RowCache
@@ -70,9 +71,14 @@ class BlockLearner(Stateful):
     def model(self, model: tuple[Any, ...]) -> None:
         self.geometry = model[0]
         self.weights = [SharedWeights(part) for part in self.geometry]
-        for weights, arrays in zip(self.weights, model[1], strict=True):
-            for name, array in zip(weights.state_names, arrays, strict=True):
-                setattr(weights, name, array)
+        for weights, values in zip(self.weights, model[1], strict=True):
+            width = weights.unclipped.shape[1]
+            for name, value in zip(weights.state_names, values, strict=True):
+                if not alike(getattr(weights, name), value, may_grow=True):
+                    raise ValueError(f"{name} of the weights is of another type")
+                setattr(weights, name, value)
+            for name in ("unclipped", "weights", "average"):
+                check_shape(name, getattr(weights, name), len(weights.unclipped), width)
         if self.geometry:
             self._kind = _kind_of(self.geometry)
 

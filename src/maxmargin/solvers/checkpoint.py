@@ -12,7 +12,8 @@ from maxmargin.dual.state import Stateful, UnwritableError, capture, restore
 from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.stopping import Stopping
 
-_FORMAT = 1
+_FORMAT = 2
+"""The first had no checksum."""
 
 
 class CheckpointWarning(UserWarning):
@@ -99,7 +100,7 @@ class Checkpoint:
         if not (self.resume and self.path.exists()):
             return False
         header, arrays = read_tensors(self.path)
-        if header.get("format") != _FORMAT:
+        if header.get("kind") != "checkpoint" or header.get("format") != _FORMAT:
             raise ValueError(
                 f"{self.path} is a checkpoint of another version of maxmargin: finish it with that "
                 f"version, or remove the file."
@@ -115,9 +116,19 @@ class Checkpoint:
                     f"another path, or remove the file."
                 )
         # Copies, because those of the reader may not be written to or made longer.
-        restore(header["state"], {name: array.copy() for name, array in arrays.items()}, state)
+        self._restore(header, {name: array.copy() for name, array in arrays.items()}, state)
         stopping.earlier = header["seconds"]
         return True
+
+    def _restore(self, header: Any, arrays: Any, state: Stateful) -> None:
+        """Take over a state, every part of which has to fit the rest and the data."""
+        try:
+            restore(header["state"], arrays, state)
+        except Exception as error:
+            reason = " ".join(f"{error}".split())
+            raise ValueError(
+                f"{self.path} is damaged: {reason:.200}; remove the file to begin anew."
+            ) from error
 
     def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
         """Write the state if it is time to, or if it is the `final` one."""
@@ -126,7 +137,13 @@ class Checkpoint:
         try:
             tree, arrays = capture(state())
             seconds = self._stopping.seconds
-            header = {"format": _FORMAT, "about": self._about, "seconds": seconds, "state": tree}
+            header = {
+                "kind": "checkpoint",
+                "format": _FORMAT,
+                "about": self._about,
+                "seconds": seconds,
+                "state": tree,
+            }
             write_tensors(self.path, header, arrays)
         except (OSError, UnwritableError) as error:
             warnings.warn(

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
@@ -48,6 +49,7 @@ _SOLVED = Status.CONVERGED, Status.RELAXED
 """After these, the next step."""
 
 
+@registered("LatentStart")
 class LatentStart(NamedTuple):
     """Where an earlier solve ended; without a dual point, its weights only serve to complete."""
 
@@ -55,6 +57,7 @@ class LatentStart(NamedTuple):
     dual_point: Any
 
 
+@registered("LatentResult")
 @dataclass(frozen=True)
 class LatentResult(Result):
     """The result of the best start, and the steps on the way to it.
@@ -80,6 +83,7 @@ class LatentResult(Result):
     restart_objectives: list[float] = field(default_factory=list)
 
 
+@registered("LatentPlace")
 class _Place(NamedTuple):
     """Where a start has come to: weights, completions, their certificate, and the steps so far."""
 
@@ -263,6 +267,7 @@ class _Starts(Stateful):
         return replace(best, status=status, restart_objectives=ends)
 
 
+@registered("ConvexConcave")
 @dataclass(frozen=True, kw_only=True)
 class ConvexConcave:
     """The convex-concave procedure around any solver, from several starts.

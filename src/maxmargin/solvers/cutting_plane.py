@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
 from maxmargin.engines.threads import Threads
@@ -28,6 +29,7 @@ MOST_SWEEPS = 1000
 """Sweeps after which a quadratic program is left as it is: the next will go on."""
 
 
+@registered("NSlack")
 @dataclass(frozen=True, kw_only=True)
 class NSlack(StructuredSolver):
     """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack a block.
@@ -83,6 +85,7 @@ class NSlack(StructuredSolver):
                 return
 
 
+@registered("OneSlack")
 @dataclass(frozen=True, kw_only=True)
 class OneSlack(StructuredSolver):
     """The 1-slack cutting plane method of Joachims, Finley and Yu (2009).

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.patches import Patch
@@ -27,6 +28,7 @@ from maxmargin.solvers.stopping import Stopping
 Floats = NDArray[np.float64]
 
 
+@registered("DistributedOneSlack")
 @dataclass(frozen=True, kw_only=True)
 class DistributedOneSlack(OneSlack):
     """`OneSlack` with the data in shards; what it does is the same.

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from maxmargin.dual.registry import registered
 from maxmargin.engines.shards import LostShardError
 from maxmargin.engines.threads import Threads
 from maxmargin.solvers.auto import Auto
@@ -14,6 +15,7 @@ from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import StructuredSolver
 
 
+@registered("DistributedDual")
 @dataclass(frozen=True, kw_only=True)
 class DistributedDual(StructuredSolver):
     """Dual ascent on shards of the data, in the style of CoCoA+ (Ma et al., 2015).

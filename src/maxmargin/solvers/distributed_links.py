@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.problems.shards import ShardedTrainingSet
 from maxmargin.solvers.distributed_shard import Move, Progress, accepted
 from maxmargin.solvers.result import Round
@@ -15,6 +16,7 @@ Floats = NDArray[np.float64]
 NO_PROGRESS = Progress(0.0, math.inf, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 
+@registered("ClusterRound")
 @dataclass(frozen=True)
 class ClusterRound(Round):
     """A line of history of a fit on shards; what it adds is of this round alone.

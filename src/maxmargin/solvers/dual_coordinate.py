@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import StepRule
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
@@ -10,6 +11,7 @@ from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import BlockRun, StructuredSolver
 
 
+@registered("DualCoordinate")
 @dataclass(frozen=True, kw_only=True)
 class DualCoordinate(StructuredSolver):
     """Dual coordinate descent of Ramanan (2013), algorithm 1, on a growing set of planes.

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.structured import TrainingSet
@@ -17,6 +18,7 @@ MAX_IDLE = 50
 STEPS = {"frank-wolfe": FRANK_WOLFE, "away": AWAY, "pairwise": PAIRWISE}
 
 
+@registered("FrankWolfe")
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfe(StructuredSolver):
     """Frank-Wolfe on the dual, over all blocks at once or one after the other.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.kernel_planes import KernelPlanes, PlanesState
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel_model import KernelModel
@@ -30,6 +31,7 @@ _QP_PART = 0.1
 _STEPS = ("qp", "smo")
 
 
+@registered("MiniBatchDual")
 @dataclass(frozen=True, kw_only=True)
 class MiniBatchDual(IterativeSolver):
     """Cutting planes of one mini-batch at a time, through a kernel.

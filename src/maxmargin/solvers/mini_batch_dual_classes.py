@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.kernel_cache import KernelRowCache
 from maxmargin.dual.kernel_classes import RowsAtHand, survey, violations_of, visit
+from maxmargin.dual.registry import registered
 from maxmargin.dual.simd import padded
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel_model import KernelModel
@@ -41,6 +42,7 @@ _SINGLE = 1e-2
 """Kernel rows are in single precision if that changes them by no more than this part of tol."""
 
 
+@registered("KernelClassesDual")
 @dataclass(frozen=True, kw_only=True)
 class KernelClassesDual(IterativeSolver):
     """Visits the examples that violate the optimum most, each with an exact step over its classes.

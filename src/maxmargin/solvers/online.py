@@ -9,6 +9,7 @@ import numpy as np
 
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.plane_cache import PlaneCache
+from maxmargin.dual.registry import registered
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.streams import InMemory, Stream
 from maxmargin.problems.structured import ProblemError, TrainingSet
@@ -28,6 +29,7 @@ FINER = 0.5
 """From pass to pass, the cached problem is solved to this part of the gap that was seen."""
 
 
+@registered("Online")
 @dataclass(frozen=True, kw_only=True)
 class Online(StructuredSolver):
     """Online dual coordinate descent of Ramanan (2013), algorithm 2.

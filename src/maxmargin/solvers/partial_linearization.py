@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeGuard
 
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
@@ -276,6 +277,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, Real) and math.isfinite(value)
 
 
+@registered("PartialLinearization")
 @dataclass(frozen=True, kw_only=True)
 class PartialLinearization(StructuredSolver):
     """Partial linearization of the dual (Mohapatra et al., 2016).
@@ -347,6 +349,7 @@ class PartialLinearization(StructuredSolver):
         return run, _rounds(run, self.block, self.value_every)
 
 
+@registered("ExponentiatedGradient")
 @dataclass(frozen=True, kw_only=True)
 class ExponentiatedGradient(StructuredSolver):
     """Exponentiated gradient on the dual (Collins et al., 2008).

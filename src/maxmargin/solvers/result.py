@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.registry import registered
 
 
 class Status(StrEnum):
@@ -24,6 +25,7 @@ class Status(StrEnum):
     FAILED = "failed"
 
 
+@registered("Round")
 @dataclass(frozen=True)
 class Round:
     """One line of a fit's history.
@@ -70,6 +72,7 @@ class Round:
         return Certificate(self.expected, self.dual).relative_gap
 
 
+@registered("Result")
 @dataclass(frozen=True)
 class Result:
     """Weights, how good they are, why the solver stopped, and what a warm start needs.

@@ -14,8 +14,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.schedule import DUE, WAIT
-from maxmargin.dual.state import Stateful
+from maxmargin.dual.state import Stateful, alike
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem
 from maxmargin.solvers.blocks import ONE_THREAD, Blocks, Geometry, make_blocks
@@ -172,9 +173,15 @@ class Portion:
     def of_plain(cls, plain: Sequence[Any], weights: Sequence[SharedWeights]) -> "Portion":
         """The portion that was `plain`, on weights that contain its coefficients."""
         parts, rows, seed, states = plain
+        n_rows, n_outputs = parts[0].weights_shape
+        if n_rows > len(weights[0].weights) or n_outputs != weights[0].n_outputs:
+            raise ValueError("cached rows have more features or outputs than there are weights")
         portion = cls(parts, rows, weights, [None] * len(parts), seed)
+        check_shape("rows", rows, parts[0].n_samples)
         for blocks, state in zip(portion.blocks, states, strict=True):
             for name, value in zip(_OWN, state, strict=True):
+                if not alike(getattr(blocks, name), value):
+                    raise ValueError(f"{name} of cached rows is of another type")
                 setattr(blocks, name, value)
         return portion
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
@@ -35,6 +36,7 @@ COOLING = 0.1
 """Violations left alone could together close at most this many times the gap."""
 
 
+@registered("SequentialDual")
 @dataclass(frozen=True, kw_only=True)
 class SequentialDual:
     """Sequential dual method: visit the examples in random order, solve each one's part exactly.
@@ -104,7 +106,7 @@ class SequentialDual:
             one-versus-rest problem, the parts that are done are kept.
         """
         if isinstance(problem, OneVersusRest):
-            parts = _Parts()
+            parts = _Parts(problem)
             if checkpoint is not None:
                 checkpoint.begin(parts, problem, self, stopping, seed, n_jobs=n_jobs)
             return self._solve_parts(
@@ -270,26 +272,33 @@ class _Parts(Stateful):
 
     state_names = ("rows", "history")
 
-    def __init__(self) -> None:
+    def __init__(self, problem: OneVersusRest) -> None:
+        self._problem = problem
         self.results: dict[int, Result] = {}
         self.history: list[Round] = []
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The finished ones as plain data."""
+        """The finished ones as plain data, without their certificates."""
         return [
-            (m, part.weights, part.dual_point, part.certificate, str(part.status), part.rounds,
-             part.history[-1:])
+            (m, part.weights, part.dual_point, str(part.status), part.rounds, part.history[-1:])
             for m, part in self.results.items()
             if part.status in FINISHED
-        ]  # fmt: skip
+        ]
 
     @rows.setter
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
-        self.results = {
-            m: Result(weights, coef, certificate, Status(status), rounds, history)
-            for m, weights, coef, certificate, status, rounds, history in rows
-        }
+        self.results = {m: self._result(m, *row) for m, *row in rows}
+
+    def _result(
+        self, m: int, weights: Floats, coef: Floats, status: str, rounds: int, history: list[Round]
+    ) -> Result:
+        """A finished part, certified anew: a file is not believed what its weights are worth."""
+        part = self._problem.parts[m]
+        if weights.shape != part.weights_shape or coef.shape != (part.n_samples, 1):
+            raise ValueError("a finished class has weights of another shape")
+        certificate = certify(part, weights, part.feasible(coef))
+        return Result(weights, coef, certificate, Status(status), rounds, history)
 
 
 def _total(results: list[Result], seconds: float, n_parts: int) -> Round:

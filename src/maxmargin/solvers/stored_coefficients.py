@@ -1,10 +1,13 @@
 """Dual coefficients of a block of examples that is not in memory: only those that are not zero."""
 
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_shape
+from maxmargin.dual.registry import registered
 from maxmargin.problems.linear import LinearProblem, MulticlassProblem
 
 Floats = NDArray[np.float64]
@@ -12,6 +15,7 @@ Fractions = NDArray[np.float32]
 Steps = NDArray[np.unsignedinteger]
 
 
+@registered("StoredCoefficients", check="check")
 class StoredCoefficients(NamedTuple):
     """Non-zero coefficients as fractions of the examples' costs.
 
@@ -30,9 +34,9 @@ class StoredCoefficients(NamedTuple):
     """
 
     shape: tuple[int, int]
-    lowest: Steps
-    highest: Steps
-    between: Steps
+    lowest: NDArray[Any]
+    highest: NDArray[Any]
+    between: NDArray[Any]
     fractions: Fractions
 
     @classmethod
@@ -48,6 +52,16 @@ class StoredCoefficients(NamedTuple):
             _steps(between),
             flat[between],
         )
+
+    def check(self) -> None:
+        """Raise ValueError if places lie outside the matrix."""
+        size = math.prod(self.shape)
+        check_shape("fractions", self.fractions, len(self.between))
+        for name in ("lowest", "highest", "between"):
+            steps = getattr(self, name)
+            last = float(steps.sum(dtype=np.float64))
+            if steps.dtype.kind != "u" or steps.ndim != 1 or last >= max(size, 1):
+                raise ValueError(f"{name} coefficients stand outside their matrix")
 
     def dense(self) -> Fractions:
         """The matrix of fractions."""

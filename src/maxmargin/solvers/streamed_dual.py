@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.engines.ahead import read_ahead
 from maxmargin.engines.threads import Threads
@@ -33,6 +34,7 @@ Stored = tuple[StoredCoefficients, ...]
 """Coefficients of a block, for each part of the problem."""
 
 
+@registered("LateCoefficients")
 class _Late(NamedTuple):
     """Coefficients of some rows of a block, newer than those that are stored of the block."""
 
@@ -40,6 +42,7 @@ class _Late(NamedTuple):
     coefs: list[StoredCoefficients]
 
 
+@registered("StreamedDual")
 @dataclass(frozen=True, kw_only=True)
 class StreamedDual:
     """Dual coordinate ascent on blocks of examples that need not be in memory all at once.
@@ -159,7 +162,7 @@ class _Run(Stateful):
         self.surveyed = False
         self.passes = 0
         self.best: list[Floats] = []
-        self.best_primals = np.array([math.inf])
+        self.best_primals = [math.inf]
         self.best_dual = -math.inf
         self.history: list[Round] = []
 
@@ -171,7 +174,7 @@ class _Run(Stateful):
 
     @property
     def certificate(self) -> Certificate:
-        return Certificate(float(self.best_primals.sum()), self.best_dual)
+        return Certificate(sum(self.best_primals), self.best_dual)
 
     def weights(self) -> Floats:
         """The best weights that are known, or those most likely to be."""
@@ -299,10 +302,10 @@ class _Run(Stateful):
         """Keep what a pass has found to be better, part by part."""
         primals = value.primals()
         if not self.best:
-            self.best, self.best_primals = [*value.candidates[0]], primals[:, 0].copy()
+            self.best, self.best_primals = [*value.candidates[0]], primals[:, 0].tolist()
         for m, c in enumerate(primals.argmin(axis=1)):
             if primals[m, c] < self.best_primals[m]:
-                self.best[m], self.best_primals[m] = value.candidates[c][m], primals[m, c]
+                self.best[m], self.best_primals[m] = value.candidates[c][m], float(primals[m, c])
         self.best_dual = max(self.best_dual, value.dual())
 
     def _round(self) -> Round:

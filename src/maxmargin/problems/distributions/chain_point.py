@@ -7,6 +7,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.problems.chains import ChainTrainingSet
 from maxmargin.problems.distributions.contract import DistributionPoint
 from maxmargin.problems.distributions.valuation import TOLERANCE, changes_of, chunks_of
@@ -15,6 +16,7 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
+@registered("ChainPoint")
 @dataclass(frozen=True, eq=False)
 class ChainPoint(DistributionPoint):
     """Probabilities of the labels and of the pairs of neighbouring labels of all sequences.

@@ -11,6 +11,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_indices, check_offsets, check_shape
+from maxmargin.dual.registry import registered
 from maxmargin.problems.distributions.steps import starts_of
 from maxmargin.problems.distributions.valuation import CHUNK
 
@@ -18,6 +20,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+@registered("CliqueTree", check="check")
 @dataclass(frozen=True, eq=False)
 class CliqueTree:
     """Cliques of graphs that are eliminated node by node: each node with its scope.
@@ -39,6 +42,13 @@ class CliqueTree:
     nodes: Ints
     scope_starts: Ints
     scope: Ints
+
+    def check(self) -> None:
+        """Raise ValueError if a scope names places that there are not."""
+        check_offsets("scope_starts", self.scope_starts, len(self.scope))
+        check_shape("scope_starts", self.scope_starts, len(self.nodes) + 1)
+        check_indices("scope", self.scope, len(self.nodes))
+        check_indices("nodes", self.nodes, len(self.nodes))
 
     @cached_property
     def widths(self) -> Ints:

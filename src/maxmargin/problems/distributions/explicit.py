@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
 from maxmargin.dual.planes import Planes, add_plane, add_planes, plane_product
+from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.inference.reweighting import reweight
 from maxmargin.problems.distributions.flat import FlatDistributions, FlatPoint, mix, old_and_new
@@ -18,6 +19,7 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
+@registered("ExplicitPoint")
 @dataclass(frozen=True, eq=False)
 class ExplicitPoint(FlatPoint):
     """A probability for every output of every example.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.registry import registered
 from maxmargin.problems.distributions.clique_tree import CliqueTree
 from maxmargin.problems.distributions.flat import FlatPoint
 from maxmargin.problems.distributions.valuation import TOLERANCE, changes_of, chunks_of
@@ -18,6 +19,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+@registered("GraphPoint")
 @dataclass(frozen=True, eq=False)
 class GraphPoint(FlatPoint):
     """Probabilities of the labels of all cliques of all graphs.

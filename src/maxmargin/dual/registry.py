@@ -1,0 +1,72 @@
+"""Classes that files may name: a closed list.
+
+A file holds the registered name of a class, never where its code is, so modules can be moved and a
+file can get at nothing else. A class is registered where it is written; a name that no imported
+module has registered is unknown, and nothing is imported because a file says so.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_Class = TypeVar("_Class", bound=type)
+
+_BY_NAME: dict[str, type] = {}
+_NAMES: dict[type, str] = {}
+_CHECKS: dict[type, Callable[[Any], None]] = {}
+
+_FIRST_FORMAT = "maxmargin."
+"""How names began in files of the first format: ``maxmargin.module:Class``."""
+
+
+def registered(name: str, check: str | None = None) -> Callable[[_Class], _Class]:
+    """Decorator: files may hold objects of this very class, under this name.
+
+    Parameters
+    ----------
+    name : str
+        Stays the same for as long as there are files that hold it.
+    check : str, default=None
+        Name of a method that raises ValueError if the parts of the object do not fit together; it
+        is called on every object that is made from a file.
+    """
+
+    def register(kind: _Class) -> _Class:
+        if _BY_NAME.setdefault(name, kind) is not kind:
+            raise ValueError(f"Two classes are registered as {name!r}.")
+        _NAMES[kind] = name
+        if check is not None:
+            _CHECKS[kind] = getattr(kind, check)
+        return kind
+
+    return register
+
+
+def name_of(kind: type) -> str | None:
+    """The name under which a class is registered, or None."""
+    return _NAMES.get(kind)
+
+
+def class_named(name: Any) -> type:
+    """The class that a file names.
+
+    Raises
+    ------
+    ValueError
+        If there is none of this name.
+    """
+    known = name.rpartition(":")[2] if str(name).startswith(_FIRST_FORMAT) else name
+    if not isinstance(name, str) or known not in _BY_NAME:
+        raise ValueError(f"{name!r:.80} is no kind of value")
+    return _BY_NAME[known]
+
+
+def check(value: Any) -> Any:
+    """The value, if its parts fit together.
+
+    Raises
+    ------
+    ValueError
+    """
+    if type(value) in _CHECKS:
+        _CHECKS[type(value)](value)
+    return value

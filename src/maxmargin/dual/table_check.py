@@ -1,0 +1,85 @@
+"""Whether the table of a working set that was read from a file is one.
+
+Compiled routines follow its numbers without looking, so each must point into its array.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.dual.conforming import check_indices, check_shape
+
+Order = NDArray[np.int64]
+
+_MOST_CAPACITY = 1 << 24
+"""Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
+
+_PER_EXAMPLE = ("totals", "gaps", "size", "capacity", "slot_at", "gram_at")
+_PER_PLANE = ("length", "loss", "coef", "previous", "idle", "free")
+
+
+def check_table(table: Any, n_features: int, n_outputs: int) -> None:
+    """Refuse a table in which compiled routines would look outside their arrays.
+
+    Parameters
+    ----------
+    table : named tuple of arrays
+        See `maxmargin.dual.working_set`.
+    n_features : int
+    n_outputs : int
+        Outputs that are listed, one for each number of a cutting plane.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_planes = len(table.start)
+    for name in _PER_EXAMPLE:
+        check_shape(name, getattr(table, name), len(table.owner))
+    for name in _PER_PLANE:
+        check_shape(name, getattr(table, name), n_planes)
+    check_shape("values", table.values, len(table.columns))
+    n_free, n_entries = _check_counts(table, n_outputs)
+    _check_lists(table, n_planes)
+    check_indices("free", table.free[:n_free], n_planes)
+    check_indices("columns", table.columns[:n_entries], max(n_features, 1))
+    in_use = table.length >= 0
+    lengths = table.length[in_use].astype(np.int64)
+    _check_within("start", table.start[in_use], lengths, n_entries)
+
+
+def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
+    """Check that no array is used beyond its end; numbers of free planes and of entries."""
+    n_planes, n_entries = len(table.start), len(table.columns)
+    rooms = n_planes, n_entries, n_entries, len(table.slots), len(table.gram), n_planes
+    check_shape("counts", table.counts, len(rooms))
+    counts = table.counts
+    if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[-1]:
+        raise ValueError("the working set counts more cutting planes than it has")
+    return int(counts[0]), int(counts[1])
+
+
+def _check_lists(table: Any, n_planes: int) -> None:
+    """Check that the list and the Gram matrix of every example lie in their arrays."""
+    size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
+    if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
+        raise ValueError("an example has more cutting planes than there is room for")
+    _check_within("slot_at", table.slot_at, capacity, len(table.slots))
+    _check_within("gram_at", table.gram_at, capacity**2, len(table.gram))
+    listed = table.slots[_places(table.slot_at, size)]
+    check_indices("slots", listed, n_planes)
+    if (table.length[listed] < 0).any():
+        raise ValueError("an example lists a cutting plane that is none")
+
+
+def _check_within(name: str, starts: Order, lengths: Order, end: int) -> None:
+    """Refuse parts that do not lie between 0 and `end`."""
+    if ((starts < 0) | (starts > end) | (starts + lengths > end)).any():
+        raise ValueError(f"{name} points outside its array")
+
+
+def _places(starts: Order, lengths: Order) -> Order:
+    """All places of parts of these lengths."""
+    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(starts, lengths) + np.arange(int(lengths.sum())) - before
