@@ -29,9 +29,14 @@ def test_what_was_there_stays_until_the_end(tmp_path):
 def test_what_fails_leaves_nothing(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), atomic_write(path) as file:
-        file.write(b"half")
-        raise KeyboardInterrupt
+
+    def interrupted():
+        with atomic_write(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert path.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["file"]
 

@@ -266,3 +266,35 @@ def test_memory_is_that_of_a_block(tmp_path):
         env=os.environ,
     )
     assert int(done.stdout) < 8_000  # kilobytes
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "complaint"),
+    [
+        ("indices", 0, 10**6, "columns of a sparse matrix must be from 0"),
+        ("indices", 1, -1, "columns of a sparse matrix must be from 0"),
+        ("indptr", 1, 10**6, "rows of a sparse matrix must rise"),
+        ("indptr", 2, -5, "rows of a sparse matrix must rise"),
+    ],
+)
+def test_indices_of_a_folder_are_not_trusted(tmp_path, text_file, name, at, value, complaint):
+    convert(text_file, tmp_path / "stored", progress=False)
+    array = np.load(tmp_path / "stored" / f"{name}.npy")
+    array[at] = value
+    np.save(tmp_path / "stored" / f"{name}.npy", array)
+    stored = CsrFolder(tmp_path / "stored")
+    with pytest.raises(ValueError, match=f"is damaged.*{complaint}.*convert the data anew"):
+        list(stored.blocks())
+    with pytest.raises(ValueError, match="is damaged"):
+        _ = stored.X
+
+
+@pytest.mark.parametrize("name", ["n_examples", "n_features", "n_entries", "classes"])
+def test_meta_data_of_a_folder_are_not_trusted(tmp_path, text_file, name):
+    convert(text_file, tmp_path / "stored", progress=False)
+    path = tmp_path / "stored" / "meta.json"
+    meta = json.loads(path.read_text())
+    for wrong in (-1, 2.5, "3", [1]):
+        path.write_text(json.dumps(meta | {name: wrong}))
+        with pytest.raises(ValueError, match="is damaged"):
+            CsrFolder(tmp_path / "stored")

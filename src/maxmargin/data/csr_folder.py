@@ -23,9 +23,13 @@ from maxmargin.data.files import PathLike
 from maxmargin.data.mapped import GrowingArray, open_mapped, release
 from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource, as_targets
 from maxmargin.data.sources_hash import SampledHash
+from maxmargin.dual.conforming import check_indices, checked_csr, conforms
 
 META = "meta.json"
 FORMAT = "maxmargin CSR folder 1"
+
+_KINDS = {"indptr": "i", "indices": "i", "data": "f", "y": "if"}
+"""Kinds of numbers that the arrays hold."""
 
 _WHOLE_UP_TO = 2.0**53
 _CHUNK = 1 << 20
@@ -85,10 +89,15 @@ class CsrFolder(NumberedSource):
             )
         )
         self._position = 0
+        self._is_checked = False
 
     @property
     def X(self) -> sp.csr_array:  # noqa: N802
         """All rows, mapped into memory."""
+        if not self._is_checked:  # nobody else looks at them before compiled routines do
+            for _ in self._read():
+                pass
+            self._is_checked = True
         X = sp.csr_array((len(self._y), self.n_features), dtype=self._data.dtype)
         # Not through the constructor, which would copy the columns to 64 bits if there are many.
         X.data, X.indices, X.indptr = self._data, self._indices, self._indptr
@@ -139,22 +148,39 @@ class CsrFolder(NumberedSource):
             next_ends = self._indptr[start + 1 : min(start + most, end) + 1]
             stop = start + max(int(np.searchsorted(next_ends, first + most, side="right")), 1)
             last = int(self._indptr[stop])
-            X = sp.csr_array(
-                (
-                    np.asarray(self._data[first:last]),
-                    np.asarray(self._indices[first:last]),
-                    (self._indptr[start : stop + 1] - first).astype(np.int32),
-                ),
-                shape=(stop - start, self.n_features),
-            )
-            X.has_canonical_format = True
-            yield Examples(X, self._targets(start, stop))
+            yield Examples(self._rows(start, stop), self._targets(start, stop))
             release(self._indptr, self._indices, self._data, self._y)
             start, self._position = stop, last
 
+    def _rows(self, start: int, stop: int) -> sp.csr_array:
+        """Some rows, whose columns may be anything before they are checked."""
+        first, last = int(self._indptr[start]), int(self._indptr[stop])
+        try:
+            X = checked_csr(
+                np.asarray(self._data[first:last]),
+                np.asarray(self._indices[first:last]),
+                (self._indptr[start : stop + 1] - first).astype(np.int32),
+                (stop - start, self.n_features),
+            )
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path!r} is damaged between rows {start} and {stop}: {error}; convert the "
+                f"data anew."
+            ) from error
+        X.has_canonical_format = True
+        return X
+
     def _targets(self, start: int, end: int) -> NDArray[Any]:
         y = np.asarray(self._y[start:end])
-        return y if self._labels is None else self._labels[y]
+        if self._labels is None:
+            return y
+        try:
+            check_indices("numbers of classes", y, len(self._labels))
+        except ValueError as error:
+            raise ValueError(
+                f"{self.path!r} is damaged: {error}; convert the data anew."
+            ) from error
+        return self._labels[y]
 
     def _meta(self) -> dict[str, Any]:
         try:
@@ -167,6 +193,12 @@ class CsrFolder(NumberedSource):
             raise ValueError(f"{self.path!r} is damaged: {META} is no JSON.") from error
         if not isinstance(meta, dict) or meta.get("format") != FORMAT:
             raise ValueError(f"{self.path!r} is no CSR folder of a kind this version knows.")
+        sizes = [meta.get(name) for name in ("n_examples", "n_features", "n_entries")]
+        classes = meta.get("classes")
+        if not all(type(size) is int and 0 <= size < 2**62 for size in sizes) or not (
+            conforms(classes, list[str] | None)
+        ):
+            raise ValueError(f"{self.path!r} is damaged: {META} does not say what the others hold.")
         return meta
 
     def _array(self, name: str, count: int) -> NDArray[Any]:
@@ -174,6 +206,8 @@ class CsrFolder(NumberedSource):
         if not path.is_file():
             raise ValueError(f"{self.path!r} is damaged: it holds no {path.name}.")
         array = open_mapped(path)
+        if array.dtype.kind not in _KINDS[name]:
+            raise ValueError(f"{self.path!r} is damaged: {path.name} holds {array.dtype} numbers.")
         if array.shape != (count,):
             raise ValueError(
                 f"{self.path!r} is damaged: {path.name} has shape {array.shape}, but {META} says "
