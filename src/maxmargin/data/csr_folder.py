@@ -180,7 +180,7 @@ class CsrFolder(NumberedSource):
             raise ValueError(
                 f"{self.path!r} is damaged: {error}; convert the data anew."
             ) from error
-        return self._labels[y]
+        return np.asarray(self._labels[y])
 
     def _meta(self) -> dict[str, Any]:
         try:

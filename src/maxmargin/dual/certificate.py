@@ -1,6 +1,6 @@
 """How far from optimal a model can be, at most."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -36,6 +36,9 @@ class Certificate:
     relaxed : bool
         Whether `primal` is an upper bound of the objective value, because the searches are
         relaxed; the optimum is between the two numbers all the same.
+    at_zero : float or None
+        Objective of zero weights, if `primal` is not below it by the tolerance that was asked for:
+        then the weights are hardly worth more than none. None if they are.
 
     Examples
     --------
@@ -48,6 +51,7 @@ class Certificate:
     primal: float
     dual: float
     relaxed: bool = False
+    at_zero: float | None = None
 
     @property
     def gap(self) -> float:
@@ -64,9 +68,20 @@ class Certificate:
 
     def __add__(self, other: "Certificate") -> "Certificate":
         """Certificate of two independent problems solved side by side."""
+        at_zero = None
+        if self.at_zero is not None and other.at_zero is not None:
+            at_zero = self.at_zero + other.at_zero
         return Certificate(
-            self.primal + other.primal, self.dual + other.dual, self.relaxed or other.relaxed
+            self.primal + other.primal,
+            self.dual + other.dual,
+            self.relaxed or other.relaxed,
+            at_zero,
         )
+
+    def compared_with_zero(self, at_zero: float, tol: float) -> "Certificate":
+        """The same, with the objective of zero weights noted if it is not clearly higher."""
+        close = self.primal > (1.0 - tol) * at_zero
+        return replace(self, at_zero=at_zero if close else None)
 
     def __str__(self) -> str:
         return (

@@ -163,6 +163,14 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
     def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
         """Say why the solver stopped, and at which gap, unless it did all that was asked for."""
+        if result.certificate.at_zero is not None:
+            warnings.warn(
+                f"{type(self).__name__} found no weights whose objective is below that of zero "
+                f"weights, {result.certificate.at_zero:.6g}, by more than tol={self.tol:g} of it: "
+                f"take a larger C than {self.C:g}, or features that tell the outputs apart.",
+                ConvergenceWarning,
+                stacklevel=stacklevel + 1,
+            )
         if result.status in (Status.CONVERGED, Status.PASSES):
             return
         reasons = {

@@ -118,7 +118,7 @@ class LinearProblem(ABC):
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
         """``u(B)``: what the weights would be without `nonnegative`."""
-        u: Floats = np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
+        u = self.unpenalized()
         for rows in self._chunks():
             u[:-1] += self._features(rows).T @ dual_coef[rows]
         u[-1] += self.bias * dual_coef.sum(axis=0)
@@ -133,6 +133,10 @@ class LinearProblem(ABC):
         if self.nonnegative:
             np.maximum(u[:-1], 0.0, out=u[:-1])
         return u
+
+    def unpenalized(self) -> Floats:
+        """Weights that cost nothing by themselves: the origin, or zero."""
+        return np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
 
     def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
         """Scores of shape (n_examples, n_outputs)."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from maxmargin.dual.certificate import Certificate
 from maxmargin.report.markup import number, plural
 
 REASONS = {
@@ -43,6 +44,17 @@ def certified(estimator: Any) -> str:
     certificate = getattr(estimator, "certificate_", None)
     if certificate is None:
         return ""
+    text = _of(estimator, certificate)
+    if certificate.at_zero is None:
+        return text
+    return (
+        f"{text} Zero weights, which say nothing about any example, have an objective of "
+        f"{number(certificate.at_zero)}: these are hardly better. Take a larger C, or features "
+        f"that tell the outputs apart."
+    )
+
+
+def _of(estimator: Any, certificate: Certificate) -> str:
     primal, dual = number(float(certificate.primal)), number(float(certificate.dual))
     if not np.isfinite(certificate.gap):
         return (

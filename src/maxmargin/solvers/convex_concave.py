@@ -208,7 +208,9 @@ class _Descent(Stateful):
         points = [self.point, _without(self.point, changed)]
         certificate = self._certified(training, result.weights, points)
         # Never above that of the completions before, but for rounding and relaxed searches.
-        certificate = replace(certificate, primal=min(certificate.primal, found.primal))
+        primal = min(certificate.primal, found.primal)
+        # Zero weights have the same objective, whatever the completions.
+        certificate = replace(certificate, primal=primal, at_zero=found.at_zero)
         objectives = [*here.objectives, certificate.primal]
         self.place = _Place(result.weights, completions, certificate, objectives, steps)
         return training, False

@@ -103,6 +103,7 @@ class MiniBatchDual(IterativeSolver):
         point = run.point()
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
+        status = in_spite_of_interrupt(run.compare_with_zero, status)
         if run.certificate.relative_gap <= run.stopping.tol:
             status = Status.CONVERGED
         return Result(run.answer(), point, run.certificate, status, len(run.history), run.history)
@@ -304,5 +305,23 @@ class MiniBatchRun(IterativeRun):
             self._best_point, self.best = point, model
             self.primal = primal
         self.certificate = Certificate(self.primal, self.training.dual(point))
+
+    def compare_with_zero(self) -> None:
+        """Take the model of no outputs if it is better.
+
+        Its objective is at least the linear term of the dual, which mostly tells.
+        """
+        assert self.certificate is not None
+        primal, tol = self.certificate.primal, self.stopping.tol
+        if primal < (1.0 - tol) * (self.dual + self.planes.half_square):
+            return
+        nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
+        model = self.training.model_of(nothing)
+        found = self._search(model, np.arange(self.training.n_blocks))
+        at_zero = float(self.training.cost @ found.hinges)
+        if at_zero < primal:
+            self._best_point, self.best, self.primal = nothing, model, at_zero
+        certificate = Certificate(min(primal, at_zero), self.certificate.dual)
+        self.certificate = certificate.compared_with_zero(at_zero, tol)
         closed = self.certificate.relative_gap <= self.stopping.tol
         self.nothing_violates = closed or not self._take_in(found, self._excess(found))

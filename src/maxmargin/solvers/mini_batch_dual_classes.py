@@ -1,7 +1,7 @@
 """KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -75,10 +75,15 @@ class KernelClassesDual(IterativeSolver):
         """The model of the dual point, valued anew from the data and the kernel alone."""
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
-        if run.certificate.relative_gap <= run.stopping.tol:
+        answer, point, certificate = run.answer(), run.point(), run.certificate
+        at_zero = float(run.training.cost @ run.losses[run.training.labels].max(axis=1))
+        if at_zero < certificate.primal:
+            answer = run.training.model_of(np.zeros_like(point))
+            certificate = replace(certificate, primal=at_zero)
+        certificate = certificate.compared_with_zero(at_zero, run.stopping.tol)
+        if certificate.relative_gap <= run.stopping.tol:
             status = Status.CONVERGED
-        answer, point = run.answer(), run.point()
-        return Result(answer, point, run.certificate, status, len(run.history), run.history)
+        return Result(answer, point, certificate, status, len(run.history), run.history)
 
 
 class ClassRun(IterativeRun):

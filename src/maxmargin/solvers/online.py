@@ -189,13 +189,21 @@ def _certified(run: StreamRun, status: Status) -> Result:
     candidates = run.candidates if run.best is None else [run.best, *run.candidates]
     certificate = Certificate(math.inf, run.dual, run.stream.relaxed)
     weights = run.answer()
+    # Zero weights have an objective of at least the linear term, which mostly tells.
+    enough = (1.0 - run.stopping.tol) * (run.dual + run.half_square)
+    zero = np.zeros(run.stream.n_features)
+    if not run.expected < enough:
+        candidates.append(zero)
     try:
         primals, dual = run.stream.value(candidates, point, run.threads)
+        if min(primals) >= enough and candidates[-1] is not zero:
+            candidates.append(zero)
+            primals += run.stream.value([zero], point, run.threads)[0]
         best = int(np.argmin(primals))
-        weights, certificate = (
-            candidates[best],
-            Certificate(primals[best], dual, run.stream.relaxed),
-        )
+        weights = candidates[best]
+        certificate = Certificate(primals[best], dual, run.stream.relaxed)
+        if candidates[-1] is zero:
+            certificate = certificate.compared_with_zero(primals[-1], run.stopping.tol)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except ProblemError as error:

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -159,7 +159,7 @@ class SequentialDual:
         if certified is None:
             run.momentum.settle(early=True)
             answer.value(run.visits, threads)
-            certified = answer.certified()
+            certified = answer.certified(stopping.tol)
         if certified.certificate.relative_gap <= stopping.tol:
             status = Status.CONVERGED
         assert status is not None
@@ -236,7 +236,9 @@ class SequentialDual:
             for m in set(range(n_parts)) - set(results):
                 solve_part(m)  # cancelled: an untrained part, with its certificate
         parts = [results[m] for m in range(n_parts)]
-        certificate = sum((part.certificate for part in parts), start=Certificate(0.0, 0.0))
+        certificate = sum(
+            (part.certificate for part in parts), start=Certificate(0.0, 0.0, at_zero=0.0)
+        )
         unfinished = [part.status for part in parts if part.status is not Status.CONVERGED]
         status = unfinished[0] if unfinished else Status.CONVERGED
         if stopped and unfinished:
@@ -259,7 +261,7 @@ class _Run(Stateful):
 
     def certified(self, tol: float) -> "_Certified | None":
         """The answer, valued anew; None if its gap is not closed after all."""
-        certified = self.answer.certified()
+        certified = self.answer.certified(tol)
         if certified.certificate.relative_gap <= tol:
             return certified
         self.momentum.restart()
@@ -392,14 +394,20 @@ class _Answer(Stateful):
         shown = self.blocks.weights if math.isinf(self.certificate.primal) else self.best
         return shown[:, : self.blocks.problem.n_outputs].copy()
 
-    def certified(self) -> "_Certified":
-        """The best weights and a dual point, valued anew from the data alone."""
+    def certified(self, tol: float) -> "_Certified":
+        """The best weights, or zero, and a dual point, valued anew from the data alone."""
         self.blocks.release()
         problem = self.blocks.problem
         try:
             weights = self.best[:, : problem.n_outputs]
             dual_coef = problem.feasible(self.blocks.dual_coef)
-            return _Certified(weights, dual_coef, certify(problem, weights, dual_coef))
+            certificate = certify(problem, weights, dual_coef)
+            zero = problem.unpenalized()
+            at_zero = problem.primal(zero)
+            if at_zero < certificate.primal:
+                weights, certificate = zero, replace(certificate, primal=at_zero)
+            certificate = certificate.compared_with_zero(at_zero, tol)
+            return _Certified(weights, dual_coef, certificate)
         except KeyboardInterrupt:
             self.blocks.restart()
             raise

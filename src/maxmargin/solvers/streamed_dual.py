@@ -144,7 +144,7 @@ class _Run(Stateful):
 
     state_names = (
         "learner", "blocks", "stored", "late", "n_rows", "surveyed", "passes", "best",
-        "best_primals", "best_dual", "history",
+        "best_primals", "at_zero", "best_dual", "history",
     )  # fmt: skip
 
     def __init__(
@@ -163,6 +163,8 @@ class _Run(Stateful):
         self.passes = 0
         self.best: list[Floats] = []
         self.best_primals = [math.inf]
+        self.at_zero = math.inf
+        """Objective of zero weights; infinite before it is evaluated."""
         self.best_dual = -math.inf
         self.history: list[Round] = []
 
@@ -182,9 +184,8 @@ class _Run(Stateful):
 
     def result(self, status: Status) -> Result:
         self._write_back()
-        return Result(
-            self.weights(), self.stored, self.certificate, status, self.passes, self.history
-        )
+        certificate = self.certificate.compared_with_zero(self.at_zero, self.stopping.tol)
+        return Result(self.weights(), self.stored, certificate, status, self.passes, self.history)
 
     def read(self, learn: bool) -> bool:
         """One pass over the blocks; whether it valued what was known at its beginning.
@@ -196,7 +197,10 @@ class _Run(Stateful):
         if self.surveyed:
             self._write_back()
             sums = self.learner.unclipped()
-            value = SummedValue([self.learner.average(), self.learner.clipped(sums)])
+            candidates = [self.learner.average(), self.learner.clipped(sums)]
+            if not self.best:  # once is enough: their objective stays
+                candidates.append([part.unpenalized() for part in self.learner.geometry])
+            value = SummedValue(candidates)
         for k, problem in read_ahead(self._valued(value)):
             if not self.surveyed:
                 self._prepare(k, problem)
@@ -303,6 +307,7 @@ class _Run(Stateful):
         primals = value.primals()
         if not self.best:
             self.best, self.best_primals = [*value.candidates[0]], primals[:, 0].tolist()
+            self.at_zero = float(primals[:, -1].sum())
         for m, c in enumerate(primals.argmin(axis=1)):
             if primals[m, c] < self.best_primals[m]:
                 self.best[m], self.best_primals[m] = value.candidates[c][m], float(primals[m, c])

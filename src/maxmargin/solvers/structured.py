@@ -7,7 +7,7 @@ A solver is a small configuration object. It decides which moves to make on a `R
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -428,6 +428,7 @@ def _certified(run: Run, status: Status) -> Result:
     """The best weights and the dual point, valued anew from the data alone."""
     status = in_spite_of_interrupt(run.settle, status)
     point = run.point()
+    linear = run.dual + run.half_square
     slow = run.training.search_work is None
     try:
         if status is Status.INTERRUPTED and slow:
@@ -436,6 +437,7 @@ def _certified(run: Run, status: Status) -> Result:
             status = in_spite_of_interrupt(run.value_candidates, status)
         run.release()
         status = in_spite_of_interrupt(lambda: _certify(run, point), status)
+        status = in_spite_of_interrupt(lambda: _compare_with_zero(run, linear), status)
     except ProblemError as error:
         error.result = uncertified(run, point)
         raise
@@ -449,6 +451,24 @@ def _certify(run: Run, point: Any) -> None:
     run.certificate = certify(run.training, run.answer(), point)
     if run.certificate.relative_gap < -ROUNDING and isinstance(point, DualPoint):
         _refute(run.training, run.answer(), point, run.threads)
+
+
+def _compare_with_zero(run: Run, linear: float) -> None:
+    """Take zero weights if they are better.
+
+    Their objective, the sum of cost times the largest loss, is at least the linear term of any dual
+    point: mostly that tells, and no oracle call is needed.
+    """
+    primal, tol = run.certificate.primal, run.stopping.tol
+    if primal < (1.0 - tol) * linear:
+        return
+    zero = np.zeros(run.training.n_features)
+    at_zero = run.training.all_hinges(zero, run.threads).most
+    # What relaxed oracles may have missed must not speak for zero weights.
+    if at_zero < min(primal, run.guess):
+        run.best, primal = zero, at_zero
+    certificate = replace(run.certificate, primal=primal)
+    run.certificate = certificate.compared_with_zero(at_zero, tol)
 
 
 def _refute(training: TrainingSet, weights: Floats, point: DualPoint, threads: Threads) -> None:
