@@ -18,6 +18,7 @@ from maxmargin.cli.models import Model, load_model, read_for, save_model
 from maxmargin.cli.svmstruct import AbsoluteGap, Conversion
 from maxmargin.cli.tasks.base import Data, Task
 from maxmargin.cli.training import train
+from maxmargin.data.atomic import atomic_write
 from maxmargin.data.files import STANDARD_INPUT, create
 from maxmargin.report.amounts import short
 
@@ -193,7 +194,8 @@ def train_path(
         if code:
             break
     chosen = folder / "best.mm"
-    chosen.write_bytes(best[1].read_bytes())
+    with atomic_write(chosen) as file:
+        file.write(best[1].read_bytes())
     say(f"best: {best[1].stem}, score {best[0]:.4f}; wrote {chosen}")
     return {"path": rows, "best": best[1].name, "score": best[0], "model": str(chosen)}, code
 

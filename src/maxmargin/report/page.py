@@ -1,8 +1,6 @@
 """A report about a fitted estimator: one HTML file, for any browser, without network."""
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
+from maxmargin.data.atomic import atomic_write
 from maxmargin.report.answers import Answers
 from maxmargin.report.answers_labels import LabelAnswers, NumberAnswers, SetAnswers
 from maxmargin.report.answers_rankings import RankedAnswers
@@ -117,19 +116,8 @@ def write_report(
     if answers is not None:
         answers.features = features
     text = _page(Subject(estimator, answers, models, features), title)
-    return _write_whole(text, path)
-
-
-def _write_whole(text: str, path: Path) -> Path:
-    """Write a file that is whole or not there: a full disk leaves the old one as it was."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            partial.unlink()
-        raise
+    with atomic_write(path) as file:
+        file.write(text.encode())
     return path
 
 
