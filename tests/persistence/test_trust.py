@@ -16,8 +16,12 @@ from test_models import MODELS, Signs
 import maxmargin as mm
 from maxmargin.data.tensors import read_tensors, write_tensors
 from maxmargin.dual.registry import registered
+from maxmargin.problems.graph_labelling import GraphLabelling
+from maxmargin.problems.latent_chains import HiddenChains
+from maxmargin.problems.multiclass_kernel import Multiclass
 
 X, y = load_iris(return_X_y=True)
+GRAPHS = [(np.eye(3), [(0, 1), (1, 2)])], [np.array([0, 1, 0])]
 
 
 @pytest.fixture(scope="module")
@@ -294,8 +298,6 @@ def test_sparse_weights(part, tmp_path):
 
 
 def test_support_vectors(tmp_path):
-    from maxmargin.problems.multiclass_kernel import Multiclass
-
     model = mm.KernelStructuredSVM(Multiclass(), kernel="rbf").fit(X, y)
     for name in ("model_.factors.indices", "model_.factors.indptr"):
         path = changed(tmp_path / "model.mm", model, in_array(name, 1, 10**6))
@@ -387,6 +389,23 @@ def test_a_load_while_others_save_is_one_model_or_the_other(tmp_path):
         for saver in savers:
             saver.join()
     assert found == {0.1, 10.0}
+
+
+def test_every_model_loads_in_a_process_that_knows_nothing_of_it(models, tmp_path):
+    paths = [mm.save(models(name)[0], tmp_path / f"{name}.mm") for name in MODELS]
+    chains = [X[:5], X[60:70]], [y[:5], y[60:70]]
+    parameters = {
+        "graph": mm.StructuredSVM(GraphLabelling(2)).fit(*GRAPHS),
+        "hidden": mm.LatentStructuredSVM(HiddenChains(4, 3, 2)).fit(*chains),
+        "kernel": mm.KernelStructuredSVM(Multiclass(), kernel=mm.PolynomialKernel(2)).fit(X, y),
+    }
+    paths += [mm.save(model, tmp_path / f"{name}.mm") for name, model in parameters.items()]
+    for path in paths:
+        code = f"import maxmargin as mm; print(type(mm.load({str(path)!r})).__name__)"
+        ran = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        )
+        assert ran.stdout.strip() == mm.read_header(path)["estimator"], ran.stderr
 
 
 def test_attributes_of_every_model_are_declared(models, tmp_path):

@@ -8,6 +8,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,12 @@ OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
 
 _OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}
 """Parameters that mean nothing elsewhere: no file may say where a later fit writes or runs."""
+
+_PROBLEMS = (
+    "graph_labelling", "hierarchy", "latent_chains", "multiclass_kernel", "multilabel", "ordinal",
+    "pose",
+)  # fmt: skip
+"""Modules of problems that estimators take as parameters."""
 
 _OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
 """How the names of what scikit-learn keeps in estimators begin."""
@@ -181,19 +188,24 @@ def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given
         return leaves[name][at] if at >= 0 else given[name]
 
     with _blaming(path):
+        kind = _named_estimator(header)  # whose module registers what it learns
         model = restore(header["model"], arrays, foreign=place, find=_class_named)
-        return Loaded(_made(header["estimator"], **model), header["about"])
+        return Loaded(_made(kind, **model), header["about"])
 
 
-def _made(name: Any, parameters: dict[str, Any], fitted: dict[str, Any]) -> Any:
-    """An estimator with parameters and attributes of a file, if they fit together."""
-    kind = _estimator_class(name)
+def _named_estimator(header: Mapping[str, Any]) -> Any:
+    kind = _estimator_class(header["estimator"])
     if kind is None:
-        raise ValueError(f"{name!r:.80} is no estimator")
+        raise ValueError(f"{header['estimator']!r:.80} is no estimator")
+    return kind
+
+
+def _made(kind: Any, parameters: dict[str, Any], fitted: dict[str, Any]) -> Any:
+    """An estimator with parameters and attributes of a file, if they fit together."""
     own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
     estimator = kind(**own)
     estimator._validate_params()
-    check_types(name, fitted, kind.fitted_types())
+    check_types(kind.__name__, fitted, kind.fitted_types())
     estimator.__dict__.update(fitted)
     estimator._check_fitted()
     return estimator
@@ -208,10 +220,19 @@ def _given_place(tree: Tree) -> tuple[str, int]:
 
 
 def _class_named(name: Any) -> type:
-    """The registered class of a name; those that users write are imported by that name."""
+    """The registered class of a name.
+
+    Values of parameters need not be known to the estimator: solvers and kernels are public names,
+    problems those of the modules listed here.
+    """
     if name in maxmargin.__all__:
         getattr(maxmargin, name)
-    return class_named(name)
+    try:
+        return class_named(name)
+    except ValueError:
+        for module in _PROBLEMS:
+            import_module(f"maxmargin.problems.{module}")
+        return class_named(name)
 
 
 def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -255,10 +276,10 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         return header["given"][_given_place(tree)[0]]
 
     with _blaming(Path(path)):
+        kind = _named_estimator(header)
         model = restore(header["model"], arrays, foreign=description, find=_class_named)
         fitted = model["fitted"]
-        kind = _estimator_class(header["estimator"])
-        check_types(header["estimator"], fitted, kind.fitted_types())
+        check_types(kind.__name__, fitted, kind.fitted_types())
     history = fitted.get("history_") or []
     classes = fitted.get("classes_")
     copied = ("estimator", "format", "maxmargin", "given", "about")
