@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -217,6 +218,21 @@ def test_features_that_are_too_large_are_blamed(here):
     result = invoke("train", "large.svm", "-o", "m.mm", "--max-iter", "5")
     assert "features are as large as" in result.stderr
     assert "as large" not in invoke("train", "iris.svm", "-o", "m.mm", "--max-iter", "1").stderr
+    numbers = json.loads(invoke("train", "large.svm", "-o", "m.mm", "--json").stdout)
+    assert numbers["status"] == "max_iter"
+    assert "features are as large as" in numbers["cause"]
+
+
+def test_other_warnings_of_a_fit_are_shown(here, monkeypatch):
+    def fit(self, X, y):
+        warnings.warn("The disc is full.", UserWarning, stacklevel=2)
+        return original(self, X, y)
+
+    original = mm.LinearClassifier.fit
+    monkeypatch.setattr(mm.LinearClassifier, "fit", fit)
+    result = invoke("train", "iris.svm", "-o", "m.mm", "-q", "--max-iter", "1")
+    assert "The disc is full." in result.stderr
+    assert "LinearClassifier was stopped" not in result.stderr
 
 
 def test_what_cannot_be_printed_is_one_sentence(here):

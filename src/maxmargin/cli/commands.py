@@ -27,9 +27,6 @@ Say = Callable[[str], None]
 HELD_OUT = 0.2
 """Share of the examples that a path leaves out to compare its models on."""
 
-FAR_FROM_DONE, LARGE = 0.1, 100.0
-"""Gap of a fit that went nowhere, and size of features that is likely to be the reason."""
-
 
 @dataclass(frozen=True)
 class TrainOptions:
@@ -130,8 +127,8 @@ def train_model(
         outcome = train(estimator, lambda model: task.fit(model, data), progress, enough)
     numbers = outcome.numbers() | {"task": task.name, "format": task.format, "model": str(output)}
     say(outcome.sentence)
-    if outcome.relative_gap > FAR_FROM_DONE and (largest := task.largest_feature(data)) > LARGE:
-        say(f"note: features are as large as {largest:.3g}; scaled to about 1, training is fast")
+    if outcome.cause:
+        say(f"note: {outcome.cause}")
     if conversion is not None:
         numbers["svmstruct_objective"] = outcome.objective * conversion.factor
         say(f"objective in SVMstruct's units: {numbers['svmstruct_objective']:.6g}")

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.cli.svmstruct import AbsoluteGap
+from maxmargin.estimators.causes import NotConvergedWarning
 from maxmargin.report.amounts import duration
 from maxmargin.report.markup import plural
 from maxmargin.solvers.result import Status
@@ -42,6 +43,8 @@ class Outcome:
     relative_gap : float
     rounds, searches : int
     seconds : float
+    cause : str
+        Why it did not get further, if that can be told, and what to do.
     """
 
     status: str
@@ -51,9 +54,10 @@ class Outcome:
     rounds: int
     searches: int
     seconds: float
+    cause: str = ""
 
     @classmethod
-    def of(cls, model: Any) -> "Outcome":
+    def of(cls, model: Any, cause: str) -> "Outcome":
         """That of a fitted estimator."""
         certificate = model.certificate_
         last = model.history_[-1] if model.history_ else None  # stopped before the first round
@@ -65,6 +69,7 @@ class Outcome:
             0 if last is None else model.n_iter_,
             0 if last is None else last.oracle_calls,
             0.0 if last is None else last.seconds,
+            cause,
         )
 
     @property
@@ -117,7 +122,18 @@ def train(
     callbacks = ([mm.ProgressLine()] if progress else []) + ([enough] if enough else [])
     if callbacks:
         estimator.set_callbacks(*callbacks)
+    causes: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the outcome says it
+        warnings.simplefilter("always", ConvergenceWarning)
+        show = warnings.showwarning
+
+        def listen(message: Any, category: type[Warning], *place: Any) -> None:
+            """Of a fit that did not converge the outcome tells, and only the cause is news."""
+            if not issubclass(category, ConvergenceWarning):
+                show(message, category, *place)
+            elif isinstance(message, NotConvergedWarning):
+                causes.append(message.cause)
+
+        warnings.showwarning = listen  # type: ignore[assignment]
         fit(estimator)
-    return Outcome.of(estimator)
+    return Outcome.of(estimator, causes[-1] if causes else "")

@@ -1,5 +1,6 @@
 """What every estimator shares: bounds on the solver, callbacks, warnings, warm starts."""
 
+import inspect
 import os
 import threading
 import warnings
@@ -18,6 +19,7 @@ from sklearn.utils._param_validation import Interval
 
 from maxmargin.data.sources_hash import SampledHash
 from maxmargin.dual.certificate import Certificate
+from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_per_sample
 from maxmargin.estimators.interrupts import first_interrupt_sets
 from maxmargin.estimators.stored import StoredEstimator
@@ -161,8 +163,11 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
         return on_round
 
-    def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
-        """Say why the solver stopped, and at which gap, unless it did all that was asked for."""
+    def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
+        """Say why the solver stopped, and at which gap, unless it did all that was asked for.
+
+        `X` is what it was fitted to, which may be the cause.
+        """
         if result.certificate.at_zero is not None:
             warnings.warn(
                 f"{type(self).__name__} found no weights whose objective is below that of zero "
@@ -189,12 +194,14 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                 stacklevel=stacklevel + 1,
             )
             return
-        warnings.warn(
+        default = inspect.signature(type(self)).parameters["max_iter"].default
+        asked = result.status is not Status.MAX_ITER or self.max_iter != default
+        warning = NotConvergedWarning(
             f"{type(self).__name__} was stopped by {reasons[result.status]} at a relative duality "
             f"gap of {gap:.2g}, above tol={self.tol:g}; the best weights so far are kept.",
-            ConvergenceWarning,
-            stacklevel=stacklevel + 1,
+            likely_cause(X, result, self.C, asked),
         )
+        warnings.warn(warning, stacklevel=stacklevel + 1)
 
 
 def _fingerprint(X: Any, y: Any) -> str:

@@ -49,5 +49,5 @@ class KernelEstimator(CertifiedEstimator):
 
         shape = type(solver), len(training.cost)
         result = train_warm(self, solver, training, shape, X, Y, attributes)
-        self._warn_unless_converged(result, stacklevel=4)
+        self._warn_unless_converged(result, X, stacklevel=4)
         return self

@@ -57,7 +57,7 @@ class LatentEstimator(StructuredEstimator):
         result = self._train(X, y, solve, attributes)
         end = LatentStart(result.weights, result.dual_point)
         self._end = end if self.warm_start else None
-        self._warn_unless_converged(result, stacklevel=4)
+        self._warn_unless_converged(result, X, stacklevel=4)
 
     def _learned(self, result: Result, attributes: Any) -> dict[str, Any]:
         learned = super()._learned(result, attributes)
@@ -69,7 +69,7 @@ class LatentEstimator(StructuredEstimator):
             "restart_objectives_": np.array(result.restart_objectives),
         }
 
-    def _warn_unless_converged(self, result: Result, stacklevel: int) -> None:
+    def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
         assert isinstance(result, LatentResult)
         if result.status is Status.MAX_ITER and len(result.certificates) >= self.max_completions:
             warnings.warn(
@@ -80,7 +80,7 @@ class LatentEstimator(StructuredEstimator):
                 stacklevel=stacklevel,
             )
         else:
-            super()._warn_unless_converged(result, stacklevel + 1)
+            super()._warn_unless_converged(result, X, stacklevel + 1)
 
 
 class LatentStructuredSVM(LatentEstimator):

@@ -136,7 +136,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             start = None
         result = self._fit_from(start, X, y, targets, cost, original_X, threading.Event())
         self._warm = (result.dual_point, self.C) if self.warm_start else None
-        self._warn_unless_converged(result, stacklevel=4)
+        self._warn_unless_converged(result, X, stacklevel=4)
         return self
 
     def _fit_from(
@@ -192,7 +192,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         )
         self.__dict__.pop("feature_names_in_", None)
         self._warm = self._online = None
-        self._warn_unless_converged(result, stacklevel=4)
+        self._warn_unless_converged(result, None, stacklevel=4)
         return self
 
     def _learn_online(self, X: Any, targets: Targets, cost: Floats) -> None:
@@ -236,7 +236,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             scaled = cost * (C / self.C)
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
             start = (result.dual_point, C)
-            model._warn_unless_converged(result, stacklevel=4)
+            model._warn_unless_converged(result, X, stacklevel=4)
             models[C] = model
         return [models[C] for C in values]
 

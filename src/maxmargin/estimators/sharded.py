@@ -154,7 +154,7 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         self._learner = None
         attributes = partial(self._attributes, fixed)
         result = train_warm(self, solver, training, training.shape, X, y, attributes)
-        self._warn_unless_converged(result, stacklevel=5)
+        self._warn_unless_converged(result, X, stacklevel=5)
 
     def _bare(self) -> Self:
         """The same estimator with nothing but the parameters that shards must know."""

@@ -67,7 +67,7 @@ def fit_on_shards(
     else:
         validate_data(model, X, skip_check_array=True)
     model._online = model._warm = None
-    model._warn_unless_converged(result, stacklevel=4)
+    model._warn_unless_converged(result, X, stacklevel=4)
 
 
 class _Rows:

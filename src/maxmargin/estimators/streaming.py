@@ -184,8 +184,9 @@ class StreamedEstimator(CertifiedEstimator):
         solve = partial(self._online.solve, SourceStream(source, bind, float(self.C)))
         self._learner = None
         result = self._train(source, None, solve, partial(self._attributes, fixed))
-        self._finish(first_examples(source).X, fixed)
-        self._warn_unless_converged(result, stacklevel=4)
+        first = first_examples(source).X
+        self._finish(first, fixed)
+        self._warn_unless_converged(result, first, stacklevel=4)
         return self
 
     def _survey(self, source: Source) -> Fixed:

@@ -43,7 +43,7 @@ class StructuredEstimator(CertifiedEstimator):
         """Train, from the dual solution of the fit before if that is asked for."""
         solver = make_solver(self.solver)
         result = train_warm(self, solver, training, training.shape, X, y, attributes)
-        self._warn_unless_converged(result, stacklevel=4)
+        self._warn_unless_converged(result, X, stacklevel=4)
 
 
 class StructuredSVM(ShardedEstimator, StructuredEstimator):

@@ -86,10 +86,6 @@ class Task(ABC):
         """What a reader calls the columns, where the model has no names of them."""
         return None
 
-    def largest_feature(self, data: Data) -> float:
-        """Of rows in memory; else 0."""
-        return 0.0
-
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         """Predictions, as lines of the output file."""
         return (str(answer) for answer in model.predict(data.X))

@@ -61,10 +61,6 @@ class Rows(Task):
             model.n_features_in_, FIRST_INDEX if self.first_index is None else self.first_index
         )
 
-    def largest_feature(self, data: Data) -> float:
-        values = getattr(data.X, "data", None)
-        return float(np.max(np.abs(values), initial=0.0)) if isinstance(values, np.ndarray) else 0.0
-
     def targets(self, y: Any) -> Any:
         """Targets as the estimator takes them."""
         return y
