@@ -74,7 +74,7 @@ def work(folder: str, C: str, tol: str, time_limit: str, n_jobs: str) -> dict[st
     history = [
         [line.seconds for line in model.history_],
         [line.relative_gap for line in model.history_],
-        [line.expected_gap for line in model.history_],
+        [line.objective_gap for line in model.history_],
     ]
     return {
         "seconds": trained.seconds,

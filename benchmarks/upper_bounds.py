@@ -127,7 +127,7 @@ def _bounds_on_the_way(runs: dict[str, list[Timed]]) -> Panel:
     tracked, true = runs[TRACKED][0].answer, runs[TRUE][0].answer
     floor = max(tracked[-1].dual, true[-1].dual)
     curves = {
-        "tracked bound": [line.expected for line in tracked],
+        "tracked bound": [line.objective for line in tracked],
         "true bound, the best so far": [line.primal for line in true],
     }
     return Panel(

@@ -62,11 +62,13 @@ if TYPE_CHECKING:
     from maxmargin.solvers.online import Online
     from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
     from maxmargin.solvers.sequential_dual import SequentialDual
+    from maxmargin.solvers.stopping import AbsoluteGap
     from maxmargin.solvers.streamed_dual import StreamedDual
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AbsoluteGap": "solvers.stopping",
     "Auto": "solvers.auto",
     "Candidates": "problems.kernel",
     "Certificate": "dual.certificate",
@@ -135,6 +137,7 @@ _HOMES = {
 _PACKAGES = ("data", "problems")
 
 __all__ = [
+    "AbsoluteGap",
     "Auto",
     "Candidates",
     "Certificate",

@@ -1,11 +1,11 @@
 """--svmstruct: the objective that SVMstruct's programs would reach, in their own units."""
 
 import json
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 import pytest
-from sklearn.datasets import dump_svmlight_file, load_iris
+from sklearn.datasets import dump_svmlight_file, load_digits, load_iris
 from typer.testing import CliRunner
 
 import maxmargin as mm
@@ -75,6 +75,50 @@ def test_hmm(tmp_path):
     norm = (model.coef_**2).sum() + (model.transitions_**2).sum()
     assert numbers["svmstruct_objective"] == pytest.approx(0.5 * norm + c * np.mean(slacks))
     assert numbers["objective"] - numbers["dual"] <= c * epsilon + 1e-9
+
+
+def digit_sequences(path):
+    """Handwritten digits, six in a row, which grow by one as often as not."""
+    X, y = load_digits(return_X_y=True)
+    random = np.random.default_rng(0)
+    lines = []
+    for qid in range(1, 151):
+        digit = int(random.integers(10))
+        for _ in range(6):
+            row = X[random.choice(np.flatnonzero(y == digit))] / 16.0
+            features = " ".join(f"{k + 1}:{row[k]:g}" for k in np.flatnonzero(row))
+            lines.append(f"{digit + 1} qid:{qid} {features}")
+            digit = (digit + 1) % 10 if random.random() < 0.5 else int(random.integers(10))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_a_looser_epsilon_stops_earlier(tmp_path):
+    """As SVMstruct does: where the gap is at most c * e, and not where it is nearly closed."""
+    digit_sequences(tmp_path / "hmm.dat")
+    options = ["--task", "tagging", "--format", "svm-hmm", "-o", tmp_path / "m.mm", "-c", 75]
+    epsilons = [0.5, 0.1, 0.01, 1e-5]
+    fits = [train(tmp_path / "hmm.dat", *options, "-e", epsilon) for epsilon in epsilons]
+    optimum = fits[-1]["objective"]
+    for fit, epsilon in zip(fits, epsilons, strict=True):
+        assert fit["status"] == "converged"
+        assert fit["objective"] - fit["dual"] <= 75 * epsilon
+        assert fit["objective"] <= optimum + 75 * epsilon
+    for looser, tighter in pairwise(fits):
+        assert looser["rounds"] < tighter["rounds"]
+        assert looser["searches"] < tighter["searches"]
+
+
+def test_a_looser_epsilon_stops_earlier_with_classes(tmp_path):
+    X, y = load_digits(return_X_y=True)
+    dump_svmlight_file(X / 16, y + 1, str(tmp_path / "digits.svm"), zero_based=False)
+    options = [tmp_path / "digits.svm", "-o", tmp_path / "m.mm", "-c", 50_000]
+    epsilons = [0.5, 0.1, 0.01]
+    fits = [train(*options, "-e", epsilon) for epsilon in epsilons]
+    for fit, epsilon in zip(fits, epsilons, strict=True):
+        assert 1e4 * (fit["objective"] - fit["dual"]) <= 50_000 * epsilon
+    for looser, tighter in pairwise(fits):
+        assert looser["rounds"] < tighter["rounds"]
+        assert looser["searches"] < tighter["searches"]
 
 
 def test_other_files_are_refused(tmp_path):

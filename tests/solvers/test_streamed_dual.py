@@ -360,7 +360,7 @@ def test_online_bound_is_below_the_optimum_and_rises(cache_bytes):
     online = OnlineDual(cache_bytes, seed=0)
     bounds = []
     for block in blocks_of(problem, range(10, 200, 10))():
-        online.learn(block, n_jobs=1, tol=1e-3)
+        online.learn(block, n_jobs=1, stopping=Stopping(1e-3))
         bounds.append(online.certificate.dual)
         assert online.learner.cache.nbytes <= cache_bytes
     optimum = SequentialDual().solve(problem, Stopping(1e-9, 100_000)).certificate.primal

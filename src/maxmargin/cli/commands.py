@@ -15,7 +15,7 @@ from maxmargin.cli.checks import check_place, check_there, validated
 from maxmargin.cli.choosing import Reading, choose_task
 from maxmargin.cli.errors import UsageError
 from maxmargin.cli.models import Model, load_model, read_for, save_model
-from maxmargin.cli.svmstruct import AbsoluteGap, Conversion
+from maxmargin.cli.svmstruct import Conversion
 from maxmargin.cli.tasks.base import Data, Task
 from maxmargin.cli.training import train
 from maxmargin.data.atomic import atomic_write
@@ -123,8 +123,7 @@ def train_model(
         say(f"{path}: {why}; {data.size}")
         if options.svmstruct:
             conversion = _as_svmstruct(options, task, data, estimator)
-        enough = None if conversion is None else AbsoluteGap(conversion.gap)
-        outcome = train(estimator, lambda model: task.fit(model, data), progress, enough)
+        outcome = train(estimator, lambda model: task.fit(model, data), progress)
     numbers = outcome.numbers() | {"task": task.name, "format": task.format, "model": str(output)}
     say(outcome.sentence)
     if outcome.cause:
@@ -290,7 +289,7 @@ def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any)
     halves = task.name == "classification" and len(np.unique(data.y)) == 2
     epsilon = 0.1 if options.epsilon is None else options.epsilon
     conversion = Conversion(options.C, epsilon, data.n_examples, task.svmstruct_scale, halves)
-    settings = {"C": conversion.C, "fit_intercept": False, "tol": 1e-9}
+    settings = {"C": conversion.C, "fit_intercept": False, "tol": conversion.tol}
     if "fit_ends" in estimator.get_params():
         settings["fit_ends"] = False
     estimator.set_params(**settings)

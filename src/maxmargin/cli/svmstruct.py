@@ -11,7 +11,8 @@ one vector u here where they have u/2 and -u/2: there C is twice as large, and t
 """
 
 from dataclasses import dataclass
-from typing import Any
+
+from maxmargin.solvers.stopping import AbsoluteGap
 
 
 @dataclass(frozen=True)
@@ -51,27 +52,6 @@ class Conversion:
         return self.scale**2 * (0.5 if self.halves else 1.0)
 
     @property
-    def gap(self) -> float:
-        """The gap at which they would stop, of our objective."""
-        return self.c * self.epsilon / self.factor
-
-
-class AbsoluteGap:
-    """Callback that stops a fit at a gap which does not depend on the size of the objective."""
-
-    def __init__(self, gap: float) -> None:
-        self.gap = gap
-
-    def setup(self, estimator: Any, context: Any) -> None:
-        """Nothing to prepare."""
-
-    def on_fit_task_begin(self, estimator: Any, context: Any) -> None:
-        """Nothing to compare yet."""
-
-    def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
-        """Whether it is small enough."""
-        line = getattr(context, "round", None)
-        return line is not None and bool(line.primal - line.dual <= self.gap)
-
-    def teardown(self, estimator: Any, context: Any) -> None:
-        """Nothing to leave behind."""
+    def tol(self) -> AbsoluteGap:
+        """The gap of our objective at which they would stop."""
+        return AbsoluteGap(self.c * self.epsilon / self.factor)

@@ -8,7 +8,6 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.cli.svmstruct import AbsoluteGap
 from maxmargin.estimators.causes import NotConvergedWarning
 from maxmargin.report.amounts import duration
 from maxmargin.report.markup import plural
@@ -27,7 +26,6 @@ _REASONS = {
     Status.MAX_ITER: "stopped after the rounds that were asked for",
     Status.TIME_LIMIT: "stopped at the time limit",
     Status.INTERRUPTED: "interrupted",
-    Status.STOPPED: "converged",  # the only callback that stops is the one for an absolute gap
 }
 
 
@@ -104,9 +102,7 @@ def percentage(share: float) -> str:
     return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
 
-def train(
-    estimator: Any, fit: Callable[[Any], Any], progress: bool, enough: AbsoluteGap | None = None
-) -> Outcome:
+def train(estimator: Any, fit: Callable[[Any], Any], progress: bool) -> Outcome:
     """Train an estimator.
 
     Parameters
@@ -116,12 +112,9 @@ def train(
         Trains it.
     progress : bool
         Show what it is doing.
-    enough : AbsoluteGap, default=None
-        Stops the fit.
     """
-    callbacks = ([mm.ProgressLine()] if progress else []) + ([enough] if enough else [])
-    if callbacks:
-        estimator.set_callbacks(*callbacks)
+    if progress:
+        estimator.set_callbacks(mm.ProgressLine())
     causes: list[str] = []
     with warnings.catch_warnings():
         warnings.simplefilter("always", ConvergenceWarning)

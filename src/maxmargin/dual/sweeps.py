@@ -9,7 +9,9 @@ The numbers of one example stand together in a row of `terms`, which saves cache
 ``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)``
 for the scalar ones.
 
-Sweeps also keep an average of the weights, with a snapshot after every so many visits.
+Sweeps also keep an average of the weights, with a snapshot after every so many visits, and write
+down in `losses`, of shape (n_samples,), cost times loss of each example as they saw it: what the
+objective is, but for steps made since.
 """
 
 from maxmargin.dual.compiled import compiled, inlined
@@ -55,11 +57,27 @@ def set_augmented_scores(rows, i, label, margin, loss, weights, scores):  # type
     add_row_scores(rows, i, weights, scores)
 
 
+@inlined
+def loss_at(scores, label, separate_slacks):  # type: ignore[no-untyped-def]
+    """Loss of an example at its loss-augmented scores: the largest violation, or all of them."""
+    own = scores[label]
+    worst = own
+    summed = 0.0
+    if separate_slacks:
+        for m in range(len(scores)):
+            above = scores[m] - own
+            summed += above if above > 0.0 else 0.0
+        return summed
+    for m in range(len(scores)):
+        worst = scores[m] if scores[m] > worst else worst
+    return worst - own
+
+
 @compiled
 def sweep_multiclass(  # type: ignore[no-untyped-def]
     rows, order, labels, terms, loss, separate_slacks, threshold,
-    weights, unclipped, nonnegative, coef, visits, now, longest_wait, average, snapshots, every,
-    scratch,
+    weights, unclipped, nonnegative, coef, losses, visits, now, longest_wait, average, snapshots,
+    every, scratch,
 ):  # fmt: skip
     """One exact step for each example in `order`; returns the change of the linear term."""
     n_classes = loss.shape[0]
@@ -72,6 +90,7 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
         label = labels[i]
         cost, margin, inverse = terms[i, 0], terms[i, 1], terms[i, 2]
         set_augmented_scores(rows, i, label, margin, loss, weights, scores)
+        losses[i] = cost * loss_at(scores, label, separate_slacks)
         if separate_slacks:
             outcome = weston_watkins_step(scores, coef[i], label, cost, inverse, threshold, change)
         else:
@@ -95,7 +114,8 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
 @compiled
 def sweep_scalar(  # type: ignore[no-untyped-def]
     rows, order, terms, epsilon, threshold,
-    weights, unclipped, nonnegative, coef, visits, now, longest_wait, average, snapshots, every,
+    weights, unclipped, nonnegative, coef, losses, visits, now, longest_wait, average, snapshots,
+    every,
 ):  # fmt: skip
     """The same for problems with one weight vector and one variable an example."""
     scored = weights.reshape(weights.size)  # unlike weights[:, 0], contiguous for the compiler
@@ -108,6 +128,7 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
         old = coef[i, 0]
         target, lower, upper, inverse = terms[i, 0], terms[i, 1], terms[i, 2], terms[i, 3]
         miss = target - row_score(rows, i, scored)
+        losses[i] = upper * max(miss - epsilon, 0.0) + lower * min(miss + epsilon, 0.0)
         new = box_step(target - miss, old, target, epsilon, lower, upper, inverse)
         change = new - old
         # The slope at `old` towards `new`: a step may be short only because a bound is near.
@@ -207,19 +228,12 @@ def total_loss_multiclass(  # type: ignore[no-untyped-def]
     rows, start, stop, labels, terms, loss, separate_slacks, weights, scratch
 ):
     """Sum over the examples ``start..stop-1`` of cost times loss."""
-    n_classes = loss.shape[0]
     scores = scratch[0]
     total = 0.0
     for i in range(start, stop):
         label = labels[i]
         set_augmented_scores(rows, i, label, terms[i, 1], loss, weights, scores)
-        worst = 0.0
-        summed = 0.0
-        for m in range(n_classes):
-            violation = max(scores[m] - scores[label], 0.0)
-            worst = max(worst, violation)
-            summed += violation
-        total += terms[i, 0] * (summed if separate_slacks else worst)
+        total += terms[i, 0] * loss_at(scores, label, separate_slacks)
     return total
 
 

@@ -26,7 +26,7 @@ from maxmargin.estimators.stored import StoredEstimator
 from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.stopping import AbsoluteGap, Stopping
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {
         "C": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
+        "tol": [Interval(Real, 0, None, closed="neither"), AbsoluteGap],
         "warm_start": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
@@ -51,7 +51,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     }
 
     C: float
-    tol: float
+    tol: float | AbsoluteGap
     warm_start: bool
     max_iter: int
     time_limit: float | None
@@ -88,7 +88,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         cancelled = cancelled or threading.Event()
-        stopping = Stopping(self.tol, self.max_iter, self.time_limit, cancelled)
+        stopping = Stopping.within(self.tol, self.max_iter, self.time_limit, cancelled)
         patient = nullcontext() if self.checkpoint is None else first_interrupt_sets(cancelled)
         try:
             with patient:
@@ -184,12 +184,11 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
             Status.INTERRUPTED: "an interrupt",
             Status.STOPPED: "a callback",
         }
-        gap = result.certificate.relative_gap
+        gap = self._gap_in_words(result)
         if result.status is Status.RELAXED:
             warnings.warn(
                 f"{type(self).__name__} has converged as far as its relaxed searches can tell: of "
-                f"the relative duality gap of {gap:.2g}, above tol={self.tol:g}, no more can be "
-                f"closed by training on.",
+                f"the {gap}, above tol={self.tol:g}, no more can be closed by training on.",
                 ConvergenceWarning,
                 stacklevel=stacklevel + 1,
             )
@@ -197,11 +196,18 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         default = inspect.signature(type(self)).parameters["max_iter"].default
         asked = result.status is not Status.MAX_ITER or self.max_iter != default
         warning = NotConvergedWarning(
-            f"{type(self).__name__} was stopped by {reasons[result.status]} at a relative duality "
-            f"gap of {gap:.2g}, above tol={self.tol:g}; the best weights so far are kept.",
+            f"{type(self).__name__} was stopped by {reasons[result.status]} at a {gap}, above "
+            f"tol={self.tol:g}; the best weights so far are kept.",
             likely_cause(X, result, self.C, asked),
         )
         warnings.warn(warning, stacklevel=stacklevel + 1)
+
+    def _gap_in_words(self, result: Result) -> str:
+        """The gap, in the units of `tol`."""
+        certificate = result.certificate
+        if isinstance(self.tol, AbsoluteGap):
+            return f"duality gap of {certificate.gap:.2g}"
+        return f"relative duality gap of {certificate.relative_gap:.2g}"
 
 
 def _fingerprint(X: Any, y: Any) -> str:

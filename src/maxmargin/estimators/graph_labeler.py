@@ -23,6 +23,7 @@ from maxmargin.problems.graph_labelling import GraphModel
 from maxmargin.problems.graph_training import GraphTrainingSet
 from maxmargin.problems.graphs import METHODS, GraphLayout, Graphs
 from maxmargin.problems.structured import TrainingSet
+from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
@@ -309,15 +310,18 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         named = isinstance(self.loss, str)
         if named and self.loss == "hamming-normalized":
             factors = factors / np.repeat(graphs.n_nodes, graphs.n_nodes)
+        losses = check_loss_matrix(None if named else self.loss, fixed["classes_"])
+        # No objective is above that of weights of zero, with the worst label at every node.
+        highest = float(cost.max(initial=0.0) * factors.sum() * losses.max())
         training = GraphTrainingSet(
             graphs,
             numbers_among(labels, fixed["classes_"]),
             fixed["_layout"],
             cost,
-            check_loss_matrix(None if named else self.loss, fixed["classes_"]),
+            losses,
             factors,
             inference=self.inference,
-            enough=SHARE_OF_TOL * self.tol,
+            enough=SHARE_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
             quick=self.rescaling == "margin",
         )
         return self._rescaled(training)

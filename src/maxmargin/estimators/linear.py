@@ -29,6 +29,7 @@ from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.solvers.online_dual import OnlineDual
 from maxmargin.solvers.result import Result
 from maxmargin.solvers.sequential_dual import SequentialDual
+from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.streamed_dual import StreamedDual
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             seed = int(check_random_state(self.random_state).randint(2**31))
             online = OnlineDual(solver.cache_bytes, seed)
         started = time.perf_counter()
-        online.learn(problem, n_threads(self.n_jobs), self.tol)
+        online.learn(problem, n_threads(self.n_jobs), Stopping.within(self.tol))
         before = self.history_ if online.calls > 1 else []
         seconds = time.perf_counter() - started + (before[-1].seconds if before else 0.0)
         self.__dict__.update(

@@ -24,6 +24,7 @@ from maxmargin.problems.shards import PartExamples, loaded_part, place
 from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.distributed_names import on_shards
 from maxmargin.solvers.result import Result
+from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
@@ -156,12 +157,15 @@ def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
 
     def doubled(line: Any) -> Any:
         return replace(
-            line, primal=2.0 * line.primal, dual=2.0 * line.dual, expected=2.0 * line.expected
+            line, primal=2.0 * line.primal, dual=2.0 * line.dual, objective=2.0 * line.objective
         )
 
-    def solve_doubled(training: Any, *, on_round: Any = None, **options: Any) -> Result:
+    def solve_doubled(
+        training: Any, stopping: Stopping, *, on_round: Any = None, **options: Any
+    ) -> Result:
         shown = None if on_round is None else lambda line, weights: on_round(doubled(line), weights)
-        result = solve(training, on_round=shown, **options)
+        half = replace(stopping, gap=0.5 * stopping.gap)
+        result = solve(training, half, on_round=shown, **options)
         old = result.certificate
         return replace(
             result,

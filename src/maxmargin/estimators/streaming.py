@@ -152,6 +152,7 @@ class StreamedEstimator(CertifiedEstimator):
             run.attach(InMemory(training, run.seen), stopping, threads)
             run.options, run.cache.max_bytes = solver, solver.cache_bytes
             self._learner = run
+            seen = run.estimate if run.history else 0.0
             status = Status.MAX_ITER
             try:
                 solver.explore(run)
@@ -160,12 +161,15 @@ class StreamedEstimator(CertifiedEstimator):
             finally:
                 run.settle()
                 run.cache.recount(run.weights)
+            run.estimate = seen + run.hinges  # those of the calls before are gone
             certificate = run.look()
             run.best_dual = max(run.best_dual, run.dual)
             run.history.append(run.as_round())
             if on_round is not None and on_round(run.history[-1], run.weights.copy):
                 status = Status.STOPPED
-            elif status is Status.MAX_ITER and certificate.relative_gap <= stopping.tol:
+            elif status is Status.MAX_ITER and stopping.is_enough(
+                certificate.primal, certificate.dual
+            ):
                 status = Status.CONVERGED
             run.detach()
         history = list(run.history)

@@ -10,6 +10,7 @@ from maxmargin.report.amounts import about, duration, short
 from maxmargin.report.live_line import Field, LiveLine
 from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.result import Round
+from maxmargin.solvers.stopping import AbsoluteGap
 
 try:  # A private part of scikit-learn: without it, fits in other processes are not shown.
     from sklearn.callback import _transport as transport
@@ -169,7 +170,7 @@ class _News(NamedTuple):
     n_fits: int | None
     """How many fits there are of its kind."""
     C: float
-    tol: float
+    tol: float | AbsoluteGap
     time_limit: float | None
     rounds: int
     line: Round | None
@@ -306,11 +307,11 @@ class _Fit:
         line = self._line
         if self.news.status:
             return f"{self.news.gap:.1e}"
-        if line is None or min(line.relative_gap, line.expected_gap) == math.inf:
+        if line is None or min(line.relative_gap, line.objective_gap) == math.inf:
             return "?"
         if math.isfinite(line.relative_gap):
             return f"{line.relative_gap:.1e}"
-        return f"~{line.expected_gap:.0e}"
+        return f"~{line.objective_gap:.0e}"
 
 
 def _times(elapsed: float, left: float | None) -> list[Field]:

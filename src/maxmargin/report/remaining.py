@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.solvers.result import Round
+from maxmargin.solvers.stopping import AbsoluteGap, Stopping
 
 Floats = NDArray[np.float64]
 
@@ -29,14 +30,14 @@ class TimeLeft:
     """Extrapolates the logarithm of the gap to the tolerance.
 
     Gaps fall exponentially with time or, with some solvers, like a power of it; whichever has
-    fitted better of late is taken. Some rounds tell the gap: they valued the weights, or their
-    searches let expect a value. For the others the recent gain of the dual stands in, which falls
+    fitted better of late is taken. Most rounds tell the gap: they evaluated the objective, or
+    estimate it. For the others the recent gain of the dual stands in, which falls
     as the gap does; the last round that told both says how many times larger the gap is.
 
     Parameters
     ----------
-    tol : float
-        Relative gap at which the fit ends.
+    tol : float or AbsoluteGap
+        Gap at which the fit ends.
     time_limit : float or None
         Seconds after which it ends anyway.
 
@@ -50,8 +51,8 @@ class TimeLeft:
     3.3
     """
 
-    def __init__(self, tol: float, time_limit: float | None = None) -> None:
-        self._tol, self._time_limit = tol, time_limit
+    def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:
+        self._bounds, self._time_limit = Stopping.within(tol), time_limit
         self._last: Round | None = None
         self._at: list[float] = []
         self._duals: list[float] = []
@@ -61,8 +62,8 @@ class TimeLeft:
     def add(self, line: Round) -> None:
         """Take notice of a round."""
         last, self._last = self._last, line
-        tells = last is None or (line.primal, line.expected) != (last.primal, last.expected)
-        gap = min(line.relative_gap, line.expected_gap) if tells else math.nan
+        tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
+        gap = min(line.relative_gap, line.objective_gap) if tells else math.nan
         self._at.append(line.seconds)
         self._duals.append(line.dual)
         before = self._duals[bisect_left(self._at, STRETCH * line.seconds)]
@@ -96,7 +97,7 @@ class TimeLeft:
         at = at[recent]
         exponential, error = _falling(at, log_gaps)
         power, other_error = _falling(np.log(at), log_gaps)
-        to_go = log_gaps[-1] - math.log(self._tol)
+        to_go = log_gaps[-1] - math.log(self._bounds.relative_tol(self._duals[-1]))
         if to_go <= 0.0 or exponential <= 0.0 or power <= 0.0:
             return None
         if error <= other_error:

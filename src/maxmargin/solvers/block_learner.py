@@ -46,9 +46,11 @@ class BlockLearner(Stateful):
         Linear term of the dual, of all examples so far.
     visits, cache_visits : int
         Visits of examples so far, and those of cached ones among them.
+    loss : float
+        Sum of cost times loss of the examples learned from, as their last visits saw it.
     """
 
-    state_names = ("visits", "cache_visits", "linear", "model", "cache", "cached")
+    state_names = ("visits", "cache_visits", "linear", "loss", "model", "cache", "cached")
 
     def __init__(self, cache_bytes: int, seed: int) -> None:
         self.cache_bytes, self.seed = cache_bytes, seed
@@ -59,7 +61,7 @@ class BlockLearner(Stateful):
     def _forget(self) -> None:
         self.weights: list[SharedWeights] = []
         self.cache = RowCache(self.cache_bytes, self.seed)
-        self.linear = 0.0
+        self.linear = self.loss = 0.0
         self.geometry: tuple[LinearProblem, ...] = ()
 
     @property
@@ -140,6 +142,7 @@ class BlockLearner(Stateful):
                 self._sweep_cache(len(portion), threads)
         finally:
             self.linear += portion.linear - before
+            self.loss += portion.loss
 
     def polish(self, n_visits: int, enough: float, threads: Threads) -> None:
         """Sweep the cached rows until a sweep gains less than `enough`, or all visits are made."""
@@ -152,10 +155,11 @@ class BlockLearner(Stateful):
                 return
 
     def _sweep_cache(self, n_visits: int, threads: Threads) -> int:
-        visits, change = self.cache.sweep(n_visits, threads)
+        visits, change, loss = self.cache.sweep(n_visits, threads)
         self.visits += visits
         self.cache_visits += visits
         self.linear += change
+        self.loss += loss
         return visits
 
     @property
@@ -163,6 +167,13 @@ class BlockLearner(Stateful):
         """Dual value of all coefficients so far, as the sweeps have kept account of it."""
         sums = zip(self.geometry, self.unclipped(), strict=True)
         return self.linear + sum(part.dual_of_sums(0.0, unclipped) for part, unclipped in sums)
+
+    @property
+    def expected(self) -> float:
+        """Objective of the present weights on the blocks learned from, if `loss` still holds."""
+        weights = self.clipped(self.unclipped())
+        pairs = zip(self.geometry, weights, strict=True)
+        return self.loss + sum(part.penalty(own) for part, own in pairs)
 
     def unclipped(self) -> list[Floats]:
         """``origin + X' coef`` of each part, copied."""

@@ -91,7 +91,7 @@ class Blocks(Stateful, ABC):
 
     state_names = (
         "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
-        "shared", "visits", "random", "round", "linear",
+        "shared", "visits", "random", "round", "linear", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +122,8 @@ class Blocks(Stateful, ABC):
             self.dual_coef[:] = problem.feasible(start)
         self._settle(np.flatnonzero(empty).astype(np.int32))
         self.linear = self._linear()
+        self.losses = self._losses_at_zero()
+        """Cost times loss of each example as its last visit saw it; without features, for ever."""
         self.alone = shared is None
         self.attach(SharedWeights(problem) if shared is None else shared)
         if self.alone:
@@ -137,6 +139,10 @@ class Blocks(Stateful, ABC):
     @abstractmethod
     def _terms(self, inverse: Floats) -> Floats:
         """The numbers of each example that the kernels read, one row an example."""
+
+    @abstractmethod
+    def _losses_at_zero(self) -> Floats:
+        """Cost times loss of each example at scores of zero."""
 
     @abstractmethod
     def _settle(self, empty: Order) -> None:
@@ -202,14 +208,23 @@ class Blocks(Stateful, ABC):
         weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
         return self.linear - 0.5 * float(sum_of_products(weights - origin, weights + origin))
 
+    @property
+    def expected(self) -> float:
+        """Objective of the present weights, if every example has the loss of its last visit."""
+        return self._penalty(self.weights) + float(self.losses.sum())
+
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`, by the compiled kernels."""
         cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
         losses = threads.map(lambda ends: self._total_loss(*ends, weights), pairwise(cuts))
+        return self._penalty(weights) + sum(losses)
+
+    def _penalty(self, weights: Floats) -> float:
+        """What padded `weights` cost by themselves."""
         away = weights
         if self.problem.origin is not None:
             away = weights[:, : self.problem.n_outputs] - self.problem.origin
-        return 0.5 * float(sum_of_products(away, away)) + sum(losses)
+        return 0.5 * float(sum_of_products(away, away))
 
     def due_examples(self) -> Order:
         """Examples to visit in this round, in random order."""
@@ -345,6 +360,11 @@ class MulticlassBlocks(Blocks):
     def _terms(self, inverse: Floats) -> Floats:
         return np.column_stack([self.problem.cost, self.problem.margins, inverse])
 
+    def _losses_at_zero(self) -> Floats:
+        p = self.problem
+        worst = p.loss_matrix.sum(axis=1) if self.separate_slacks else p.loss_matrix.max(axis=1)
+        return np.asarray(p.cost * p.margins * worst[p.labels])
+
     def _settle(self, empty: Order) -> None:
         problem = self.problem
         labels = problem.labels[empty]
@@ -367,7 +387,7 @@ class MulticlassBlocks(Blocks):
         return float(
             sweep_multiclass(
                 self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
-                threshold, weights, unclipped, p.nonnegative, self.coef,
+                threshold, weights, unclipped, p.nonnegative, self.coef, self.losses,
                 self.visits, self.round, self.longest_wait, self.average, self.snapshots, every,
                 self._scratch(),
             )
@@ -410,6 +430,10 @@ class ScalarBlocks(Blocks):
         p = self.problem
         return np.column_stack([p.target, p.lower, p.upper, inverse])
 
+    def _losses_at_zero(self) -> Floats:
+        p = self.problem
+        return p.cost * p.losses(np.zeros((p.n_samples, 1)), slice(None))
+
     def _settle(self, empty: Order) -> None:
         p = self.problem
         target = p.target[empty]
@@ -423,7 +447,7 @@ class ScalarBlocks(Blocks):
         return float(
             sweep_scalar(
                 self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
-                p.nonnegative, self.coef, self.visits, self.round, self.longest_wait,
+                p.nonnegative, self.coef, self.losses, self.visits, self.round, self.longest_wait,
                 self.average, self.snapshots, every,
             )
         )  # fmt: skip

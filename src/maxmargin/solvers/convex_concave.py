@@ -147,7 +147,7 @@ class _Descent(Stateful):
                 checkpoint(True)
             training, settled = self._take(training, result)
             # A small gap with completions that change is no end: many small steps may lead far.
-            if settled and self.place.certificate.relative_gap <= self.stopping.tol:
+            if settled and self._is_done:
                 self.status = Status.CONVERGED
             elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
                 self.status = result.status
@@ -157,6 +157,12 @@ class _Descent(Stateful):
             elif 0.0 < before < math.inf:
                 gain = 1.0 - self.place.certificate.primal / before
                 self.step_tol = min(FIRST_TOL, PART_OF_GAIN * gain)
+
+    @property
+    def _is_done(self) -> bool:
+        assert self.place is not None
+        certificate = self.place.certificate
+        return self.stopping.is_enough(certificate.primal, certificate.dual)
 
     def _solve(self, training: TrainingSet, solve: Solve) -> Result:
         """A convex step; its rounds count on from those before."""
@@ -174,10 +180,11 @@ class _Descent(Stateful):
                 stage=stage,
             )
 
-        tol, point = max(self.step_tol, LAST_TOL * self.stopping.tol), self.point
+        least = LAST_TOL * self.stopping.relative_tol(self.place.certificate.primal)
+        tol, point = max(self.step_tol, least), self.point
         history: list[Round] = []
         while True:
-            result = solve(training, replace(self.stopping, tol=tol), point, counted)
+            result = solve(training, replace(self.stopping, tol=tol, gap=-math.inf), point, counted)
             history += [counted(line) for line in result.history]
             if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
                 return replace(result, history=history)

@@ -1,5 +1,6 @@
 """Cutting planes: a quadratic program over the planes found so far, solved again and again."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ MOST_SWEEPS = 1000
 @dataclass(frozen=True, kw_only=True)
 class NSlack(StructuredSolver):
     """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack a block.
+
+    Between evaluations, the objective in the history is estimated: the dual value plus the gap that
+    the oracle calls of the pass found.
 
     Parameters
     ----------
@@ -71,7 +75,7 @@ class NSlack(StructuredSolver):
                     solved = run.n_planes
             run.gap = found
             self._solve(run, rule)
-            run.estimate = run.dual + run.gap - run.half_square
+            run.estimate_from_gaps(run.gap)
             run.value_if_done()
             run.working_set.drop_idle(self.max_idle)
             yield
@@ -91,7 +95,10 @@ class OneSlack(StructuredSolver):
     """The 1-slack cutting plane method of Joachims, Finley and Yu (2009).
 
     One slack for all blocks together: each round adds a single plane, the sum over the blocks of
-    their most violating ones. The planes stay few however many examples there are.
+    their most violating ones. The planes stay few however many examples there are. The objective in
+    the history is exact whenever the oracle was called. When a cached plane did, it is estimated:
+    the dual value plus the violation that the last oracle calls found, but no less than the cache
+    shows it to be.
 
     Parameters
     ----------
@@ -132,6 +139,7 @@ class OneSlack(StructuredSolver):
             plane = run.cached_plane() if from_cache else None
             if plane is not None and run.violation(plane) > run.asked(self.accept):
                 run.hits += run.training.n_blocks
+                run.estimate(plane)
             else:
                 run.hits_in_a_row = 0
                 plane, hinges = run.searched_plane(self.cache)
@@ -161,6 +169,7 @@ class SummedRun(Run):
         self.planes = SummedPlanes()
         self.block_planes = WorkingSet(training.cost, training.n_features)
         self.last_violation = 0.0
+        self._expected = math.inf
         self.hits_in_a_row = MOST_HITS  # none yet, so that the first plane is a searched one
 
     @property
@@ -170,6 +179,19 @@ class SummedRun(Run):
     @property
     def n_planes(self) -> int:
         return len(self.planes)
+
+    @property
+    def expected(self) -> float:
+        return self._expected
+
+    def estimate(self, cached: SummedPlane) -> None:
+        """Estimate the objective of the present weights, of which a cached plane is a bound."""
+        bound = self.half_square + self.loss_of(cached)
+        self._expected = max(bound, self.dual + self.last_violation)
+
+    def choose_as_expected(self) -> None:
+        """Let the best weights that were evaluated be the answer: estimates are of older ones."""
+        self.best = self.answer()
 
     def point(self) -> DualPoint:
         used = self.planes.used
@@ -201,7 +223,7 @@ class SummedRun(Run):
         It must close a good part of the gap that is known to be left, and one that matters.
         """
         part = self._fair_part if accept is None else accept
-        return max(part * self.last_violation, FINER * self.stopping.tol * abs(self.dual))
+        return max(part * self.last_violation, FINER * self.stopping.allowed_gap(self.dual))
 
     @property
     def _fair_part(self) -> float:

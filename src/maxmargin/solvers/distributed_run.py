@@ -100,8 +100,8 @@ class DistributedRun(Run):
 
     def _begin(self, shard: int) -> None:
         self.shards.ask(
-            shard, "begin", DualShard, self.solver.local, self.stopping.tol, self.seed, shard,
-            len(self.shards), self.average is not None,
+            shard, "begin", DualShard, self.solver.local, self.seed, shard, len(self.shards),
+            self.average is not None,
         )  # fmt: skip
 
     @property
@@ -119,8 +119,14 @@ class DistributedRun(Run):
 
     @property
     def expected(self) -> float:
-        """Primal value as seen in the last passes of searches, at changing weights."""
-        return self.half_square + sum(link.progress.estimate for link in self.links)
+        """With the hinges that shards saw in their last passes of searches, at changing weights.
+
+        Shards that have not searched yet are taken to be like the others.
+        """
+        known = [e for link in self.links if math.isfinite(e := link.progress.estimate)]
+        if not known:
+            return math.inf
+        return self.half_square + len(self.links) * float(np.mean(known))
 
     def is_new_pass(self) -> bool:
         """Whether all examples have been searched, on average, since this was last true."""
@@ -137,12 +143,12 @@ class DistributedRun(Run):
         """
         if self.lone:
             return TrackedRun.looks_done(self)  # type: ignore[arg-type]
-        tol, primal = self.stopping.tol, self.expected
-        self.settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        primal, stopping = self.expected, self.stopping
+        self.settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
         if self.passes <= PATIENT * self.passes_valued:
             return False
-        return self.settled or primal - self.dual <= tol * abs(primal)
+        return self.settled or primal - self.dual <= stopping.allowed_gap(primal)
 
     def advance(self) -> None:
         """As many moves as there are shards; if none may be ahead, one of each, in their order."""
@@ -239,7 +245,9 @@ class DistributedRun(Run):
     def _replace(self, shard: int) -> None:
         """Make a lost shard again, with the last coefficients of it that were kept."""
         self.shards.make(shard)
+        estimate = self.links[shard].progress.estimate
         link = self.links[shard] = Link(np.zeros(self.training.n_features))
+        link.progress = link.progress._replace(estimate=estimate)
         link.searched = max(other.searched for other in self.links)
         if self._answer() is None:
             return

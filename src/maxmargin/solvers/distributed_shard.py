@@ -166,11 +166,8 @@ class ShardRun(BlockRun):
 
     working_set: ShardPlanes
 
-    def __init__(
-        self, training: TrainingSet, tol: float, seed: Any, averaging: bool, options: Auto
-    ) -> None:
-        stopping = Stopping(tol)
-        super().__init__(training, stopping, Threads(1), seed, options.batch_size, averaging)
+    def __init__(self, training: TrainingSet, seed: Any, averaging: bool, options: Auto) -> None:
+        super().__init__(training, Stopping(), Threads(1), seed, options.batch_size, averaging)
         self.working_set = ShardPlanes(training.cost.copy(), training.n_features)
         self.scale = 1.0
         self.options = options
@@ -191,10 +188,12 @@ class ShardRun(BlockRun):
         found = super().search(order, rule)
         self.effort += self.options.search_effort(self, order, found)
         self._loss += found.loss / self.scale
-        if len(self._left):
-            self.passes, self.estimate = passes, estimate
-        else:
+        if not len(self._left):
             self.estimate = self._loss
+            return found
+        self.passes, self.estimate = passes, estimate
+        if math.isinf(estimate):
+            self.note_hinges(self._loss, np.setdiff1d(self.everything, self._left))
         return found
 
     def sweep(self, order: Order, rule: StepRule) -> Visit:
@@ -222,7 +221,6 @@ class DualShard:
         The examples of the shard.
     options : Auto
         How to ascend.
-    tol : float
     seed : int
     number : int
         Of the shard.
@@ -236,7 +234,6 @@ class DualShard:
         self,
         training: TrainingSet,
         options: Auto,
-        tol: float,
         seed: int,
         number: int,
         n_shards: int,
@@ -244,7 +241,7 @@ class DualShard:
     ) -> None:
         self.options, self.lone = options, n_shards == 1
         own_seed = seed if number == 0 else [seed, number]
-        self.run = ShardRun(training, tol, own_seed, averaging, options)
+        self.run = ShardRun(training, own_seed, averaging, options)
         # What several find together is extrapolated by the driver's orders.
         accelerated = options.acceleration and self.lone
         self.momentum = self.run.momentum = Momentum(self.run, accelerated)
@@ -328,7 +325,7 @@ class DualShard:
 
     def _follow(self, orders: Orders) -> None:
         run, planes = self.run, self.run.working_set
-        run.stopping = Stopping(run.stopping.tol, time_limit=orders.seconds)
+        run.stopping = Stopping(time_limit=orders.seconds)
         self.base = accepted(self.base, run.weights, orders.taken / run.scale).copy()
         orders.patch.apply(self.base)
         if orders.taken != 1.0:

@@ -23,6 +23,9 @@ STEPS = {"frank-wolfe": FRANK_WOLFE, "away": AWAY, "pairwise": PAIRWISE}
 class FrankWolfe(StructuredSolver):
     """Frank-Wolfe on the dual, over all blocks at once or one after the other.
 
+    With `gap_sampling`, the objective in the history is estimated from the gap of every block at
+    its last visit.
+
     Parameters
     ----------
     block : bool, default=True
@@ -69,7 +72,10 @@ class FrankWolfe(StructuredSolver):
     def _block_rounds(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(kind=STEPS[self.step], max_steps=1)
         while True:
-            run.search(self._order(run), rule)
+            order = self._order(run)
+            run.search(order, rule)
+            if len(order) < run.training.n_blocks:
+                run.estimate_from_gaps(float(run.working_set.gaps.sum()))
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)
             if run.rounds_due(self.value_every):

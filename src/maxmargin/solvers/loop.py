@@ -55,6 +55,8 @@ class IterativeRun(Stateful, ABC):
         self.best_dual = -math.inf
         self.calls = 0
         self.hits = 0
+        self.evaluated = math.inf
+        """The lowest objective that was evaluated over all examples in this iteration."""
         self.history: list[Round] = []
 
     @property
@@ -68,9 +70,9 @@ class IterativeRun(Stateful, ABC):
         """Planes kept."""
 
     @property
+    @abstractmethod
     def expected(self) -> float:
-        """Primal value that the last searches let expect, though it is no bound."""
-        return math.inf
+        """Objective of the present weights as it can be estimated without an oracle call."""
 
     @abstractmethod
     def point(self) -> Any:
@@ -90,7 +92,7 @@ class IterativeRun(Stateful, ABC):
         return self._closes_gap(self.primal)
 
     def _closes_gap(self, primal: float) -> bool:
-        return Certificate(primal, self.best_dual).relative_gap <= self.stopping.tol
+        return self.stopping.is_enough(primal, self.best_dual)
 
     def rounds_due(self, every: int) -> bool:
         """Whether the round under way is one of those `every` so many."""
@@ -112,6 +114,7 @@ class IterativeRun(Stateful, ABC):
 
     def as_round(self) -> Round:
         """The state as a line of history."""
+        exact = math.isfinite(self.evaluated)
         return Round(
             seconds=self.stopping.seconds,
             oracle_calls=self.calls,
@@ -119,7 +122,8 @@ class IterativeRun(Stateful, ABC):
             primal=self.primal,
             dual=self.best_dual,
             planes=self.n_planes,
-            expected=self.expected,
+            objective=self.evaluated if exact else self.expected,
+            exact=exact,
         )
 
 
@@ -198,6 +202,7 @@ def run_loop(
     run.best_dual = max(run.best_dual, run.dual)
     status = run.reason_to_stop()
     while status is None:
+        run.evaluated = math.inf
         next(rounds)
         run.best_dual = max(run.best_dual, run.dual)
         run.history.append(run.as_round())

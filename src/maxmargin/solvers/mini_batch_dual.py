@@ -17,7 +17,7 @@ from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.kernel_training import Found, KernelTrainingSet
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 from maxmargin.solvers.result import Result, Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.stopping import TINY, Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -104,7 +104,7 @@ class MiniBatchDual(IterativeSolver):
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
         status = in_spite_of_interrupt(run.compare_with_zero, status)
-        if run.certificate.relative_gap <= run.stopping.tol:
+        if run.stopping.is_enough(run.certificate.primal, run.certificate.dual):
             status = Status.CONVERGED
         return Result(run.answer(), point, run.certificate, status, len(run.history), run.history)
 
@@ -122,8 +122,8 @@ class MiniBatchRun(IterativeRun):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *IterativeRun.state_names, "order", "searched", "seen", "fresh", "_expected",
-        "outputs_in_hand", "best_point", "certificate", "nothing_violates",
+        *IterativeRun.state_names, "order", "searched", "hinges", "fresh", "outputs_in_hand",
+        "best_point", "certificate", "nothing_violates",
     )  # fmt: skip
 
     training: KernelTrainingSet
@@ -143,9 +143,10 @@ class MiniBatchRun(IterativeRun):
         """Of the present pass."""
         self.searched = 0
         """Examples of the present pass that have been searched."""
-        self.seen, self.fresh = 0.0, 0
-        """Sum of cost times hinge in the present pass, and outputs that violated."""
-        self._expected = math.inf
+        self.fresh = 0
+        """Outputs that violated in the present pass."""
+        self.hinges = np.full(training.n_blocks, math.nan)
+        """Of each example at its last search; not a number before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
         self.certificate: Certificate | None = None
@@ -191,7 +192,7 @@ class MiniBatchRun(IterativeRun):
         if self.solver.epsilon is not None:
             return self.solver.epsilon
         total = float(self.training.cost.sum())
-        return 0.25 * self.stopping.tol * max(self.dual, 0.0) / total if total else 0.0
+        return 0.25 * self.stopping.allowed_gap(max(self.dual, 0.0)) / total if total else 0.0
 
     @property
     def is_done(self) -> bool:
@@ -200,7 +201,10 @@ class MiniBatchRun(IterativeRun):
 
     @property
     def expected(self) -> float:
-        return self._expected
+        """With the hinges of the last searches; examples to come are taken to be alike."""
+        cost, known = self.training.cost, ~np.isnan(self.hinges)
+        share = float(cost[known].sum()) / max(float(cost.sum()), TINY)
+        return self.planes.half_square + float(cost[known] @ self.hinges[known]) / max(share, TINY)
 
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
@@ -237,11 +241,11 @@ class MiniBatchRun(IterativeRun):
         while True:
             if self.searched >= len(self.order):
                 self.order, self.searched = self.random.permutation(n), 0
-                self.seen, self.fresh = 0.0, 0
+                self.fresh = 0
             blocks = self.order[self.searched : self.searched + size]
             found = self._search(self.model(), blocks)
             self.searched += len(blocks)
-            self.seen += float(self.training.cost[blocks] @ found.hinges)
+            self.hinges[blocks] = found.hinges
             excess = self._excess(found)
             self.fresh += self._take_in(found, excess)
             costs = self.training.cost[found.outputs.blocks]
@@ -281,7 +285,7 @@ class MiniBatchRun(IterativeRun):
         if solver.steps == "smo":
             planes.solve(blocks, 0.0, len(blocks))
         else:
-            enough = 0.25 * self.stopping.tol * abs(self.dual)
+            enough = 0.25 * self.stopping.allowed_gap(self.dual)
             planes.solve(None, max(_QP_PART * gap, enough), _MOST_VISITS)
         planes.note_idle()
         if self.rounds_due(solver.prune_every):
@@ -289,8 +293,8 @@ class MiniBatchRun(IterativeRun):
 
     def _end_pass(self) -> None:
         """Value the model if the pass, each of whose searches had another, promises the end."""
-        estimate = self._expected = self.planes.half_square + self.seen
-        close = estimate - self.dual <= 2.0 * self.stopping.tol * abs(estimate)
+        estimate = self.expected
+        close = estimate - self.dual <= 2.0 * self.stopping.allowed_gap(estimate)
         if close or not self.fresh:
             self.value()
 
@@ -299,12 +303,14 @@ class MiniBatchRun(IterativeRun):
         point = self.point()
         model = self.training.model_of(point)
         found = self._search(model, np.arange(self.training.n_blocks))
-        primal = model.half_square + float(self.training.cost @ found.hinges)
+        primal = self.evaluated = model.half_square + float(self.training.cost @ found.hinges)
         if primal < self.primal:
             # The model comes first: were Ctrl-C to come in between, it must not be missing.
             self._best_point, self.best = point, model
             self.primal = primal
         self.certificate = Certificate(self.primal, self.training.dual(point))
+        closed = self.stopping.is_enough(self.primal, self.certificate.dual)
+        self.nothing_violates = closed or not self._take_in(found, self._excess(found))
 
     def compare_with_zero(self) -> None:
         """Take the model of no outputs if it is better.
@@ -312,7 +318,7 @@ class MiniBatchRun(IterativeRun):
         Its objective is at least the linear term of the dual, which mostly tells.
         """
         assert self.certificate is not None
-        primal, tol = self.certificate.primal, self.stopping.tol
+        primal, tol = self.certificate.primal, self.stopping.relative_tol(self.dual)
         if primal < (1.0 - tol) * (self.dual + self.planes.half_square):
             return
         nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
@@ -323,5 +329,3 @@ class MiniBatchRun(IterativeRun):
             self._best_point, self.best, self.primal = nothing, model, at_zero
         certificate = Certificate(min(primal, at_zero), self.certificate.dual)
         self.certificate = certificate.compared_with_zero(at_zero, tol)
-        closed = self.certificate.relative_gap <= self.stopping.tol
-        self.nothing_violates = closed or not self._take_in(found, self._excess(found))

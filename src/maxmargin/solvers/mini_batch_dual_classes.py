@@ -80,8 +80,8 @@ class KernelClassesDual(IterativeSolver):
         if at_zero < certificate.primal:
             answer = run.training.model_of(np.zeros_like(point))
             certificate = replace(certificate, primal=at_zero)
-        certificate = certificate.compared_with_zero(at_zero, run.stopping.tol)
-        if certificate.relative_gap <= run.stopping.tol:
+        certificate = certificate.compared_with_zero(at_zero, run.stopping.relative_tol(at_zero))
+        if run.stopping.is_enough(certificate.primal, certificate.dual):
             status = Status.CONVERGED
         return Result(answer, point, certificate, status, len(run.history), run.history)
 
@@ -115,7 +115,8 @@ class ClassRun(IterativeRun):
     ) -> None:
         super().__init__(training, stopping, threads, seed)
         n, k = len(training.labels), training.n_classes
-        X = _narrowed(training, stopping.tol)
+        worst = training.problem.loss_matrix.max(axis=1)[training.labels]
+        X = _narrowed(training, stopping.relative_tol(float(training.cost @ worst)))
         self.cache = KernelRowCache(training.kernel, X, solver.cache_bytes, 2 * _BATCH)
         self.scores = np.zeros((k, n))
         self.coef = np.zeros((n, padded(k)))
@@ -147,10 +148,17 @@ class ClassRun(IterativeRun):
         return int(np.count_nonzero(self.coef < 0.0))
 
     @property
+    def expected(self) -> float:
+        """By the scores that are kept up to date, perhaps in single precision."""
+        return self.primal
+
+    @property
     def is_done(self) -> bool:
         """Whether the gap is closed, and not only as far as kept scores tell."""
         certificate = self.certificate
-        return certificate is not None and certificate.relative_gap <= self.stopping.tol
+        return certificate is not None and self.stopping.is_enough(
+            certificate.primal, certificate.dual
+        )
 
     def resume(self, start: Floats) -> None:
         """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
@@ -184,7 +192,7 @@ class ClassRun(IterativeRun):
             self._visit(queue[np.argsort(-violations[queue], kind="stable")], bar)
             self._polish(violations, bar)
             self._survey()
-            if Certificate(self.primal, self.dual).relative_gap <= self.stopping.tol:
+            if self.stopping.is_enough(self.primal, self.dual):
                 self.value()
             yield
 
@@ -261,7 +269,7 @@ class ClassRun(IterativeRun):
         self.certificate = self.training.certify(self.dual_coef, scores)
         self.scores = np.ascontiguousarray(scores.T)
         self._survey()
-        self.primal = self.certificate.primal
+        self.primal = self.evaluated = self.certificate.primal
 
 
 def _narrowed(training: ClassTrainingSet, tol: float) -> Any:

@@ -165,7 +165,7 @@ class Online(StructuredSolver):
         while True:
             self.explore(run)
             seen = Certificate(run.expected, run.dual).relative_gap
-            run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.stopping.tol))
+            run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.tol))
             if run.passes != self.passes and run.looks_done():
                 run.value()
             yield
@@ -179,7 +179,7 @@ class Online(StructuredSolver):
             elif self.schedule == "larank" and run.cache.n_blocks:
                 run.revisit(run.random.integers(run.cache.n_blocks, size=REVISITS * len(some)))
         if self.schedule != "one-pass":
-            run.optimize(min(run.tol_cache, run.stopping.tol))
+            run.optimize(min(run.tol_cache, run.tol))
 
 
 def _certified(run: StreamRun, status: Status) -> Result:
@@ -190,7 +190,9 @@ def _certified(run: StreamRun, status: Status) -> Result:
     certificate = Certificate(math.inf, run.dual, run.stream.relaxed)
     weights = run.answer()
     # Zero weights have an objective of at least the linear term, which mostly tells.
-    enough = (1.0 - run.stopping.tol) * (run.dual + run.half_square)
+    linear = run.dual + run.half_square
+    tol = run.stopping.relative_tol(linear)
+    enough = (1.0 - tol) * linear
     zero = np.zeros(run.stream.n_features)
     if not run.expected < enough:
         candidates.append(zero)
@@ -203,12 +205,12 @@ def _certified(run: StreamRun, status: Status) -> Result:
         weights = candidates[best]
         certificate = Certificate(primals[best], dual, run.stream.relaxed)
         if candidates[-1] is zero:
-            certificate = certificate.compared_with_zero(primals[-1], run.stopping.tol)
+            certificate = certificate.compared_with_zero(primals[-1], tol)
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
     except ProblemError as error:
         error.result = uncertified(run, point)
         raise
-    if certificate.relative_gap <= run.stopping.tol:
+    if run.stopping.is_enough(certificate.primal, certificate.dual):
         status = Status.CONVERGED
     return Result(weights, point, certificate, status, len(run.history), run.history)

@@ -11,6 +11,7 @@ from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.summed_value import parts_of
 from maxmargin.solvers.block_learner import BlockLearner
 from maxmargin.solvers.result import Round
+from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 
@@ -28,7 +29,8 @@ class OnlineDual:
     Batches are swept like the blocks of `StreamedDual`. Afterwards rows that still move stay in the
     cache. The others are let go, but not what the weights have of them: their dual coefficients
     count on as they are. So the dual value remains a lower bound of the objective over
-    all examples so far, whatever the weights.
+    all examples so far, whatever the weights. The objective in the history is estimated: with the
+    losses that batches had when they were learned from.
 
     Parameters
     ----------
@@ -41,10 +43,12 @@ class OnlineDual:
         self.learner = BlockLearner(cache_bytes, seed)
         self.calls = 0
 
-    def learn(self, problem: LinearProblem | OneVersusRest, n_jobs: int, tol: float) -> None:
+    def learn(
+        self, problem: LinearProblem | OneVersusRest, n_jobs: int, stopping: Stopping
+    ) -> None:
         """Learn from a batch, whose problem must have the features and outputs of those before.
 
-        Then the cached rows are swept until they have settled, as far as `tol` asks for it.
+        Then the cached rows are swept until they have settled, as far as `stopping` asks for it.
         """
         parts = parts_of(problem)
         learner = self.learner
@@ -59,7 +63,7 @@ class OnlineDual:
                 learner.cache.join_small()
                 self.calls += 1
             most = REVISITS * (learner.visits - visits)
-            learner.polish(most, SETTLED * tol * abs(learner.dual), threads)
+            learner.polish(most, SETTLED * stopping.allowed_gap(learner.dual), threads)
 
     @property
     def weights(self) -> Floats:
@@ -82,4 +86,5 @@ class OnlineDual:
             primal=math.inf,
             dual=self.learner.dual,
             planes=sum(int(np.count_nonzero(coef)) for coef in coefs),
+            objective=self.learner.expected,
         )

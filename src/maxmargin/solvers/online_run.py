@@ -1,5 +1,6 @@
 """The state of an online solve: a cache of planes, and the moves that explore or improve it."""
 
+import math
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -123,6 +124,11 @@ class StreamRun(TrackedRun):
         return [self.weights, self.average]
 
     @property
+    def tol(self) -> float:
+        """Relative gap that is good enough in the end."""
+        return self.stopping.relative_tol(self.dual)
+
+    @property
     def must_stop(self) -> bool:
         """Whether there is no time left, or somebody has cancelled."""
         return self.stopping.out_of_time or self.stopping.cancelled.is_set()
@@ -203,6 +209,8 @@ class StreamRun(TrackedRun):
                 yield stretch, order[start : start + size]
                 start += size
                 if self.must_stop:
+                    if math.isinf(self.estimate):
+                        self.estimate = self.hinges
                     return
         self.cache.end_pass(self.weights)
         self.estimate = self.hinges

@@ -189,7 +189,7 @@ class DistributionRun(TrackedRun):
     def looks_done(self) -> bool:
         """Whether the hinges of the last pass make it worth a true valuation."""
         primal = self.expected
-        return primal - self.dual <= 2.0 * self.stopping.tol * abs(primal)
+        return primal - self.dual <= 2.0 * self.stopping.allowed_gap(primal)
 
     @property
     def share(self) -> int:
@@ -208,8 +208,9 @@ class DistributionRun(TrackedRun):
             total += visit
             if self.stopping.out_of_time:
                 break
-        else:
-            self.estimate = total.loss
+        seen = order[: start + size]
+        if len(seen) == len(order) or math.isinf(self.estimate):
+            self.note_hinges(total.loss, seen)
         self._end_pass()
 
     def _visit(self, blocks: Order) -> Visit:

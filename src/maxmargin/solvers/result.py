@@ -42,13 +42,19 @@ class Round:
         Best values known so far; primal is infinite before the first evaluation.
     planes : int
         Planes (or non-zero dual variables) kept.
-    expected : float
-        Primal value that the searches of the round let expect, though it is no bound; infinite
-        where they say nothing.
+    objective : float
+        Objective of the weights of this iteration, finite in every iteration: evaluated over all
+        examples if `exact`, else estimated.
+    exact : bool
+        Whether the objective was evaluated over all examples in this iteration. Otherwise it is
+        what the oracle calls of the pass, made at weights that have changed since, or the working
+        set let expect, and no bound. Each solver says in its documentation what it is.
     stage : str
         Which part of a fit in several parts this is, such as ``3 of 10 classes``.
     done : float
         Share of the work that is done, of a fit in parts; zero where only the gap tells.
+    expected : float, default=None
+        What model files of earlier versions have for `objective`, which takes it over; then None.
     """
 
     seconds: float
@@ -57,9 +63,16 @@ class Round:
     primal: float
     dual: float
     planes: int
-    expected: float = math.inf
+    objective: float = math.inf
+    exact: bool = False
     stage: str = ""
     done: float = 0.0
+    expected: float | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.expected is not None:
+            object.__setattr__(self, "objective", self.expected)
+            object.__setattr__(self, "expected", None)
 
     @property
     def relative_gap(self) -> float:
@@ -67,9 +80,9 @@ class Round:
         return Certificate(self.primal, self.dual).relative_gap
 
     @property
-    def expected_gap(self) -> float:
-        """Relative gap between the expected primal and the dual value: a guess, no bound."""
-        return Certificate(self.expected, self.dual).relative_gap
+    def objective_gap(self) -> float:
+        """Relative gap between `objective` and `dual`; a guess, no bound, unless `exact`."""
+        return Certificate(self.objective, self.dual).relative_gap
 
 
 @registered("Result")

@@ -29,7 +29,7 @@ Rows = NDArray[np.int32]
 LONGEST_WAIT = 63
 """Sweeps after which even an example that never moves is looked at again."""
 
-_OWN = ("coef", "linear", "visits", "round", "random")
+_OWN = ("coef", "linear", "losses", "visits", "round", "random")
 """Attributes of blocks that belong to their examples, not to the weights."""
 
 ROOM_AFTER_THINNING = 0.75
@@ -92,11 +92,16 @@ class Portion:
         return sum(blocks.linear for blocks in self.blocks)
 
     @property
+    def loss(self) -> float:
+        """Sum of cost times loss of these examples, as their last visits saw it."""
+        return sum(float(blocks.losses.sum()) for blocks in self.blocks)
+
+    @property
     def nbytes(self) -> int:
         """Memory that it takes, about."""
         X = self.parts[0].X
         entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
-        per_row = [blocks.coef.itemsize * blocks.n_columns + 120 for blocks in self.blocks]
+        per_row = [blocks.coef.itemsize * blocks.n_columns + 128 for blocks in self.blocks]
         return int(entries + len(self) * sum(per_row))
 
     def sweep(self, threads: Threads) -> int:
@@ -137,7 +142,10 @@ class Portion:
         coefs = [coef[examples] for coef in self.dual_coefs]
         parts = _with_same_features([part.some(examples) for part in self.parts])
         weights = [blocks.shared for blocks in self.blocks]
-        return Portion(parts, self.rows[examples], weights, coefs, self.seed)
+        portion = Portion(parts, self.rows[examples], weights, coefs, self.seed)
+        for mine, theirs in zip(self.blocks, portion.blocks, strict=True):
+            theirs.losses = mine.losses[examples]
+        return portion
 
     @classmethod
     def joined(cls, portions: "Sequence[Portion]") -> "Portion":
@@ -147,7 +155,10 @@ class Portion:
         parts = _with_same_features([part.joined(others) for part, *others in same])
         coefs = [np.vstack(c) for c in zip(*(p.dual_coefs for p in portions), strict=True)]
         rows = np.concatenate([portion.rows for portion in portions])
-        return cls(parts, rows, [blocks.shared for blocks in first.blocks], coefs, first.seed)
+        portion = cls(parts, rows, [blocks.shared for blocks in first.blocks], coefs, first.seed)
+        for m, blocks in enumerate(portion.blocks):
+            blocks.losses = np.concatenate([one.blocks[m].losses for one in portions])
+        return portion
 
     def fractions(self) -> list[Fractions]:
         """Coefficients of each part as `StoredCoefficients` wants them."""
@@ -249,22 +260,22 @@ class RowCache(Stateful):
     def __len__(self) -> int:
         return sum(map(len, self.portions.values()))
 
-    def sweep(self, n_visits: int, threads: Threads) -> tuple[int, float]:
+    def sweep(self, n_visits: int, threads: Threads) -> tuple[int, float, float]:
         """Sweep portions, each in its turn, until that was about `n_visits` examples.
 
-        Returns how many it was, and the change of the linear term.
+        Returns how many it was, and the changes of the linear term and of the losses seen.
         """
         portions = list(self.portions.values())
-        visited, linear = 0, 0.0
+        visited, linear, loss = 0, 0.0, 0.0
         for _ in range(len(portions)):
             if visited >= n_visits:
                 break
             portion = portions[self._turn % len(portions)]
             self._turn += 1
-            linear -= portion.linear
+            linear, loss = linear - portion.linear, loss - portion.loss
             visited += portion.sweep(threads)
-            linear += portion.linear
-        return visited, linear
+            linear, loss = linear + portion.linear, loss + portion.loss
+        return visited, linear, loss
 
     def join_small(self) -> None:
         """Make one portion of the last ones where the last is not much smaller than the one before.

@@ -42,7 +42,8 @@ class SequentialDual:
     """Sequential dual method: visit the examples in random order, solve each one's part exactly.
 
     The method of Keerthi et al. (2008) for the multi-class problems; for binary and regression
-    problems it is coordinate descent. Each heuristic can be switched off.
+    problems it is coordinate descent. Each heuristic can be switched off. Between evaluations, the
+    objective in the history is estimated with the loss of every example at its last visit.
 
     Parameters
     ----------
@@ -137,21 +138,21 @@ class SequentialDual:
         blocks, answer = run.blocks, run.answer
         certified = None
         stop = False
-        status = None if answer.closes_gap(stopping.tol) else stopping.reason(blocks.round)
+        status = None if answer.closes_gap(stopping) else stopping.reason(blocks.round)
         try:
             while status is None:
-                if answer.closes_gap(stopping.tol):
-                    certified = run.certified(stopping.tol)
+                if answer.closes_gap(stopping):
+                    certified = run.certified(stopping)
                     if certified is not None:
                         status = Status.CONVERGED
                         break
                 else:
                     stop = self._round(run, stopping, threads, on_round)
-                if not answer.closes_gap(stopping.tol):
+                if not answer.closes_gap(stopping):
                     status = Status.STOPPED if stop else stopping.reason(blocks.round)
                 # A round that ran out of time is not whole: it would lead to another answer.
                 if checkpoint is not None and not stopping.out_of_time:
-                    ends = status is not None or answer.closes_gap(stopping.tol)
+                    ends = status is not None or answer.closes_gap(stopping)
                     checkpoint.offer(lambda: run, final=ends)
         except KeyboardInterrupt:
             stopping.cancelled.set()
@@ -159,8 +160,8 @@ class SequentialDual:
         if certified is None:
             run.momentum.settle(early=True)
             answer.value(run.visits, threads)
-            certified = answer.certified(stopping.tol)
-        if certified.certificate.relative_gap <= stopping.tol:
+            certified = answer.certified(stopping)
+        if certified.is_enough(stopping):
             status = Status.CONVERGED
         assert status is not None
         return Result(*certified, status, blocks.round, run.history)
@@ -180,7 +181,8 @@ class SequentialDual:
         blocks.round += 1
         settled = momentum.settle()
         answer.best_dual = max(answer.best_dual, momentum.dual)
-        if settled and answer.is_due(run.visits, stopping.tol):
+        answer.evaluated = math.inf
+        if settled and answer.is_due(run.visits, stopping):
             answer.value(run.visits, threads)
             if self.cooling:
                 run.threshold = COOLING * answer.certificate.gap / blocks.problem.cost.sum()
@@ -202,6 +204,7 @@ class SequentialDual:
         geometry = Geometry.of(problem.parts[0])
         n_parts = len(problem.parts)
         results, history = done.results, done.history
+        at_zero = [_at_zero(part) for part in problem.parts]
         lock = threading.Lock()
         stopped = False
 
@@ -213,13 +216,14 @@ class SequentialDual:
         def solve_part(m: int) -> None:
             nonlocal stopped
             alone = None if start is None else start[:, [m]]
-            left = stopping.share(max(1.0, (n_parts - len(results)) / n_jobs))
+            left = stopping.share(max(1.0, (n_parts - len(results)) / n_jobs), n_parts)
             with Threads(1) as thread:
                 run = self._run(problem.parts[m], geometry, seed + m, alone)
                 result = self._solve(run, left, thread)
             with lock:
                 results[m] = result
-                history.append(_total(list(results.values()), stopping.seconds, n_parts))
+                rest = sum(at_zero[k] for k in range(n_parts) if k not in results)
+                history.append(_total(list(results.values()), rest, stopping.seconds, n_parts))
                 if checkpoint is not None and result.status in FINISHED:
                     checkpoint.offer(lambda: done, final=len(results) == n_parts)
                 if on_round is not None and on_round(history[-1], weights):
@@ -259,10 +263,10 @@ class _Run(Stateful):
         self.visits = 0
         self.threshold = 0.0
 
-    def certified(self, tol: float) -> "_Certified | None":
+    def certified(self, stopping: Stopping) -> "_Certified | None":
         """The answer, valued anew; None if its gap is not closed after all."""
-        certified = self.answer.certified(tol)
-        if certified.certificate.relative_gap <= tol:
+        certified = self.answer.certified(stopping)
+        if certified.is_enough(stopping):
             return certified
         self.momentum.restart()
         self.answer.is_new = False
@@ -303,16 +307,26 @@ class _Parts(Stateful):
         return Result(weights, coef, certificate, Status(status), rounds, history)
 
 
-def _total(results: list[Result], seconds: float, n_parts: int) -> Round:
-    """One line of history for the parts solved so far."""
+def _at_zero(part: LinearProblem) -> float:
+    """Objective of weights of zero, which a part has until it is solved."""
+    nothing = np.zeros((part.n_samples, part.n_outputs))
+    losses = part.losses(nothing, slice(None))
+    return part.penalty(np.zeros(part.weights_shape)) + float(part.cost @ losses)
+
+
+def _total(results: list[Result], rest: float, seconds: float, n_parts: int) -> Round:
+    """One line of history for all parts, with the objective of those not solved yet as `rest`."""
     last = [result.history[-1] for result in results if result.history]
+    primal = rest + sum(result.certificate.primal for result in results)
     return Round(
         seconds=seconds,
         oracle_calls=sum(line.oracle_calls for line in last),
         cache_hits=0,
-        primal=sum(result.certificate.primal for result in results),
+        primal=primal,
         dual=sum(result.certificate.dual for result in results),
         planes=sum(line.planes for line in last),
+        objective=primal,
+        exact=True,
         stage=f"{len(results)} of {n_parts} classes",
         done=len(results) / n_parts,
     )
@@ -346,23 +360,25 @@ class _Answer(Stateful):
         self.visits_valued = 0
         self.settled_dual = blocks.dual if warm else -math.inf
         self.is_new = False
+        self.evaluated = math.inf
+        """The lowest objective that was evaluated in this round."""
 
-    def closes_gap(self, tol: float) -> bool:
+    def closes_gap(self, stopping: Stopping) -> bool:
         """Whether the gap of an answer that nobody has certified yet is small enough."""
-        return self.is_new and self.certificate.relative_gap <= tol
+        return self.is_new and stopping.is_enough(self.certificate.primal, self.certificate.dual)
 
-    def is_due(self, visits: int, tol: float) -> bool:
+    def is_due(self, visits: int, stopping: Stopping) -> bool:
         """Whether a `value`, which costs about half a round, could find the gap closed.
 
-        While the dual still gains more than `tol`, the gap cannot have been smaller than that
-        gain just before and is hardly smaller now. Something to show is wanted now and then
-        all the same.
+        While the dual still gains more than the gap asked for, the gap cannot have been smaller
+        than that gain just before and is hardly smaller now. Something to show is wanted now and
+        then all the same.
         """
         dual, before = self.best_dual, self.settled_dual
         self.settled_dual = dual
         since = visits - self.visits_valued
         n_samples = self.blocks.problem.n_samples
-        if dual - before > tol * abs(dual):
+        if dual - before > stopping.allowed_gap(dual):
             return since > 0.5 * visits + 4.0 * n_samples
         return since > 0.05 * visits + 0.6 * n_samples or math.isinf(self.certificate.primal)
 
@@ -385,6 +401,7 @@ class _Answer(Stateful):
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
         self.valued += 1
+        self.evaluated = min(primals.values())
         self.is_new = True
         self.certificate = Certificate(best_primal, blocks.dual)
         self.planes = int(np.count_nonzero(blocks.coef))
@@ -394,7 +411,7 @@ class _Answer(Stateful):
         shown = self.blocks.weights if math.isinf(self.certificate.primal) else self.best
         return shown[:, : self.blocks.problem.n_outputs].copy()
 
-    def certified(self, tol: float) -> "_Certified":
+    def certified(self, stopping: Stopping) -> "_Certified":
         """The best weights, or zero, and a dual point, valued anew from the data alone."""
         self.blocks.release()
         problem = self.blocks.problem
@@ -406,7 +423,7 @@ class _Answer(Stateful):
             at_zero = problem.primal(zero)
             if at_zero < certificate.primal:
                 weights, certificate = zero, replace(certificate, primal=at_zero)
-            certificate = certificate.compared_with_zero(at_zero, tol)
+            certificate = certificate.compared_with_zero(at_zero, stopping.relative_tol(at_zero))
             return _Certified(weights, dual_coef, certificate)
         except KeyboardInterrupt:
             self.blocks.restart()
@@ -414,6 +431,7 @@ class _Answer(Stateful):
 
     def as_round(self, seconds: float, visits: int) -> Round:
         """The state as a line of history."""
+        exact = math.isfinite(self.evaluated)
         return Round(
             seconds=seconds,
             oracle_calls=visits,
@@ -421,6 +439,8 @@ class _Answer(Stateful):
             primal=self.certificate.primal,
             dual=self.best_dual,
             planes=self.planes,
+            objective=self.evaluated if exact else self.blocks.expected,
+            exact=exact,
         )
 
 
@@ -428,3 +448,7 @@ class _Certified(NamedTuple):
     weights: Floats
     dual_coef: Floats
     certificate: Certificate
+
+    def is_enough(self, stopping: Stopping) -> bool:
+        """Whether the gap is closed."""
+        return stopping.is_enough(self.certificate.primal, self.certificate.dual)

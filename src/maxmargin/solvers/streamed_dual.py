@@ -51,7 +51,9 @@ class StreamedDual:
     coefficients that are not zero, and the rows of earlier blocks that still move, as far as
     `cache_bytes` allows. Each block is swept a few times, and the cached rows with it. Every pass
     but the first also values the weights and the dual point it began with, from the
-    data alone: the certificate costs one pass in all.
+    data alone: the certificate costs one pass in all. So the objective in the history is exact, of
+    the weights before the pass; in the first pass it is estimated with the losses that blocks had
+    when they were learned from.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ class StreamedDual:
             if status in (Status.MAX_ITER, Status.INTERRUPTED) or not run.best:
                 while not run.read(learn=False):
                     pass
-            if run.certificate.relative_gap <= stopping.tol:
+            if run.is_done:
                 status = Status.CONVERGED
             return run.result(status)
 
@@ -166,13 +168,20 @@ class _Run(Stateful):
         self.at_zero = math.inf
         """Objective of zero weights; infinite before it is evaluated."""
         self.best_dual = -math.inf
+        self.evaluated = math.inf
+        """The lowest objective that the last pass has found, if it evaluated any."""
         self.history: list[Round] = []
 
     def reason_to_stop(self) -> Status | None:
         """Why to stop after the passes so far; None to go on."""
-        if self.certificate.relative_gap <= self.stopping.tol:
+        if self.is_done:
             return Status.CONVERGED
         return self.stopping.reason(self.passes)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the gap is closed."""
+        return self.stopping.is_enough(self.certificate.primal, self.best_dual)
 
     @property
     def certificate(self) -> Certificate:
@@ -184,7 +193,8 @@ class _Run(Stateful):
 
     def result(self, status: Status) -> Result:
         self._write_back()
-        certificate = self.certificate.compared_with_zero(self.at_zero, self.stopping.tol)
+        tol = self.stopping.relative_tol(self.at_zero)
+        certificate = self.certificate.compared_with_zero(self.at_zero, tol)
         return Result(self.weights(), self.stored, certificate, status, self.passes, self.history)
 
     def read(self, learn: bool) -> bool:
@@ -193,7 +203,7 @@ class _Run(Stateful):
         The first complete pass cannot: it only finds out how many features and outputs there are.
         """
         value = None
-        visits = self.learner.visits
+        visits, self.learner.loss = self.learner.visits, 0.0
         if self.surveyed:
             self._write_back()
             sums = self.learner.unclipped()
@@ -213,7 +223,7 @@ class _Run(Stateful):
             self._settle(value)
             self.learner.correct(sums, value.unclipped())
         self.passes += 1
-        if learn and self.certificate.relative_gap > self.stopping.tol:
+        if learn and not self.is_done:
             self._polish(self.learner.visits - visits)
         self.history.append(self._round())
         return value is not None
@@ -265,7 +275,8 @@ class _Run(Stateful):
 
     def _polish(self, visits_of_pass: int) -> None:
         """Before the next pass, which costs far more: let the cached rows settle."""
-        enough = SETTLED * 4.0 ** (1 - self.passes) * self.stopping.tol * abs(self.learner.dual)
+        allowed = self.stopping.allowed_gap(self.learner.dual)
+        enough = SETTLED * 4.0 ** (1 - self.passes) * allowed
         if self.stopping.reason(-1) is None:
             self.learner.polish(self.passes * visits_of_pass, enough, self.threads)
 
@@ -305,6 +316,7 @@ class _Run(Stateful):
     def _settle(self, value: SummedValue) -> None:
         """Keep what a pass has found to be better, part by part."""
         primals = value.primals()
+        self.evaluated = float(primals.min(axis=1).sum())
         if not self.best:
             self.best, self.best_primals = [*value.candidates[0]], primals[:, 0].tolist()
             self.at_zero = float(primals[:, -1].sum())
@@ -317,6 +329,7 @@ class _Run(Stateful):
         """The pass as a line of history."""
         planes = sum(part.n_stored for stored in self.stored for part in stored or ())
         certificate = self.certificate
+        exact = math.isfinite(self.evaluated)
         return Round(
             seconds=self.stopping.seconds,
             oracle_calls=self.learner.visits,
@@ -324,4 +337,6 @@ class _Run(Stateful):
             primal=certificate.primal,
             dual=certificate.dual if self.best else self.learner.dual,
             planes=planes,
+            objective=self.evaluated if exact else self.learner.expected,
+            exact=exact,
         )

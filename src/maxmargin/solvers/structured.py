@@ -28,7 +28,7 @@ from maxmargin.solvers.loop import (
 )
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.result import Result, Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.solvers.stopping import TINY, Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -139,6 +139,7 @@ class Run(IterativeRun):
         """
         objective = _objective(weights, hinges)
         self.least_primal = objective.least
+        self.evaluated = min(self.evaluated, objective.most)
         self._consider(weights, objective, ends_round and self._closes_gap(objective.most))
 
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
@@ -245,12 +246,18 @@ class TrackedRun(Run):
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
+    def note_hinges(self, loss: float, blocks: Order) -> None:
+        """Take it that all blocks have such hinges as `blocks`, with a sum of cost times hinge."""
+        cost = self.training.cost
+        self.estimate = loss * float(cost.sum()) / max(float(cost[blocks].sum()), TINY)
+
     @property
     def candidates(self) -> list[Floats]:
         return [self.weights] if self.average is None else [self.weights, self.average]
 
     @property
     def expected(self) -> float:
+        """With the hinges that the last pass of searches saw, at changing weights."""
         return self.half_square + self.estimate
 
     def looks_done(self) -> bool:
@@ -259,13 +266,12 @@ class TrackedRun(Run):
         Either the hinges of the last pass of searches say so; or the dual has hardly grown since
         the last question, when the average may be better than the weights of any moment.
         """
-        primal = self.expected
-        tol = self.stopping.tol
-        settled = self.dual - self.dual_asked <= tol * abs(self.dual)
+        primal, stopping = self.expected, self.stopping
+        settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
         if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
             return True
-        return primal - self.dual <= HOPEFUL * tol * abs(primal)
+        return primal - self.dual <= HOPEFUL * stopping.allowed_gap(primal)
 
 
 class BlockRun(TrackedRun):
@@ -330,15 +336,22 @@ class BlockRun(TrackedRun):
 
     def search(self, order: Order, rule: StepRule) -> Visit:
         """Search for planes of the blocks `order`, and visit each block with its own."""
-        total = Visit(0.0, 0.0, 0.0, 0.0)
+        total, searched = Visit(0.0, 0.0, 0.0, 0.0), 0
         for blocks, planes in self._found(order, self.weights):
             total += self.working_set.visit(blocks, self.weights, rule, planes)
+            searched += len(blocks)
             if self.stopping.out_of_time:
+                if math.isinf(self.estimate):
+                    self.note_hinges(total.loss, order[:searched])
                 return total
         self.estimate = total.loss
         self.passes += 1
         self.snapshot()
         return total
+
+    def estimate_from_gaps(self, gap: float) -> None:
+        """Estimate the hinges from a duality gap that the searches have found."""
+        self.estimate = self.dual + gap - self.half_square
 
     def search_at(self, weights: Floats) -> Hinges:
         """Search all blocks at fixed weights, and keep the planes.
@@ -411,7 +424,12 @@ class BlockRun(TrackedRun):
 
 @dataclass(frozen=True, kw_only=True)
 class StructuredSolver(IterativeSolver):
-    """Base of the solvers of structured problems."""
+    """Base of the solvers of structured problems.
+
+    Unless a solver says otherwise, the objective in its history is exact when its weights were
+    evaluated, and else estimated with the hinges that the last pass of oracle calls saw, at weights
+    that have changed since.
+    """
 
     @abstractmethod
     def _start(
@@ -442,7 +460,7 @@ def _certified(run: Run, status: Status) -> Result:
         error.result = uncertified(run, point)
         raise
     certificate = run.certificate
-    if certificate.relative_gap <= run.stopping.tol:
+    if run.stopping.is_enough(certificate.primal, certificate.dual):
         status = Status.CONVERGED
     return Result(run.answer(), point, certificate, status, len(run.history), run.history)
 
@@ -459,7 +477,7 @@ def _compare_with_zero(run: Run, linear: float) -> None:
     Their objective, the sum of cost times the largest loss, is at least the linear term of any dual
     point: mostly that tells, and no oracle call is needed.
     """
-    primal, tol = run.certificate.primal, run.stopping.tol
+    primal, tol = run.certificate.primal, run.stopping.relative_tol(linear)
     if primal < (1.0 - tol) * linear:
         return
     zero = np.zeros(run.training.n_features)
