@@ -1,6 +1,7 @@
 """plot_convergence, plot_path and plot_confusion: what is drawn is what the fits say."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import matplotlib
@@ -42,13 +43,26 @@ def lines(axis):
 def test_convergence_shows_the_history(models, against, attribute):
     model = models[0]
     gap, objectives = plot_convergence(model, against=against)
-    known = [line for line in model.history_ if np.isfinite(line.primal)]
+    history, end = model.history_, model.certificate_
+    at = [getattr(line, attribute) for line in history]
+    exact = [(x, line) for x, line in zip(at, history, strict=True) if line.exact]
+    assert 0 < len(exact) < len(history)
     drawn = lines(objectives)
-    assert_allclose(drawn["primal"], [(getattr(x, attribute), x.primal) for x in known])
-    assert_allclose(drawn["dual"], [(getattr(x, attribute), x.dual) for x in model.history_])
-    (gaps, tol) = (line.get_xydata() for line in gap.get_lines())
-    assert_allclose(gaps, [(getattr(x, attribute), x.relative_gap) for x in known])
-    assert_allclose(tol[:, 1], model.tol)
+    assert_allclose(
+        drawn["evaluated"], [*((x, line.objective) for x, line in exact), (at[-1], end.primal)]
+    )
+    assert_allclose(drawn["estimated"], list(zip(at, (x.objective for x in history), strict=True)))
+    assert_allclose(drawn["dual"], list(zip(at, (x.dual for x in history), strict=True)))
+    gaps = lines(gap)
+    assert_allclose(
+        gaps["evaluated"],
+        [*((x, line.relative_gap) for x, line in exact), (at[-1], end.relative_gap)],
+    )
+    assert_allclose(
+        gaps["estimated"],
+        [(x, y.objective_gap) for x, y in zip(at, history, strict=True) if y.objective_gap > 0.0],
+    )
+    assert_allclose(gaps["tol"][:, 1], model.tol)
     assert gap.get_yscale() == "log"
     assert gap.get_xlabel() == objectives.get_xlabel() == against
 
@@ -59,8 +73,12 @@ def test_several_estimators_are_compared_in_given_axes(models):
     axes = Figure().subplots(1, 2)
     found = plot_convergence({"low": models[1], "high": models[0]}, axes=axes)
     assert list(found) == list(axes)
-    assert set(lines(axes[0])) == {"low", "high", "tol"}
-    assert set(lines(axes[1])) == {f"{a}, {b}" for a in ("low", "high") for b in ("primal", "dual")}
+    kinds = {f"{a}, {b}" for a in ("low", "high") for b in ("estimated", "evaluated")}
+    assert set(lines(axes[0])) == kinds | {"tol"}
+    assert set(lines(axes[1])) == kinds | {"low, dual", "high, dual"}
+    legends = [[text.get_text() for text in axis.get_legend().get_texts()] for axis in axes]
+    assert legends[0] == ["low", "high", "estimated", "evaluated", "tol"]
+    assert legends[1] == ["low", "high", "estimated", "evaluated", "dual"]
 
 
 def test_long_histories_are_thinned_and_zero_gaps_drawn():
@@ -71,6 +89,50 @@ def test_long_histories_are_thinned_and_zero_gaps_drawn():
     assert len(drawn) == 500
     assert drawn[0, 0] == 0.0
     assert drawn[-1].tolist() == [3000.0, 1e-16]
+
+
+def styles(axis):
+    return {line.get_label(): line for line in axis.get_lines()}
+
+
+def test_estimates_are_dashed_and_hollow_and_what_was_evaluated_is_solid_and_filled():
+    line = Round(0.0, 0, 0, np.inf, 1.0, 1, objective=4.0)
+    history = [replace(line, seconds=float(k), oracle_calls=k) for k in range(4)]
+    history.append(replace(line, seconds=4.0, primal=2.0, objective=2.0, exact=True))
+    model = SimpleNamespace(history_=history, tol=0.1)
+    for axis in plot_convergence(model):
+        drawn = styles(axis)
+        assert drawn["estimated"].get_linestyle() == "--"
+        assert drawn["estimated"].get_markerfacecolor() == "none"
+        assert drawn["evaluated"].get_linestyle() == "-"
+        assert drawn["evaluated"].get_markerfacecolor() == drawn["evaluated"].get_color()
+        assert drawn["evaluated"].get_xdata().tolist() == [4.0]
+        words = {text.get_text() for text in axis.get_legend().get_texts()}
+        assert {"estimated", "evaluated"} <= words
+
+
+def test_an_estimate_below_the_dual_has_no_gap_and_no_objective_is_no_line():
+    line = Round(0.0, 0, 0, np.inf, 1.0, 1, objective=0.5)
+    gap, objectives = plot_convergence(SimpleNamespace(history_=[line], tol=0.1))
+    assert set(lines(gap)) == {"tol"}
+    assert set(lines(objectives)) == {"estimated", "dual"}
+    unknown = replace(line, objective=np.inf)
+    _, objectives = plot_convergence(SimpleNamespace(history_=[unknown], tol=0.1))
+    assert set(lines(objectives)) == {"dual"}
+
+
+def test_the_few_evaluations_of_a_long_history_are_all_drawn():
+    history = [Round(float(i), i, 0, 2.0, 1.0, 1, objective=3.0) for i in range(3000)]
+    for i in (7, 1234):
+        history[i] = replace(history[i], objective=2.0, exact=True)
+    _, objectives = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
+    assert lines(objectives)["evaluated"][:, 0].tolist() == [7.0, 1234.0]
+
+
+def test_the_tolerance_of_an_absolute_gap_is_drawn_relative_to_the_end():
+    history = [Round(0.0, 0, 0, 50.0, 40.0, 1, objective=50.0, exact=True)]
+    gap, _ = plot_convergence(SimpleNamespace(history_=history, tol=mm.AbsoluteGap(5.0)))
+    assert_allclose(lines(gap)["tol"][:, 1], 0.1)
 
 
 def test_the_far_start_of_objectives_is_left_out():

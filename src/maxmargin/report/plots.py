@@ -1,7 +1,7 @@
 """Plots of fits and predictions, with matplotlib."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +11,16 @@ from maxmargin.report.drawing import heat_colors, new_axes, pyplot
 from maxmargin.report.feature_names import dense
 from maxmargin.report.markup import printable
 from maxmargin.report.scores import confusion, flat_pairs
+from maxmargin.solvers.stopping import Stopping
 
 MOST_NUMBERS, MOST_NAMES = 16, 40
 """Classes up to which a confusion matrix shows its numbers, and the names of all classes."""
 
 MOST_POINTS = 500
 """Rounds of a fit that are drawn."""
+
+MOST_MARKED = 30
+"""Rounds up to which each has a mark of its own."""
 
 AGAINST = {"seconds": ("seconds", "seconds"), "searches": ("oracle_calls", "searches")}
 
@@ -25,6 +29,10 @@ def plot_convergence(
     estimators: Any, *, axes: Any = None, against: str = "seconds"
 ) -> NDArray[np.object_]:
     """Plot how the duality gap closed, and the two objectives it lies between.
+
+    Most solvers evaluate the objective rarely, because that takes a pass over the data. Where they
+    did, there are solid lines and filled points; dashed lines and hollow points are estimates (see
+    `maxmargin.solvers.result.Round`). The last point is the certificate.
 
     Parameters
     ----------
@@ -67,33 +75,124 @@ def plot_convergence(
     histories = {name: _history(one) for name, one in named.items()}
     gap_axis, objective_axis = axes = new_axes(axes, 2)
     attribute, label = AGAINST[against]
-    ends = []
     for number, (name, history) in enumerate(histories.items()):
         at = [getattr(line, attribute) for line in history]
-        color = f"C{number}"
-        marker = "." if len(history) <= 30 else None
-        gaps = [max(line.relative_gap, 0.0) for line in history]
-        gap_axis.plot(*_visible(at, gaps), color=color, marker=marker, label=name)
-        for kind, line_style in (("primal", "-"), ("dual", "--")):
-            values = [getattr(line, kind) for line in history]
-            objective_axis.plot(
-                *_finite(at, values),
-                linestyle=line_style,
-                color=color if name is not None else ("C0" if kind == "primal" else "C1"),
-                marker=marker,
-                label=kind if name is None else f"{name}, {kind}",
-            )
-        ends.append(history[-1].primal)
+        values = _Values.of(named[name], history, at)
+        alone = name is None
+        look = _Look(f"C{number}", "C1" if alone else f"C{number}", len(history) <= MOST_MARKED)
+        before = "" if alone else f"{name}, "
+        look.estimated(gap_axis, *_finite(*values.estimated_gaps), f"{before}estimated")
+        look.evaluated(gap_axis, *_visible(*values.evaluated_gaps), f"{before}evaluated")
+        look.estimated(objective_axis, *_finite(*values.estimated), f"{before}estimated")
+        look.evaluated(objective_axis, *values.evaluated, f"{before}evaluated")
+        look.dual(objective_axis, at, [line.dual for line in history], f"{before}dual")
     _mark_tolerance(gap_axis, list(named.values()))
     gap_axis.set(xlabel=label, ylabel="relative duality gap", title="Duality gap")
     _logarithmic(gap_axis, "y")
     objective_axis.set(xlabel=label, ylabel="objective", title="Primal and dual objective")
-    _leave_out_the_start(objective_axis, ends)
+    _leave_out_the_start(objective_axis, [_last(history) for history in histories.values()])
+    names = [] if None in named else [*named]
     for axis in axes:
         axis.locator_params(axis="x", nbins=6)
-        if axis.get_legend_handles_labels()[0]:
-            axis.legend(fontsize="small")
+        _explain(axis, names)
     return np.asarray(axes)
+
+
+Points = tuple[list[float], list[float]]
+
+
+class _Values(NamedTuple):
+    """What is drawn of a history: estimates at all of it, and points where they were evaluated."""
+
+    estimated: Points
+    estimated_gaps: Points
+    evaluated: Points
+    evaluated_gaps: Points
+
+    @classmethod
+    def of(cls, estimator: Any, history: list[Any], at: list[float]) -> "_Values":
+        lines = list(zip(at, history, strict=True))
+        exact = [(x, line) for x, line in lines if _is_evaluated(line)]
+        guessed = [] if len(exact) == len(lines) else lines
+        values = [(x, _objective(line)) for x, line in exact]
+        gaps = [(x, max(line.relative_gap, 0.0)) for x, line in exact]
+        # Most fits are certified after their last iteration, and that is no part of the history.
+        end = getattr(estimator, "certificate_", None)
+        if end is not None and np.isfinite(end.gap):
+            values.append((at[-1], end.primal))
+            gaps.append((at[-1], max(end.relative_gap, 0.0)))
+        return cls(
+            _columns([(x, line.objective) for x, line in guessed]),
+            _columns([(x, line.objective_gap) for x, line in guessed if line.objective_gap > 0.0]),
+            _columns(values),
+            _columns(gaps),
+        )
+
+
+def _columns(points: list[tuple[float, float]]) -> Points:
+    return [x for x, _ in points], [y for _, y in points]
+
+
+class _Look(NamedTuple):
+    """How the lines of one estimator look: dashed and hollow is estimated, solid evaluated."""
+
+    color: str
+    dual_color: str
+    marked: bool
+
+    def estimated(self, axis: Any, x: Any, y: Any, label: str) -> None:
+        if len(x):
+            hollow = {"marker": "o", "markersize": 3.5, "markerfacecolor": "none"}
+            axis.plot(
+                x, y, color=self.color, linestyle="--", linewidth=1, label=label,
+                **hollow if self.marked else {},
+            )  # fmt: skip
+
+    def evaluated(self, axis: Any, x: Any, y: Any, label: str) -> None:
+        if len(x):
+            marker = "o" if len(x) <= MOST_MARKED else None
+            axis.plot(x, y, color=self.color, marker=marker, markersize=4, label=label)
+
+    def dual(self, axis: Any, x: Any, y: Any, label: str) -> None:
+        style = "-" if self.dual_color != self.color else "-."
+        axis.plot(x, y, color=self.dual_color, linestyle=style, label=label)
+
+
+def _is_evaluated(line: Any) -> bool:
+    """Whether the objective is exact; in histories of old files, whether it had ever been."""
+    return bool(line.exact or (np.isinf(line.objective) and np.isfinite(line.primal)))
+
+
+def _objective(line: Any) -> float:
+    return float(line.objective if np.isfinite(line.objective) else line.primal)
+
+
+def _last(history: list[Any]) -> float:
+    """Where the objective ended, as far as it is known."""
+    primal = history[-1].primal
+    return float(primal if np.isfinite(primal) else history[-1].objective)
+
+
+def _explain(axis: Any, names: Sequence[Any]) -> None:
+    """A legend: of one estimator its lines; of several the colour of each, and what lines mean."""
+    lines, labels = axis.get_legend_handles_labels()
+    if not lines:
+        return
+    if names:
+        from matplotlib.lines import Line2D
+
+        colors = [Line2D([], [], color=f"C{number}") for number in range(len(names))]
+        kinds: dict[str, Any] = {}
+        for line, label in zip(lines, labels, strict=True):
+            kind = label.rpartition(", ")[2]
+            if kind not in kinds:
+                kinds[kind] = Line2D([], [])
+                kinds[kind].update_from(line)
+                kinds[kind].set(color=line.get_color() if kind == "tol" else "gray")
+                if kind == "evaluated":
+                    kinds[kind].set(marker="o", markersize=4)
+        lines, labels = [*colors, *kinds.values()], [*map(str, names), *kinds]
+    axis.legend(lines, labels, fontsize="small")
 
 
 def plot_path(
@@ -305,7 +404,10 @@ def _history(estimator: Any) -> list[Any]:
         )
     if len(history) <= MOST_POINTS:
         return list(history)
-    return [history[i] for i in np.linspace(0, len(history) - 1, MOST_POINTS).astype(int)]
+    kept = np.linspace(0, len(history) - 1, MOST_POINTS).astype(int).tolist()
+    exact = [i for i, line in enumerate(history) if line.exact]
+    few = exact if len(exact) <= MOST_POINTS else []  # the few that are sure are not left out
+    return [history[i] for i in sorted({*kept, *few})]
 
 
 def _finite(at: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
@@ -322,7 +424,7 @@ def _visible(at: Sequence[float], gaps: Sequence[float]) -> tuple[Any, Any]:
 
 def _mark_tolerance(axis: Any, estimators: Sequence[Any]) -> None:
     """A line where training stops, if that is the same for all."""
-    tolerances = {one.tol for one in estimators}
+    tolerances = {Stopping.within(one.tol).relative_tol(_last(one.history_)) for one in estimators}
     if len(tolerances) == 1:
         axis.axhline(tolerances.pop(), color="C1", linestyle=":", linewidth=1, label="tol")
 
@@ -346,7 +448,7 @@ def _leave_out_the_start(axis: Any, ends: Sequence[float]) -> None:
     lowest, highest = axis.get_ylim()
     end = max((value for value in ends if np.isfinite(value)), default=highest)
     if end > 0.0 and highest > 3.0 * end:
-        axis.set_ylim(min(lowest, 0.0) if lowest < 0.0 else lowest, 3.0 * end)
+        axis.set_ylim(max(lowest, -0.15 * end), 3.0 * end)
 
 
 def _n_weights(model: Any) -> int | None:

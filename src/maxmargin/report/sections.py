@@ -143,7 +143,8 @@ def convergence(subject: Subject) -> Markup | None:
         plot_convergence(subject.estimator, axes=axes[2:], against="searches")
 
     captions = [
-        "Relative duality gap after each round, against seconds.",
+        "Relative duality gap after each round, against seconds: evaluated over all examples "
+        "(solid), or estimated (dashed).",
         "Primal and dual objective against seconds; the best possible lies between them.",
         "Relative duality gap against searches.",
         "Primal and dual objective against searches.",
