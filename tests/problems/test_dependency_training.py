@@ -211,9 +211,10 @@ def test_distributions_over_listed_trees():
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-3)
 
 
-def test_top_of_given_arcs():
-    case = random_case(5)
-    w = np.random.default_rng(0).normal(size=3)
+@pytest.mark.parametrize("n_labels", [None, 3])
+def test_top_of_given_arcs(n_labels):
+    case = random_case(5, n_labels=n_labels)
+    w = np.random.default_rng(0).normal(size=len(case.problem.joint_feature(case.X[0], case.Y[0])))
     for x in case.X:
         scores = sorted(case.problem.joint_feature(x, y) @ w for y in case.problem.outputs(x))
         found = [case.problem.joint_feature(x, y) @ w for y in case.problem.top(x, w, 4)]

@@ -207,16 +207,22 @@ class DependencyTrees(Problem):
         return found
 
     def top(self, x: Any, w: Floats, k: int) -> list[Any]:
-        """The k best trees, best first; with labels, each with its best labels."""
+        """The k best trees, best first; with labels, trees with all their labels."""
         arcs = GivenArcs([x], self.n_labels)
         scores, by_label = arcs._scores(np.asarray(w), 0)
-        best = by_label.argmax(axis=2)
         words = np.arange(1, len(x))
         projective, single_root = self.structure
+        # With its best labels, a tree is no worse than with others: no further tree is needed.
         trees = top_trees(
             scores + by_label.max(axis=2), k, projective=projective, single_root=single_root
         )
-        return [self._output(heads * arcs.n_labels + best[heads, words]) for heads, _ in trees]
+        found = []
+        for heads, _ in trees:
+            own = float(scores[heads, words].sum())
+            for score, labels in _best_labels(by_label[heads, words], k):
+                found.append((own + score, heads * arcs.n_labels + labels))
+        found.sort(key=lambda each: -each[0])
+        return [self._output(tree) for _, tree in found[:k]]
 
     def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str) -> TrainingSet:
         """A training set that looks at trees as arrays, for margin rescaling."""
@@ -252,6 +258,17 @@ class DependencyTrees(Problem):
             return tuple(arcs.tolist())
         heads, labels = np.divmod(arcs, self.n_labels)
         return tuple(zip(heads.tolist(), labels.tolist(), strict=True))
+
+
+def _best_labels(scores: Floats, k: int) -> list[tuple[float, Numbers]]:
+    """The k best choices of one label for each word, by the sum of their scores (words, labels)."""
+    sums, chosen = np.zeros(1), np.zeros((1, 0), dtype=np.int64)
+    for of_word in scores:
+        all_sums = (sums[:, None] + of_word).ravel()
+        best = np.argsort(-all_sums, kind="stable")[:k]
+        before, label = np.divmod(best, len(of_word))
+        sums, chosen = all_sums[best], np.column_stack([chosen[before], label])
+    return list(zip(sums.tolist(), chosen, strict=True))
 
 
 def _as_features(one: Any, i: int, first: Any) -> Floats:
