@@ -14,8 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
-from maxmargin.estimators.checks import check_features, check_loss_matrix, check_problem
+from maxmargin.estimators.checks import check_features, check_loss_matrix
 from maxmargin.estimators.kernel_base import KernelEstimator
+from maxmargin.problems.inputs import check_instance
 from maxmargin.problems.kernel import n_rows
 from maxmargin.problems.kernel_scores import predict
 from maxmargin.problems.kernel_training import KernelTrainingSet
@@ -201,7 +202,7 @@ class KernelStructuredSVM(KernelEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best model so
             far is kept, with its certificate.
         """
-        check_problem(self.problem)
+        check_instance(self.problem)
         n = n_rows(X)
         if n != len(Y):
             raise ValueError(f"X has {n} inputs but Y has {len(Y)} outputs: give one for each.")

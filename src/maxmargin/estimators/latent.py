@@ -15,9 +15,9 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.dual.certificate import Certificate
-from maxmargin.estimators.checks import check_problem
 from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.problems.inputs import check_instance
 from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
 from maxmargin.problems.structured import called
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
@@ -235,7 +235,7 @@ class LatentStructuredSVM(LatentEstimator):
             If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
             the best weights so far are kept, with their certificate.
         """
-        check_problem(self.problem)
+        check_instance(self.problem)
         for name, given in {"Y": Y, "initial": initial}.items():
             if given is not None and len(given) != len(X):
                 raise ValueError(

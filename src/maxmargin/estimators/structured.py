@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.checks import as_inputs, check_pairs, check_problem
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streaming import Checked, Fixed
 from maxmargin.estimators.warm import train_warm
+from maxmargin.problems.inputs import as_inputs, check_instance, check_pairs
 from maxmargin.problems.slack_rescaling import SlackTrainingSet
 from maxmargin.problems.structured import TrainingSet, bind, called
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -228,7 +228,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         return self._learn(X, Y, self._read(X, Y, self._begun), sample_weight, None)
 
     def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
-        check_problem(self.problem)
+        check_instance(self.problem)
         X = as_inputs(X)
         check_pairs(X, Y)
         return Checked(X, Y, len(X))
