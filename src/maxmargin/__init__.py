@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from maxmargin.estimators.tagger import SequenceTagger
     from maxmargin.persistence.models import ModelFileError, load, read_header, save
     from maxmargin.persistence.pruning import Pruned, prune
+    from maxmargin.problems.checking import ProblemReport, check_problem
+    from maxmargin.problems.checking_sheet import ProblemCheck
     from maxmargin.problems.dependency_arrays import DependencyTrees
     from maxmargin.problems.kernel import Candidates, KernelProblem
     from maxmargin.problems.latent import LatentProblem
     from maxmargin.problems.low_rank_kernel import LowRankProblem
+    from maxmargin.problems.oracle_watch import ProblemWarning
     from maxmargin.problems.prior import GaussianPrior
     from maxmargin.problems.streams import SourceStream
     from maxmargin.problems.structured import Problem, ProblemError
@@ -112,7 +115,10 @@ _HOMES = {
     "PolynomialKernel": "dual.kernels",
     "PoseEstimator": "estimators.pose",
     "Problem": "problems.structured",
+    "ProblemCheck": "problems.checking_sheet",
     "ProblemError": "problems.structured",
+    "ProblemReport": "problems.checking",
+    "ProblemWarning": "problems.oracle_watch",
     "ProductKernel": "dual.kernels",
     "ProgressLine": "report.progress",
     "Pruned": "persistence.pruning",
@@ -123,6 +129,7 @@ _HOMES = {
     "SourceStream": "problems.streams",
     "StreamedDual": "solvers.streamed_dual",
     "StructuredSVM": "estimators.structured",
+    "check_problem": "problems.checking",
     "engine": "engines.choice",
     "load": "persistence.models",
     "plot_confusion": "report.plots",
@@ -181,7 +188,10 @@ __all__ = [
     "PolynomialKernel",
     "PoseEstimator",
     "Problem",
+    "ProblemCheck",
     "ProblemError",
+    "ProblemReport",
+    "ProblemWarning",
     "ProductKernel",
     "ProgressLine",
     "Pruned",
@@ -193,6 +203,7 @@ __all__ = [
     "StreamedDual",
     "StructuredSVM",
     "__version__",
+    "check_problem",
     "data",
     "engine",
     "load",

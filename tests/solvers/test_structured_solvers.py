@@ -19,6 +19,7 @@ from structured_referee import (
 
 from maxmargin.dual.certificate import certify
 from maxmargin.engines.threads import Threads
+from maxmargin.problems.oracle_watch import ProblemWarning
 from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
@@ -476,7 +477,10 @@ def test_a_search_that_is_no_maximum_is_found_out():
 
     case = case_of("classes", 0)
     training = Case(Forgetful(case.problem.matrix), case.X, case.Y, case.cost).training()
-    with pytest.raises(ProblemError, match=r"separate of Forgetful .* example \d+"):
+    with (
+        pytest.warns(ProblemWarning, match=r"separate of Forgetful .* example \d+"),
+        pytest.raises(ProblemError, match=r"separate of Forgetful .* example \d+"),
+    ):
         solve(training, Auto(), tol=1e-3)
 
 

@@ -22,6 +22,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel import Candidates, JointFeatures, KernelProblem, Pairs
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.kernel_scores import Scoring, in_groups
+from maxmargin.problems.oracle_watch import ROUNDING, OracleWatch
 from maxmargin.problems.structured import ProblemError, settings_of
 
 Floats = NDArray[np.float64]
@@ -74,6 +75,7 @@ class KernelTrainingSet:
         rescaling: str = "margin",
     ) -> None:
         self.X, self.Y, self.cost = X, Y, cost
+        self.watch = OracleWatch()
         self.by_slack = rescaling == "slack"
         self.problem = adapted(problem, kernel)
         pair = kernel_pair(self.problem, kernel)
@@ -138,7 +140,9 @@ class KernelTrainingSet:
         parts = threads.map(
             lambda share: self._search_share(model, blocks[share], count, diversity), shares
         )
-        return parts[0] if len(parts) == 1 else _joined(parts)
+        found = parts[0] if len(parts) == 1 else _joined(parts)
+        self.watch.see_listed(self, found.outputs)
+        return found
 
     def _search_share(
         self, model: KernelModel, blocks: Order, count: int, diversity: float
@@ -243,9 +247,8 @@ class KernelTrainingSet:
         try:
             return getattr(self.problem, method)(*arguments)
         except Exception as error:
-            name = type(getattr(self.problem, "problem", self.problem)).__name__
             raise ProblemError(
-                f"{method} of {name} raised {type(error).__name__} for example {i}: {error}"
+                f"{method} of {self._name} raised {type(error).__name__} for example {i}: {error}"
             ) from error
 
     def _candidates(self, i: int) -> Candidates:
@@ -263,6 +266,46 @@ class KernelTrainingSet:
         losses = np.asarray(self._call("losses", i, self.Y[i], candidates), dtype=np.float64)
         self._check_losses(i, losses)
         return losses
+
+    def check_agreement(self, outputs: NewOutputs) -> None:
+        """See to it that what was listed for a single output is what is made of it one by one.
+
+        Raises
+        ------
+        ProblemError
+            If the true output has a loss, or loss, part or label say something else.
+        """
+        i, y, name = int(outputs.blocks[0]), outputs.outputs[0], self._name
+        own = self._loss(i, self.Y[i])
+        if own != 0.0:
+            raise ProblemError(
+                f"loss of {name} must be zero for the true output, but for example {i} it is "
+                f"{own:g}."
+            )
+        again = self.outputs_of(outputs.blocks, outputs.outputs, outputs.coef)
+        loss, other = float(outputs.losses[0]), float(again.losses[0])
+        if abs(loss - other) > ROUNDING * (1.0 + other):
+            raise ProblemError(
+                f"losses of {name} does not agree with loss: for example {i} and the output "
+                f"{y!r:.80} it is {loss:g}, not {other:g}."
+            )
+        for what, kernel, one, two in (
+            ("part", self.kernel.parts, outputs.parts, again.parts),
+            ("label", self.kernel.labels, outputs.labels, again.labels),
+        ):
+            square, mixed, other_square = (
+                float(kernel(a, b)[0, 0]) for a, b in ((one, one), (one, two), (two, two))
+            )
+            apart = square + other_square - 2.0 * mixed
+            if apart > ROUNDING * (square + other_square):
+                raise ProblemError(
+                    f"candidates of {name} does not agree with {what}: for example {i} and the "
+                    f"output {y!r:.80} the squared distance of the two is {apart:.3g}."
+                )
+
+    @property
+    def _name(self) -> str:
+        return type(getattr(self.problem, "problem", self.problem)).__name__
 
     def _check_losses(self, i: int, losses: Floats) -> None:
         if not (np.isfinite(losses) & (losses >= 0.0)).all():

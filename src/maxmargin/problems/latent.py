@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.engines.threads import Threads
+from maxmargin.problems.oracle_watch import OracleWatch, Rival
 from maxmargin.problems.structured import (
     ProblemError,
     PythonTrainingSet,
@@ -41,6 +42,10 @@ class LatentProblem(ABC):
       sense may end close to weights of zero;
     - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
       that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
+    - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
+      `maxmargin.Planes`; truths and outputs are pairs ``(y, h)``. A search that may miss the
+      highest pair says by how much at most in their `excess`, and the problem says
+      ``relaxed = True``;
     - ``bind(X, Y, cost)``, a `LatentTrainingSet` of its own, with compiled searches.
 
     See Also
@@ -146,14 +151,20 @@ class _Completed:
     def __init__(self, problem: Any) -> None:
         self.problem = problem
         self.wrong_only = hasattr(problem, "separate_wrong")
+        self.relaxed = bool(getattr(problem, "relaxed", False))
         if hasattr(problem, "outputs"):
             self.outputs = problem.outputs
+        if hasattr(problem, "planes"):
+            self.planes = problem.planes
 
     def joint_feature(self, x: Any, output: tuple[Any, Any]) -> Any:
         return self.problem.joint_feature(x, *output)
 
     def loss(self, truth: tuple[Any, Any], output: tuple[Any, Any]) -> Any:
         return self.problem.loss(truth[0], output[0])
+
+    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+        return as_pair(self.problem.decode(x, w))
 
     def separate(self, x: Any, truth: tuple[Any, Any], w: Floats) -> tuple[Any, Any]:
         if not self.wrong_only:
@@ -185,9 +196,10 @@ class CompletedTrainingSet(PythonTrainingSet):
 
     def truth(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
         """Columns and values of the features of the truth."""
-        if i not in self._truths:
-            self._truths[i] = self._feature(i, self.Y[i])
-        return self._truths[i]
+        return self._truth(i)
+
+    def competes(self, rival: Rival) -> bool:
+        return rival.loss > 0.0 or not self.problem.wrong_only
 
     def truth_scores(self, weights: Floats) -> Floats:
         """Scores of all truths."""
@@ -210,6 +222,8 @@ class PythonLatentTrainingSet(LatentTrainingSet):
 
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> None:
         self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
+        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self._watch: OracleWatch | None = None
 
     def initial(self, random: np.random.Generator) -> list[Any]:
         return self._ask("initial", random)
@@ -222,7 +236,7 @@ class PythonLatentTrainingSet(LatentTrainingSet):
         known = self.completed(before).truth_scores(weights)
         rounding = _ROUNDING * (1.0 + np.abs(known))
         bad = np.flatnonzero(scores < known - rounding)
-        if len(bad):
+        if len(bad) and not self.relaxed:
             i = bad[0]
             raise ProblemError(
                 f"complete of {type(self.problem).__name__} returned {found[i]!r:.80} for example "
@@ -239,7 +253,10 @@ class PythonLatentTrainingSet(LatentTrainingSet):
         # Named as the user's class, so that sentences about failures name it.
         named = type(type(self.problem).__name__, (_Completed,), {})
         truths = list(zip(self.Y, completions, strict=True))
-        return CompletedTrainingSet(named(self.problem), self.X, truths, self.cost)
+        training = CompletedTrainingSet(named(self.problem), self.X, truths, self.cost)
+        # One fit, one watch: however often it completes, it warns once.
+        self._watch = training.watch = self._watch or training.watch
+        return training
 
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
         old, new = self.completed(before), self.completed(after)

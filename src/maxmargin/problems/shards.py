@@ -1,6 +1,5 @@
 """A training set whose examples lie in several places, each of them a shard."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +16,9 @@ from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.base import Engine
 from maxmargin.engines.shards import Loader, Shards
 from maxmargin.engines.threads import Threads
+from maxmargin.problems.oracle_watch import OracleWatch
 from maxmargin.problems.streams import Valuation
-from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
+from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet, renumbered
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -55,6 +55,13 @@ class About(NamedTuple):
     n_features: int
     relaxed: bool
     search_work: float | None
+
+
+class Valued(NamedTuple):
+    """What a shard finds at some weights, and what is wrong with its oracle, if anything seems."""
+
+    hinges: Hinges
+    wrong: str | None
 
 
 class Sums(NamedTuple):
@@ -118,11 +125,14 @@ class Shard:
         try:
             yield
         except ProblemError as error:
-            numbers = self._numbers()
-            if numbers is None:
+            if self._numbers() is None:
                 raise
-            told = re.sub(r"(?<=\bexample )\d+", lambda at: str(numbers[int(at[0])]), str(error))
-            raise ProblemError(told) from error
+            raise ProblemError(self._told(str(error))) from error
+
+    def _told(self, sentence: str) -> str:
+        """A sentence about an example, with its number among all if that is known."""
+        numbers = self._numbers()
+        return sentence if numbers is None else renumbered(sentence, numbers)
 
     def _numbers(self) -> Order | None:
         numbers = []
@@ -135,10 +145,13 @@ class Shard:
                 numbers.append(np.arange(self.firsts[part], self.firsts[part] + own))
         return np.concatenate(numbers)
 
-    def hinges(self, weights: Floats) -> Hinges:
+    def hinges(self, weights: Floats) -> Valued:
         """Bounds of the sum of cost times hinge, by a search for each example."""
         with self._renumbering():
-            return self.training.all_hinges(weights, Threads(1))
+            hinges = self.training.all_hinges(weights, Threads(1))
+        watch = self.training.watch
+        wrong = None if watch is None or watch.sentence is None else self._told(watch.sentence)
+        return Valued(hinges, wrong)
 
     def sums(self) -> Sums:
         """What the present dual point makes of planes that are made from the data anew."""
@@ -171,6 +184,7 @@ class ShardedTrainingSet(TrainingSet):
     def __init__(self, shards: Shards, part_numbers: list[list[int]], content: Any) -> None:
         self.shards, self._content = shards, content
         self.cost = np.zeros(0)  # each shard knows the C of its own
+        self.watch: OracleWatch = OracleWatch()  # which tells what those of the shards have seen
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
         for shard in range(len(shards)):
@@ -222,7 +236,10 @@ class ShardedTrainingSet(TrainingSet):
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self.sent += weights.nbytes * len(self.shards)
-        return sum(self.shards.ask_all("hinges", weights), Hinges(0.0, 0.0))
+        valued: list[Valued] = self.shards.ask_all("hinges", weights)
+        wrong = [each.wrong for each in valued if each.wrong is not None]
+        self.watch.sentence = wrong[0] if wrong else None
+        return sum((each.hinges for each in valued), Hinges(0.0, 0.0))
 
     def sums(self) -> Sums:
         """What the dual points of all shards make of their planes."""

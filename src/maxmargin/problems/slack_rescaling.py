@@ -19,6 +19,7 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.distributions import distributions_of
 from maxmargin.problems.distributions.contract import Distributions
 from maxmargin.problems.distributions.explicit import ExplicitDistributions
+from maxmargin.problems.oracle_watch import OracleWatch
 from maxmargin.problems.structured import TrainingSet
 
 Floats = NDArray[np.float64]
@@ -75,6 +76,14 @@ class SlackTrainingSet(TrainingSet):
         self.margin = margin
         self.n_features, self.cost = margin.n_features, margin.cost
         self._costliest: dict[int, Any] = {}
+
+    @property
+    def watch(self) -> OracleWatch | None:  # type: ignore[override]
+        """That of the other training set."""
+        return self.margin.watch
+
+    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+        self.margin.watch_from(first, watch)
 
     @property
     def search_name(self) -> str:

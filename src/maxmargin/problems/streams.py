@@ -16,6 +16,7 @@ from maxmargin.data.sources import Source
 from maxmargin.dual.plane_cache import Frozen
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
+from maxmargin.problems.oracle_watch import OracleWatch
 from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet, bind
 
 Floats = NDArray[np.float64]
@@ -127,6 +128,9 @@ class Stream(ABC):
     search_state: Any = None
     """Searches of a stream remember nothing from one pass to the next."""
 
+    watch: OracleWatch | None = None
+    """Looks at the answers of an oracle that a user wrote, in all stretches; see `TrainingSet`."""
+
     @property
     @abstractmethod
     def content(self) -> Any:
@@ -173,10 +177,16 @@ class InMemory(Stream):
     training : TrainingSet
     first : int
         Position of its first example.
+    watch : OracleWatch or None
+        Whoever has looked at the examples before, if there were any.
     """
 
-    def __init__(self, training: TrainingSet, first: int = 0) -> None:
+    def __init__(
+        self, training: TrainingSet, first: int = 0, watch: OracleWatch | None = None
+    ) -> None:
         self.training, self.first = training, first
+        training.watch_from(first, watch)
+        self.watch = training.watch
 
     @property
     def content(self) -> Any:
@@ -231,6 +241,8 @@ class SourceStream(Stream):
             if not n:
                 continue
             training = self.bind(X, y, np.full(n, float(self.C)))
+            training.watch_from(first, self.watch)
+            self.watch = training.watch
             self._relaxed |= training.relaxed
             width = training.n_features
             self._width = self._width or width

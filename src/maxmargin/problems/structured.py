@@ -7,6 +7,7 @@ searches bring a training set of their own.
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
+from maxmargin.problems.oracle_watch import ROUNDING, OracleWatch, Rival
 
 if TYPE_CHECKING:
     from maxmargin.problems.distributions.contract import DistributionPoint
@@ -136,6 +138,16 @@ class TrainingSet(ABC):
     cost: Floats
     relaxed: bool = False
     """Whether searches may miss the highest output, and say by how much at most."""
+    watch: OracleWatch | None = None
+    """Looks at the answers of an oracle that a user wrote; None where nobody need."""
+
+    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+        """Say how many examples come before, and who looks at them already, if anybody does.
+
+        Examples that come bit by bit are those of one fit, which is warned once.
+        """
+        if self.watch is not None:
+            self.watch = watch or self.watch
 
     @property
     def n_blocks(self) -> int:
@@ -268,6 +280,11 @@ def called(problem: Any, method: str, i: int, *arguments: Any) -> Any:
         ) from error
 
 
+def renumbered(sentence: str, numbers: Sequence[int] | Order) -> str:
+    """A sentence about an example, by its number among all instead of that among some."""
+    return re.sub(r"(?<=\bexample )\d+", lambda at: str(numbers[int(at[0])]), sentence)
+
+
 class PythonTrainingSet(TrainingSet):
     """Any `Problem` on a list of inputs and outputs, one call at a time.
 
@@ -294,6 +311,10 @@ class PythonTrainingSet(TrainingSet):
         self.by_slack = rescaling == "slack"
         self.method = "separate_slack" if self.by_slack else "separate"
         self._truths: dict[int, _SparseRow] = {}
+        self.known: dict[int, dict[Any, Rival]] = {}
+        self.first = 0
+        if hasattr(problem, "decode") and not self.relaxed:
+            self.watch = OracleWatch()
         self.n_features = 0  # not known before the first example's features
         self._truths[0] = self._feature(0, Y[0])
         if self._loss(0, Y[0]) != 0.0:
@@ -304,7 +325,11 @@ class PythonTrainingSet(TrainingSet):
 
     @property
     def search_name(self) -> str:
-        return f"{self.method} of {self._name}"
+        return f"{'planes' if self._in_batches else self.method} of {self._name}"
+
+    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+        super().watch_from(first, watch)
+        self.first = first
 
     @property
     def content(self) -> Any:
@@ -318,13 +343,11 @@ class PythonTrainingSet(TrainingSet):
     def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
         fixed = weights.view()
         fixed.flags.writeable = False
-        batched = getattr(self.problem, "planes", None)
-        if batched is not None and not self.by_slack:
-            return self._batched(batched, fixed, blocks)
+        if self._in_batches:
+            return self._batched(self.problem.planes, fixed, blocks)
         outputs = [self._searched(int(i), fixed) for i in blocks]
-        planes = self.planes_of(blocks, outputs)
-        self._check(planes, weights, blocks, self.method)
-        return planes
+        planes = self._checked(self.planes_of(blocks, outputs), fixed, blocks, self.method)
+        return self._watched(planes, fixed, blocks)
 
     def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
         columns, values, losses = [], [], []
@@ -351,6 +374,11 @@ class PythonTrainingSet(TrainingSet):
     @property
     def _name(self) -> str:
         return type(self.problem).__name__
+
+    @property
+    def _in_batches(self) -> bool:
+        """Whether the problem itself searches for many examples at once."""
+        return getattr(self.problem, "planes", None) is not None and not self.by_slack
 
     def _searched(self, i: int, weights: Floats) -> Any:
         try:
@@ -380,30 +408,24 @@ class PythonTrainingSet(TrainingSet):
 
     def _difference(self, i: int, y: Any) -> _SparseRow:
         """Joint features of example `i` with its true output less those with `y`."""
-        if i not in self._truths:
-            self._truths[i] = self._feature(i, self.Y[i])
-        columns, values = self._truths[i]
+        columns, values = self._truth(i)
         other_columns, other_values = self._feature(i, y)
         touched, at = np.unique(np.r_[columns, other_columns], return_inverse=True)
         difference = np.bincount(at, weights=np.r_[values, -other_values])
         kept = np.flatnonzero(difference)
         return touched[kept], np.asarray(difference[kept], dtype=np.float64)
 
+    def _truth(self, i: int) -> _SparseRow:
+        """Columns and values of the joint features of example `i` with its true output."""
+        if i not in self._truths:
+            self._truths[i] = self._feature(i, self.Y[i])
+        return self._truths[i]
+
     def _feature(self, i: int, y: Any) -> _SparseRow:
         """Columns and values of the joint features of example `i` with an output, checked."""
         given = self._call("joint_feature", i, self.X[i], y)
         try:
-            if sp.issparse(given):
-                given = sp.coo_array(given)
-                given.sum_duplicates()
-                columns, values = given.coords[-1], given.data.astype(np.float64)
-                width = given.shape[-1]
-            else:
-                dense = np.asarray(given, dtype=np.float64).ravel()
-                if isinstance(given, str) or not np.ndim(given):
-                    raise TypeError
-                columns = np.flatnonzero(dense)
-                values, width = dense[columns], len(dense)
+            columns, values, width = as_row(given)
         except (TypeError, ValueError) as error:
             raise ProblemError(
                 f"joint_feature of {self._name} must return numbers, but did not for example {i} "
@@ -420,7 +442,7 @@ class PythonTrainingSet(TrainingSet):
                 f"joint_feature of {self._name} returned NaN or infinity for example {i} and the "
                 f"output {y!r:.80}."
             )
-        return columns.astype(np.uint32), values
+        return columns, values
 
     def _batched(self, batched: Callable[..., Planes], weights: Floats, blocks: Order) -> Planes:
         xs, truths = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
@@ -438,8 +460,8 @@ class PythonTrainingSet(TrainingSet):
                 f"was given, but returned {len(planes.losses)}."
             )
         self._check_entries(planes)
-        self._check(planes, weights, blocks, "planes")
-        return planes
+        planes = self._checked(planes, weights, blocks, "planes")
+        return self._watched(planes, weights, blocks)
 
     def _check_entries(self, planes: Planes) -> None:
         """Kernels trust what they are given, so a user's planes are looked at first."""
@@ -468,11 +490,16 @@ class PythonTrainingSet(TrainingSet):
                 f"True."
             )
 
-    def _check(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> None:
-        """A search that ends below the truth, whose plane is zero, is no maximum."""
+    def _checked(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> Planes:
+        """A search that ends below the truth, whose plane is zero, is no maximum.
+
+        Where searches may miss the highest output, the truth is taken instead.
+        """
         slopes = planes.slopes(weights)
         scale = 1.0 + planes.losses + np.abs(planes.losses - slopes)
         bad = np.flatnonzero(slopes < -_ROUNDING * scale)
+        if len(bad) and self.relaxed:
+            return self._with_truths(planes, slopes, blocks, bad)
         if len(bad):
             k = bad[0]
             raise ProblemError(
@@ -480,6 +507,96 @@ class PythonTrainingSet(TrainingSet):
                 f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
                 f"it must return the highest."
             )
+        return planes
+
+    def _with_truths(self, planes: Planes, slopes: Floats, blocks: Order, at: Order) -> Planes:
+        """The planes, but some of them those of the truth; what may be missed is less by that."""
+        counts = np.diff(planes.starts)
+        kept = np.ones(len(counts), dtype=bool)
+        kept[at] = False
+        entries = np.repeat(kept, counts)
+        starts = np.zeros_like(planes.starts)
+        np.cumsum(counts * kept, out=starts[1:])
+        outputs = list(planes.outputs)
+        for k in at.tolist():
+            outputs[k] = self.Y[int(blocks[k])]
+        excess = planes.excess
+        if excess is not None:
+            excess = np.where(kept, excess, np.maximum(slopes + excess, 0.0))
+        columns, values = planes.columns[entries], planes.values[entries]
+        return Planes(starts, columns, values, planes.losses * kept, outputs, excess)
+
+    def _watched(self, planes: Planes, weights: Floats, blocks: Order) -> Planes:
+        if self.watch is not None:
+            self.watch.see(self, planes, weights, blocks)
+        return planes
+
+    # What a watch asks
+
+    @property
+    def decode_name(self) -> str:
+        """What to call inference when it fails."""
+        return f"decode of {self._name}"
+
+    def rival(self, i: int, y: Any) -> Rival:
+        """An output of example `i`."""
+        return Rival(*self._difference(i, y), self._loss(i, y), y)
+
+    def decoded(self, i: int, weights: Floats) -> Any:
+        """What inference finds for example `i`."""
+        return self._call("decode", i, self.X[i], weights)
+
+    def competes(self, rival: Rival) -> bool:
+        """Whether loss-augmented inference has to beat it."""
+        return True
+
+    def truth_terms(self, i: int, weights: Floats) -> float:
+        """How large the terms are that the score of the true output is made of."""
+        columns, values = self._truth(i)
+        return float(np.abs(values) @ np.abs(weights[columns]))
+
+    def check_agreement(self, i: int, found: Rival) -> None:
+        """See to it that the loss is zero for the truth, and that a plane is that of its output."""
+        own = self._loss(i, self.Y[i])
+        if own != 0.0:
+            raise ProblemError(
+                f"loss of {self._name} must be zero for the true output, but for example "
+                f"{self.first + i} it is {own:g}."
+            )
+        if not self._in_batches:
+            return  # then the plane was made of the output
+        again = self.rival(i, found.output)
+        dense = np.zeros(self.n_features)
+        np.add.at(dense, found.columns, found.values)
+        np.subtract.at(dense, again.columns, again.values)
+        apart = float(np.abs(dense).max(initial=0.0))
+        if apart > ROUNDING * (1.0 + float(np.abs(again.values).max(initial=0.0))) or (
+            abs(found.loss - again.loss) > ROUNDING * (1.0 + again.loss)
+        ):
+            raise ProblemError(
+                f"planes of {self._name} does not agree with joint_feature and loss: for example "
+                f"{self.first + i} and the output {found.output!r:.80} its loss is {found.loss:g}, "
+                f"not {again.loss:g}, and its features are {apart:.3g} off."
+            )
+
+
+def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
+    """Columns and values of joint features as a user gives them, and how many there are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers.
+    """
+    if sp.issparse(features):
+        row = sp.coo_array(features)
+        row.sum_duplicates()
+        return row.coords[-1].astype(np.uint32), row.data.astype(np.float64), row.shape[-1]
+    dense = np.asarray(features, dtype=np.float64).ravel()
+    if isinstance(features, str) or not np.ndim(features):
+        raise TypeError("joint features must be an array or a sparse row")
+    columns = np.flatnonzero(dense)
+    return columns.astype(np.uint32), dense[columns], len(dense)
 
 
 def _as_planes(

@@ -226,6 +226,8 @@ class _Descent(Stateful):
         """Value weights, and the best of some dual points, which is the one to go on from."""
         self.point, dual = _best_start(training, points)
         primal = training.primal(weights, self.threads)
+        if training.relaxed:  # searches that miss too much may say less than the dual point proves
+            primal = max(primal, dual)
         return Certificate(primal, dual, training.relaxed)
 
     def result(self) -> LatentResult | None:

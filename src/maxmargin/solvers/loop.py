@@ -33,7 +33,7 @@ class IterativeRun(Stateful, ABC):
     ----------
     training : training set
         With ``content``, all that tells it from others, and ``relaxed``, whether its searches may
-        miss the highest output.
+        miss the highest output; and ``watch``, which looks at what a user's oracle finds, or None.
     stopping : Stopping
     threads : Threads
     seed : int
@@ -93,6 +93,11 @@ class IterativeRun(Stateful, ABC):
 
     def _closes_gap(self, primal: float) -> bool:
         return self.stopping.is_enough(primal, self.best_dual)
+
+    def heed_watch(self) -> None:
+        """Warn, once, if the oracle's answers have contradicted each other."""
+        if self.training.watch is not None:
+            self.training.watch.warn()
 
     def rounds_due(self, every: int) -> bool:
         """Whether the round under way is one of those `every` so many."""
@@ -189,7 +194,9 @@ class IterativeSolver(ABC):
             except ProblemError as error:
                 error.result = uncertified(run, run.point())
                 raise
-            return self._end(run, status)
+            result = self._end(run, status)
+            run.heed_watch()
+            return result
 
 
 def run_loop(
@@ -204,6 +211,7 @@ def run_loop(
     while status is None:
         run.evaluated = math.inf
         next(rounds)
+        run.heed_watch()
         run.best_dual = max(run.best_dual, run.dual)
         run.history.append(run.as_round())
         stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
