@@ -1,6 +1,6 @@
 """How far from optimal a model can be, at most."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -51,7 +51,7 @@ class Certificate:
     primal: float
     dual: float
     relaxed: bool = False
-    at_zero: float | None = None
+    at_zero: float | None = field(default=None, compare=False)
 
     @property
     def gap(self) -> float:

@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from maxmargin.data.sources import Source, widened
-from maxmargin.dual.certificate import Certificate
 from maxmargin.engines.base import Engine
 from maxmargin.engines.choice import chosen_engine, make_engine
 from maxmargin.estimators.base import n_threads
@@ -166,10 +165,9 @@ def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
         shown = None if on_round is None else lambda line, weights: on_round(doubled(line), weights)
         half = replace(stopping, gap=0.5 * stopping.gap)
         result = solve(training, half, on_round=shown, **options)
-        old = result.certificate
         return replace(
             result,
-            certificate=Certificate(2.0 * old.primal, 2.0 * old.dual, old.relaxed),
+            certificate=result.certificate + result.certificate,
             history=[doubled(line) for line in result.history],
         )
 

@@ -118,7 +118,7 @@ class LinearProblem(ABC):
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
         """``u(B)``: what the weights would be without `nonnegative`."""
-        u = self.unpenalized()
+        u = self._start()
         for rows in self._chunks():
             u[:-1] += self._features(rows).T @ dual_coef[rows]
         u[-1] += self.bias * dual_coef.sum(axis=0)
@@ -134,8 +134,12 @@ class LinearProblem(ABC):
             np.maximum(u[:-1], 0.0, out=u[:-1])
         return u
 
-    def unpenalized(self) -> Floats:
-        """Weights that cost nothing by themselves: the origin, or zero."""
+    def prior_weights(self) -> Floats:
+        """The best weights without any example: zero, or the origin, clipped if they must be."""
+        return self._clipped(self._start())
+
+    def _start(self) -> Floats:
+        """``u`` of zero coefficients."""
         return np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
 
     def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:

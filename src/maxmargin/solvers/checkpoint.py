@@ -92,6 +92,7 @@ class Checkpoint:
             "data": fingerprint(content),
             "solver": repr(solver),
             "tol": stopping.tol,
+            "gap": stopping.gap,
             "seed": seed,
             **parameters,
         }

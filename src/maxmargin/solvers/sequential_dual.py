@@ -419,7 +419,7 @@ class _Answer(Stateful):
             weights = self.best[:, : problem.n_outputs]
             dual_coef = problem.feasible(self.blocks.dual_coef)
             certificate = certify(problem, weights, dual_coef)
-            zero = problem.unpenalized()
+            zero = problem.prior_weights()
             at_zero = problem.primal(zero)
             if at_zero < certificate.primal:
                 weights, certificate = zero, replace(certificate, primal=at_zero)
