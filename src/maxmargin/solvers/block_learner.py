@@ -191,6 +191,13 @@ class BlockLearner(Stateful):
             shared.unclipped[:, : shared.n_outputs] += exact - before
             shared.clip()
 
+    def prior_weights(self) -> list[Floats]:
+        """The best weights of each part without any example."""
+        return [
+            np.zeros_like(average) if part.origin is None else part.prior_weights()
+            for part, average in zip(self.geometry, self.average(), strict=True)
+        ]
+
     def average(self) -> list[Floats]:
         """The average of recent weights of each part, copied."""
         return [shared.without_padding(shared.average) for shared in self.weights]

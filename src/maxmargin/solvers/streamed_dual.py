@@ -209,7 +209,7 @@ class _Run(Stateful):
             sums = self.learner.unclipped()
             candidates = [self.learner.average(), self.learner.clipped(sums)]
             if not self.best:  # once is enough: their objective stays
-                candidates.append([part.prior_weights() for part in self.learner.geometry])
+                candidates.append(self.learner.prior_weights())
             value = SummedValue(candidates)
         for k, problem in read_ahead(self._valued(value)):
             if not self.surveyed:
