@@ -173,9 +173,15 @@ def test_data_of_another_kind_than_the_model_is_for(here):
     invoke("train", "chunks.txt", "-o", "tagger.mm", "-q")
     invoke("train", "iris.svm", "-o", "classifier.mm", "-q")
     result = invoke("predict", "tagger.mm", "iris.svm", code=3)
-    assert "looks like libsvm, but the model was trained on columns files" in result.stderr
+    assert (
+        "looks like libsvm (classification), but the model was trained on columns files (tagging)"
+        in result.stderr
+    )
     result = invoke("evaluate", "classifier.mm", "chunks.txt", code=3)
-    assert "looks like columns, but the model was trained on libsvm files" in result.stderr
+    assert (
+        "looks like columns (tagging), but the model was trained on libsvm files (classification)"
+        in result.stderr
+    )
     Path("wide.txt").write_text(COLUMNS.replace("He PRP", "He PRP x").split("\n")[0] + "\n")
     assert "has 4 columns" in invoke("predict", "tagger.mm", "wide.txt", code=3).stderr
     Path("empty").write_text("")

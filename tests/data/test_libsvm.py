@@ -21,6 +21,7 @@ from maxmargin.data import (
     libsvm_lines,
     read_libsvm,
     read_svm_hmm,
+    text,
 )
 
 
@@ -230,9 +231,9 @@ def test_many_numbers_for_python(tmp_path):
 
 
 def test_a_text_without_ends_of_lines_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(libsvm_lines, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
     path = written(tmp_path, b"1 1:1\n" + b"7" * 5000)
-    with pytest.raises(ValueError, match=r"line 2: the line does not end within \d+ bytes"):
+    with pytest.raises(ValueError, match="line 2: the line does not end within 1000 characters"):
         whole(LibsvmFile(path, block_bytes=100))
     assert (
         whole(LibsvmFile(written(tmp_path, "1 1:1\n" + " " * 900 + "2\n"), block_bytes=8))[1][1]
@@ -392,3 +393,60 @@ def test_svm_hmm_without_qid(tmp_path):
 def test_huge_tags_are_left_as_they_are(tmp_path):
     _, y = read_svm_hmm(written(tmp_path, f"{'2' * 32} qid:1 1:1\n1 qid:1\n"))
     assert y[0].tolist() == [float("2" * 32), 1.0]
+
+
+def test_cost_of_svm_light_is_a_sample_weight(tmp_path):
+    """It may stand anywhere after the label, as SVM-light has it."""
+    lines = (
+        "+1 cost:2.5 1:0.3\n-1 1:2 cost:.5 2:1\n1 qid:3 cost:0 4:1\n-1 cost:1e-400 qid:2 5:1\n1\n"
+    )
+    path = written(tmp_path, lines)
+    X, y, queries, weight = read_libsvm(path, query_id=True, sample_weight=True)
+    assert weight.tolist() == [2.5, 0.5, 0.0, 0.0, 1.0]
+    assert y.tolist() == [1, -1, 1, -1, 1]
+    assert queries.tolist() == [-1, -1, 3, 2, -1]
+    assert X.toarray()[1].tolist() == [2, 1, 0, 0, 0]
+    assert read_libsvm(written(tmp_path, "1 1:1\n"), sample_weight=True)[2] is None
+    X, y, weight = read_libsvm(
+        written(tmp_path, "1,2 cost:3 1:1\n"), sample_weight=True, multilabel=True
+    )
+    assert (y, weight.tolist()) == ([(1.0, 2.0)], [3.0])
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("1 cost:-1 1:1", "cost: must stand once in a line, followed by a number that is not neg"),
+        ("1 cost:x 1:1", "cost: must stand once"),
+        ("1 cost:2 1:1 cost:2", "cost: must stand once"),
+        ("1 cost:inf 1:1", "numbers must be finite"),
+        ("1 cost:1e999 1:1", "numbers must be finite"),
+        ("cost:1 1:1", "a line must begin with a label"),
+        ("1 cost:1 0:1 2:2 0:1", "an index must not stand twice in a line, but there is '0:1' "),
+    ],
+)
+def test_costs_that_are_none(tmp_path, line, complaint):
+    path = written(tmp_path, f"1 1:1\n{line}\n")
+    with pytest.raises(FileFormatError, match=f"line 2: {complaint}"):
+        read_libsvm(path, sample_weight=True)
+    source = LibsvmFile(path, on_error="skip", first_index=0)
+    assert (whole(source)[1].tolist(), source.n_skipped) == ([1], 1)
+
+
+def test_costs_that_nobody_asked_for_are_not_lost_without_a_word(tmp_path):
+    path = written(tmp_path, "1 1:1\n-1 cost:2 1:1\n")
+    reads = [
+        read_libsvm,
+        lambda path: whole(LibsvmFile(path)),
+        lambda path: mmd.convert(path, tmp_path / "folder"),
+    ]
+    for read in reads:
+        with pytest.raises(
+            FileFormatError, match=r"line 2: cost:.* is read by read_libsvm\(path, sam"
+        ):
+            read(path)
+    path = written(tmp_path, "1 qid:1 1:1\n2 qid:1 cost:2 1:1\n")
+    with pytest.raises(FileFormatError, match="line 2: positions of sequences have no cost:"):
+        read_svm_hmm(path)
+    with pytest.raises(FileFormatError, match="line 2: documents of queries have no cost:"):
+        mmd.read_letor(path)

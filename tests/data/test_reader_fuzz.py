@@ -27,6 +27,7 @@ from maxmargin.data import (
 SEEDS = {
     "libsvm": b"1 1:0.5 3:2 # a\n-1 2:1e-3\n+1 qid:4 7:.5\r\n",
     "labels": b"1,2 1:0.5 3:2\n2:1 4:1\n0.5 1:1e308 2:5e-324 9:123456789012345678901234567890\n",
+    "sparse lines of several kinds": b"8:1\n3 qid:1 1\n+1 cost:2.5 1:0.3\n-1 7:2 cost:.5 1:1\n",
     "svm-hmm": b"1 qid:1 1:1 2:1 # The\n2 qid:1 2:1\n\n1 qid:2 8:0.25\n2 qid:1 3:1\n",
     "letor": b"2 qid:10 1:0.5 3:1.0 #docid = 7\n0 qid:a 2:-1e-3\n",
     "columns": b"\xef\xbb\xbfHe PRP B-NP\nsays\tVBZ\tB-VP\n\n-DOCSTART- O\n\nYes UH O\n",
@@ -41,6 +42,7 @@ SEEDS = {
 READERS = {
     "libsvm": read_libsvm,
     "labels": lambda path: read_libsvm(path, multilabel=True, query_id=True, n_features=9),
+    "costs": lambda path: read_libsvm(path, sample_weight=True),
     "libsvm in blocks": lambda path: list(LibsvmFile(path, block_bytes=7, first_index=0).blocks()),
     "libsvm with skipping": lambda path: list(
         LibsvmFile(path, block_bytes=40, on_error="skip").blocks()
@@ -62,6 +64,7 @@ PIECES = [
     b"", b"\n", b"\r", b"\r\n", b"\n\n", b" ", b"\t", b"\0", b"#", b":", b",", b"(", b")", b"((",
     b"qid:", b"1:1", b"0:1", b"1:nan", b"inf", b"1e999", b"-1e-999", b"9" * 400, b"99999999999:1",
     b"\xff\xfe", b"\xef\xbb\xbf", b"\xe9", "\u2028\xa0\x85".encode(), b"1\t" * 9, b"-DOCSTART-",
+    b"cost:", b"cost:1", b"cost:-1", b"cost:1e999", b"cost:1e-400", b"qid:1", b"1,2",
     b"%x[0,0]", b"..", b"_", b"\x1f\x8b", b"(" * 300, b"-",
 ]  # fmt: skip
 

@@ -190,3 +190,17 @@ def test_real_files(path, name, task):
             first = next(name for name in archive.namelist() if name.endswith(ending))
             found = guess_format(archive.read(first))
     assert (found.name, found.task, found.doubt) == (name, task, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "task"),
+    [
+        ("8:1\n3 qid:1 1", "libsvm", "multilabel"),
+        ("8:1\n3 qid:1 1:1\n2 qid:1 2:1", "svm-hmm", "tagging"),
+        ("+1 cost:2.5 1:0.3\n-1 1:2 cost:.5\n", "libsvm", "binary"),
+        ("1 cost:2 qid:q1 1:1\n0 qid:q1 2:1\n", "letor", "ranking"),
+    ],
+)
+def test_lines_that_are_rare(text, name, task):
+    found = guess_format(text.encode())
+    assert (found.name, found.task) == (name, task)

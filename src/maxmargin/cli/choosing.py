@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from maxmargin.cli.errors import UsageError
+from maxmargin.cli.kinds import kind_of
 from maxmargin.cli.tasks.base import Task
 from maxmargin.cli.tasks.ranking import Ranking
 from maxmargin.cli.tasks.rows import Classification, Multilabel, Regression, is_csr_folder
@@ -80,7 +81,9 @@ def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
         kind, why = tasks[0], f"{reading.format}, {tasks[0].name}"
     else:
         kind, why = _guessed(path, reading)
-    return kind(**_how_to_read(kind, reading)), why
+    looks = kind_of(path)
+    trained_on = None if looks is None else str(looks)
+    return kind(**_how_to_read(kind, reading), trained_on=trained_on), why
 
 
 def _tasks_of(format: str) -> list[Any]:

@@ -14,6 +14,7 @@ import maxmargin as mm
 from maxmargin.cli.checks import check_place, check_there, validated
 from maxmargin.cli.choosing import Reading, choose_task
 from maxmargin.cli.errors import UsageError
+from maxmargin.cli.kinds import check_kind
 from maxmargin.cli.models import Model, load_model, read_for, save_model
 from maxmargin.cli.svmstruct import Conversion
 from maxmargin.cli.tasks.base import Data, Task
@@ -107,6 +108,8 @@ def train_model(
     if options.stream and path == STANDARD_INPUT:
         raise UsageError("--stream reads a file many times, and standard input can be read once.")
     task, why = choose_task(path, reading)
+    if test is not None:
+        check_kind(task, test)
     estimator = options.estimator(task)
     conversion = None
     if options.stream:
@@ -160,6 +163,8 @@ def train_path(
     check_place(folder, folder=True)
     check_there(test)
     task, why = choose_task(path, reading)
+    if test is not None:
+        check_kind(task, test)
     estimator = options.estimator(task).set_params(warm_start=True)
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
@@ -332,7 +337,15 @@ def _part(data: Data, chosen: Any) -> Data:
         return [values[row] for row in rows]
 
     n = len(rows) if data.groups is None else len(np.unique(data.groups[rows]))
-    return Data(part(data.X), part(data.y), n, "", groups=part(data.groups), words=part(data.words))
+    return Data(
+        part(data.X),
+        part(data.y),
+        n,
+        "",
+        groups=part(data.groups),
+        words=part(data.words),
+        sample_weight=part(data.sample_weight),
+    )
 
 
 def _numbers(text: str) -> list[float]:

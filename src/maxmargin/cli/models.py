@@ -10,9 +10,9 @@ import maxmargin as mm
 from maxmargin.cli.checks import check_there
 from maxmargin.cli.choosing import TASKS
 from maxmargin.cli.errors import UsageError
+from maxmargin.cli.kinds import check_kind, kind_of
 from maxmargin.cli.tasks.base import Data, Task
-from maxmargin.data.files import STANDARD_INPUT, FileFormatError
-from maxmargin.data.sniff import guess_format
+from maxmargin.data.files import FileFormatError
 from maxmargin.dual.conforming import check_types
 from maxmargin.persistence.models import load_with_about
 
@@ -62,12 +62,12 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
     try:
         estimator, about = load_with_about(path)
     except mm.ModelFileError:
-        looks = _look(str(path))
+        looks = kind_of(str(path))
         if looks is None:
             raise
         raise mm.ModelFileError(
-            f"{path} is no model file but looks like {looks} data: name the model first, then the "
-            f"data."
+            f"{path} is no model file but looks like {looks.format} data: name the model first, "
+            f"then the data."
         ) from None
     kind = TASKS.get((about.get("task"), about.get("format")))
     if kind is None:
@@ -102,23 +102,8 @@ def read_for(model: Model, path: str) -> Data:
     FileFormatError
         If there are none, or if they are of another kind than those it was trained on.
     """
-    try:
-        data = model.task.read(path, model.estimator)
-    except FileFormatError as error:
-        looks = _look(path)
-        if looks in (None, model.task.format):
-            raise
-        reason = f"looks like {looks}, but the model was trained on {model.task.format} files"
-        raise FileFormatError(error.path, None, f"{reason} ({model.task.name}).") from error
+    check_kind(model.task, path)
+    data = model.task.read(path, model.estimator)
     if not data.n_examples:
         raise FileFormatError(path, None, "is empty.")
     return data
-
-
-def _look(path: str) -> str | None:
-    """The format that a file seems to have; None if that cannot be known."""
-    if path == STANDARD_INPUT or not Path(path).is_file():
-        return None
-    with suppress(FileFormatError):
-        return guess_format(path).name
-    return None

@@ -10,6 +10,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -230,15 +231,30 @@ def _texts(source: Source, encoding: str | None) -> Iterator[tuple[str, Iterable
         return
     if not os.path.isfile(path):
         raise FileNotFoundError(f"There is no file {path!r:.200}.")
+    for name in _members(path):
+        shown = f"{path}, {name}"
+        yield shown, _member_lines(path, name, shown, encoding)
+
+
+def _members(path: str) -> list[str]:
+    """Files of an archive that end in ``.dp``."""
+    with _damage_named(path), zipfile.ZipFile(path) as archive:
+        names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
+    if not names:
+        raise FileFormatError(path, None, "holds no files that end in .dp.")
+    return names
+
+
+def _member_lines(path: str, name: str, shown: str, encoding: str | None) -> Iterator[str]:
+    """Lines of a file of an archive, as they are asked for: unpacked they may be any number."""
+    with _damage_named(path), zipfile.ZipFile(path) as archive, archive.open(name) as stream:
+        yield from lines_of_stream(stream, shown, encoding)
+
+
+@contextmanager
+def _damage_named(path: str) -> Iterator[None]:
     try:
-        with zipfile.ZipFile(path) as archive:
-            names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
-            if not names:
-                raise FileFormatError(path, None, "holds no files that end in .dp.")
-            for name in names:
-                with archive.open(name) as stream:
-                    lines = list(lines_of_stream(stream, f"{path}, {name}", encoding))
-                yield f"{path}, {name}", lines
+        yield
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         reason = "is damaged, or not compressed as its name says."
         raise FileFormatError(path, None, reason) from error

@@ -166,6 +166,8 @@ def _features(parts: list[str], n_features: int | None) -> dict[int, float]:
     last, ascend = -1, True
     for part in parts:
         name, _, value = part.partition(":")
+        if name == "cost":
+            raise ValueError("documents of queries have no cost:")
         column = _column(name, n_features)
         if column in found:
             raise ValueError(f"feature {column + 1} stands twice in the line")

@@ -274,6 +274,7 @@ def read_libsvm(
     n_features: int | None = None,
     multilabel: bool = False,
     query_id: bool = False,
+    sample_weight: bool = False,
     first_index: int | None = None,
 ) -> Any:
     """Read a file in LIBSVM's format whole: scikit-learn's ``load_svmlight_file``, but quicker.
@@ -288,6 +289,9 @@ def read_libsvm(
         Lines have any number of labels, with commas between them.
     query_id : bool, default=False
         Also return the numbers after ``qid:``.
+    sample_weight : bool, default=False
+        Also return the numbers after SVM-light's ``cost:``, by which the C of an example is
+        multiplied; without, such a line is malformed.
     first_index : {None, 1, 0}, default=None
         Index of the first feature; None takes 0 if that index occurs, else 1.
 
@@ -297,6 +301,8 @@ def read_libsvm(
     y : ndarray of shape (n_examples,), or list of tuples if there are many labels
     query_ids : ndarray of shape (n_examples,)
         Only if `query_id`; -1 where a line has none.
+    sample_weight : ndarray of shape (n_examples,) or None
+        Only if `sample_weight`; 1 where a line has none, None where no line has one.
 
     Raises
     ------
@@ -317,6 +323,7 @@ def read_libsvm(
         first_index=first_index or 0,
         n_features=None if n_features is None else n_features + (first_index is None),
         multilabel=multilabel,
+        weighted=sample_weight,
     )
     with open_bytes(path) as stream:
         parts = list(reader.read(stream, BLOCK_BYTES))
@@ -332,9 +339,13 @@ def read_libsvm(
     if parts:
         targets = [_targets(part, multilabel) for part in parts]
         y = list(chain.from_iterable(targets)) if multilabel else np.concatenate(targets)
-    if not query_id:
-        return X, y
-    return X, y, np.concatenate([part.groups for part in parts] or [np.zeros(0, np.int64)])
+    found = [X, y]
+    if query_id:
+        found.append(np.concatenate([part.groups for part in parts] or [np.zeros(0, np.int64)]))
+    if sample_weight:
+        weighted = any(part.has_costs for part in parts)
+        found.append(np.concatenate([part.costs for part in parts]) if weighted else None)
+    return tuple(found)
 
 
 def stacked(parts: list[Any], width: int) -> sp.csr_array:

@@ -10,17 +10,19 @@ from maxmargin.dual.compiled import compiled
 
 LINE_END, _RETURN, _HASH, _COMMA, _COLON = b"\n\r#,:"
 _INFINITE = np.uint64(0x7FF0000000000000)  # exponent of nan and infinity
+_NEGATIVE = np.uint64(1) << np.uint64(63)
+_ONE = np.float64(1.0).view(np.uint64)
 
 (
     NO_LABEL, MANY_LABELS, NO_INDEX, NO_VALUE, NO_GROUP, GROUP_WANTED, TOO_SMALL, TOO_LARGE,
-    REPEATED, NOT_FINITE, MANY_HARD,
-) = range(1, 12)  # fmt: skip
+    REPEATED, NOT_FINITE, COST_UNWANTED, NO_COST, MANY_HARD,
+) = range(1, 14)  # fmt: skip
 """What may be wrong with a line; the last is only that space is missing."""
 
-ROWS, LABELS, ENTRIES, HARD_ONES, LINES, N_COUNTS = range(6)
+ROWS, LABELS, ENTRIES, HARD_ONES, LINES, COSTS, N_COUNTS = range(7)
 """What is counted while lines are parsed."""
 
-IN_LABELS, IN_VALUES = 0, 1
+IN_LABELS, IN_VALUES, IN_COSTS = 0, 1, 2
 """Where a number belongs that is left to Python."""
 
 
@@ -79,8 +81,8 @@ def _ends(byte):  # type: ignore[no-untyped-def]
 
 @compiled
 def parse_lines(  # type: ignore[no-untyped-def]
-    text, at, end, first_index, last_column, multilabel, grouped, labels, label_starts,
-    groups, columns, values, starts, hard, counts,
+    text, at, end, first_index, last_column, multilabel, grouped, weighted, labels, label_starts,
+    groups, costs, columns, values, starts, hard, counts,
 ):  # fmt: skip
     """Read lines until the end, the first malformed one, or one with numbers for Python.
 
@@ -113,7 +115,13 @@ def parse_lines(  # type: ignore[no-untyped-def]
                     return at, NO_LABEL, line_start
                 at = token_end + more
             at = _after_space(text, at)
-            groups[row] = -1
+            groups[row], costs[row] = -1, _ONE
+            has_cost = _is_cost(text, at)
+            if has_cost:
+                complaint, token_end, n_hard = _cost(text, at, weighted, row, costs, hard, n_hard)
+                if complaint:
+                    return at, complaint, line_start
+                at = _after_space(text, token_end)
             if _is_group(text, at):
                 start = at + 4 + (text[at + 4] == 45)
                 number, token_end = read_digits(text, start, np.uint64(0))
@@ -126,6 +134,14 @@ def parse_lines(  # type: ignore[no-untyped-def]
                 return at, GROUP_WANTED, line_start
             last, ascend, pairs_start = np.int64(-1), True, at
             while text[at] != LINE_END and text[at] != _HASH:
+                if _is_cost(text, at):
+                    complaint, token_end, n_hard = _cost(
+                        text, at, weighted and not has_cost, row, costs, hard, n_hard
+                    )
+                    if complaint:
+                        return at, NO_COST if has_cost else complaint, line_start
+                    has_cost, at = True, _after_space(text, token_end)
+                    continue
                 number, colon = read_digits(text, at, np.uint64(0))
                 if colon == at or text[colon] != _COLON:
                     return at, NO_INDEX, line_start
@@ -160,6 +176,7 @@ def parse_lines(  # type: ignore[no-untyped-def]
             counts[ROWS], counts[LABELS], counts[ENTRIES] = row + 1, n_label, n_entry
             label_starts[row + 1], starts[row + 1] = n_label, n_entry
             counts[HARD_ONES] = n_hard
+            counts[COSTS] += has_cost
         while text[at] != LINE_END:
             at += 1
         at += 1
@@ -193,7 +210,7 @@ def _second(text, at, index):  # type: ignore[no-untyped-def]
     seen = 0
     while True:
         number, colon = read_digits(text, at, np.uint64(0))
-        seen += np.int64(number) == index
+        seen += colon > at and np.int64(number) == index  # cost: has no digits
         if seen == 2:
             return at
         while not _ends(text[colon]):
@@ -207,6 +224,36 @@ def _is_group(text, at):  # type: ignore[no-untyped-def]
     return (
         text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == _COLON
     )
+
+
+@compiled
+def _is_cost(text, at):  # type: ignore[no-untyped-def]
+    """Whether ``cost:`` stands there."""
+    return (
+        text[at] == 99
+        and text[at + 1] == 111
+        and text[at + 2] == 115
+        and text[at + 3] == 116
+        and text[at + 4] == _COLON
+    )
+
+
+@compiled
+def _cost(text, at, weighted, row, costs, hard, n_hard):  # type: ignore[no-untyped-def]
+    """Read the weight of an example: what is wrong, where it ends, numbers left to Python."""
+    if not weighted:
+        return COST_UNWANTED, at, n_hard
+    found, token_end, cost = read_decimal(text, at + 5)
+    if found == NO_NUMBER or not _ends(text[token_end]) or cost & _NEGATIVE:
+        return NO_COST, token_end, n_hard
+    if found == HARD:
+        if n_hard == len(hard):
+            return MANY_HARD, token_end, n_hard
+        n_hard = _note(hard, n_hard, IN_COSTS, row, at + 5, token_end)
+    elif cost & _INFINITE == _INFINITE:
+        return NOT_FINITE, token_end, n_hard
+    costs[row] = cost
+    return 0, token_end, n_hard
 
 
 @compiled

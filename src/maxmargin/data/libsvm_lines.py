@@ -1,7 +1,8 @@
 """Compiled reading of lines ``label index:value index:value``, in blocks of whole lines.
 
 A line is a label (or several, with commas between them), perhaps ``qid:3``, then ``index:value``
-pairs in any order, and perhaps a comment after ``#``. Indices that do not ascend are sorted; one
+pairs in any order, and perhaps a comment after ``#``. SVM-light's ``cost:2.5``, the weight of the
+example, may stand anywhere after the label, once. Indices that do not ascend are sorted; one
 that stands twice is refused, and so are values that are not finite. A stream of any length takes
 the memory of one block.
 """
@@ -14,12 +15,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data import text as texts
 from maxmargin.data.decimals import PADDING
 from maxmargin.data.files import FileFormatError
 from maxmargin.data.libsvm_kernels import (
+    COST_UNWANTED,
+    COSTS,
     ENTRIES,
     GROUP_WANTED,
     HARD_ONES,
+    IN_COSTS,
     IN_VALUES,
     LABELS,
     LINE_END,
@@ -27,6 +32,7 @@ from maxmargin.data.libsvm_kernels import (
     MANY_HARD,
     MANY_LABELS,
     N_COUNTS,
+    NO_COST,
     NO_GROUP,
     NO_INDEX,
     NO_LABEL,
@@ -42,10 +48,7 @@ from maxmargin.data.libsvm_kernels import (
     has_returns,
     parse_lines,
 )
-from maxmargin.data.text import shown_name
-
-LONGEST_LINE = 1 << 30
-"""Bytes after which a text without an end of a line is given up."""
+from maxmargin.data.text import endless_line, shown_name
 
 MOST_MESSAGES = 100
 """Skipped lines whose message is kept; the others are only counted."""
@@ -63,6 +66,7 @@ _COMPLAINTS = {
     GROUP_WANTED: "qid: and the number of the sequence must follow the tag",
     REPEATED: "an index must not stand twice in a line",
     NOT_FINITE: "numbers must be finite, and not beyond 1.8e308",
+    NO_COST: "cost: must stand once in a line, followed by a number that is not negative",
 }
 
 
@@ -79,12 +83,18 @@ class Lines(NamedTuple):
         Row ``i`` has the labels ``label_starts[i]`` to ``label_starts[i + 1]``.
     groups : ndarray of int64, shape (n_rows,)
         Numbers after ``qid:``; -1 without.
+    costs : ndarray of float64, shape (n_rows,)
+        Numbers after ``cost:``; 1 without.
+    has_costs : bool
+        Whether there is any ``cost:``.
     """
 
     X: sp.csr_array
     labels: NDArray[np.float64]
     label_starts: NDArray[np.int64]
     groups: NDArray[np.int64]
+    costs: NDArray[np.float64]
+    has_costs: bool
 
 
 class LineReader:
@@ -102,6 +112,8 @@ class LineReader:
         Whether lines may have several labels, or none.
     grouped : bool
         Whether lines must have a ``qid:``.
+    weighted : bool
+        Whether lines may have a ``cost:``.
     skip : bool
         Leave out malformed lines and count them.
 
@@ -120,9 +132,10 @@ class LineReader:
         n_features: int | None = None,
         multilabel: bool = False,
         grouped: bool = False,
+        weighted: bool = False,
         skip: bool = False,
     ) -> None:
-        self.name, self.skip = shown_name(name), skip
+        self.name, self.weighted, self.skip = shown_name(name), weighted, skip
         self.first_index, self.multilabel, self.grouped = first_index, multilabel, grouped
         self.last_column = _LAST_COLUMN if n_features is None else n_features - 1
         self.line, self.offset = 1, 0  # of what is read next
@@ -135,7 +148,8 @@ class LineReader:
         Raises
         ------
         FileFormatError
-            If a line is malformed; names the file, the line and the byte where it starts.
+            If a line is malformed, or does not end: names the file, the line and the byte where it
+            starts.
         """
         text = np.empty(block_bytes + 1 + PADDING, dtype=np.uint8)
         held = 0  # bytes at the front whose line has not ended yet
@@ -160,7 +174,10 @@ class LineReader:
             held = filled - end
             text[:held] = text[end:filled]
             if held == room:
-                text = self._enlarged(text)
+                if held > texts.LONGEST_LINE:
+                    raise endless_line(self.name, self.line)
+                room = min(2 * room, texts.LONGEST_LINE + 1)
+                text = np.concatenate([text[:held], np.empty(room - held + 1 + PADDING, np.uint8)])
 
     def _fill(self, stream: BufferedIOBase, text: _Text, start: int, end: int) -> int:
         """Read until `text` is full up to `end`, or nothing is left; returns how far it is."""
@@ -176,33 +193,25 @@ class LineReader:
             start += count
         return start
 
-    def _enlarged(self, text: _Text) -> _Text:
-        if len(text) >= LONGEST_LINE:
-            reason = (
-                f"the line does not end within {len(text)} bytes (from byte {self.offset} on): "
-                f"this is no file of lines label index:value."
-            )
-            raise FileFormatError(self.name, self.line, reason)
-        return np.concatenate([text[: -1 - PADDING], np.empty_like(text)])
-
     def _parse(self, text: _Text, end: int) -> Lines:
         """What the lines before `end` say."""
         n_rows, n_pairs, n_commas = count_marks(text, end)
         labels, values = np.empty(n_rows + n_commas, np.uint64), np.empty(n_pairs, np.uint64)
         columns = np.empty(n_pairs, np.int32)
         label_starts, starts = np.zeros(n_rows + 1, np.int64), np.zeros(n_rows + 1, np.int32)
-        groups = np.empty(n_rows, np.int64)
+        groups, costs = np.empty(n_rows, np.int64), np.empty(n_rows, np.uint64)
         hard = np.empty((64, 4), np.int64)
         counts = np.zeros(N_COUNTS, np.int64)
         at = 3 if self.offset == 0 and text[:3].tobytes() == b"\xef\xbb\xbf" else 0
         while at < end:
             at, complaint, line_start = parse_lines(
                 text, at, end, self.first_index, self.last_column, self.multilabel,
-                self.grouped, labels, label_starts, groups, columns, values, starts, hard, counts,
+                self.grouped, self.weighted, labels, label_starts, groups, costs, columns, values,
+                starts, hard, counts,
             )  # fmt: skip
             row = int(counts[ROWS]) - 1
             for where, place, first, last in hard[: counts[HARD_ONES]].tolist():
-                target = labels
+                target = costs if where == IN_COSTS else labels
                 if where == IN_VALUES:
                     target, start = values, starts[row]
                     place = start + np.searchsorted(columns[start : starts[row + 1]], place)
@@ -237,6 +246,8 @@ class LineReader:
             labels[: counts[LABELS]].view(np.float64),
             label_starts[: rows + 1],
             groups[:rows],
+            costs[:rows].view(np.float64),
+            bool(counts[COSTS]),
         )
 
     def _complain(self, complaint: int, shown: str, lines_before: int, line_start: int) -> None:
@@ -256,4 +267,11 @@ class LineReader:
             return "indices are counted from 1, unless first_index=0"
         if complaint == TOO_LARGE:
             return f"the last index is {self.last_column + self.first_index}"
+        if complaint == COST_UNWANTED:
+            if self.grouped:
+                return "positions of sequences have no cost:"
+            return (
+                "cost:, the weight of an example, is read by read_libsvm(path, sample_weight=True) "
+                "and by the command line without --stream only"
+            )
         return _COMPLAINTS[complaint]

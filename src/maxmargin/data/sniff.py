@@ -26,8 +26,8 @@ MOST_GRADES = 5
 _MOST_WRONG = 0.2
 """Share of the lines that may be malformed: which, the reader will say."""
 
-_SPARSE = re.compile(r"\s*(?:[^\s:#]+\s+)?(?:qid:\S+\s+)?[0-9]+:[-+.\w]+(?:\s|#|$)")
-_QUERY = re.compile(r"\s*[^\s:#]+\s+qid:(\S*)")
+_SPARSE = re.compile(r"\s*(?:[^\s:#]+\s+)?(?:cost:\S+\s+)?(?:qid:\S+\s+)?[0-9]+:[-+.\w]+(?:\s|#|$)")
+_QUERY = re.compile(r"\s*[^\s:#]+\s+(?:cost:\S+\s+)?qid:(\S*)")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _FIELD = re.compile("[^ \t]+")
@@ -176,13 +176,13 @@ def _sparse(lines: list[str], name: str) -> Format | None:
     queries = [match[1] for match in map(_QUERY.match, examples) if match]
     if any(not _WHOLE.fullmatch(query) for query in queries):
         return Format("letor", "ranking", "queries with names: ranking")
-    reader = LineReader(name, first_index=0, multilabel=True, skip=True)
+    reader = LineReader(name, first_index=0, multilabel=True, weighted=True, skip=True)
     content = "\n".join(examples).encode()
     parts = list(reader.read(io.BytesIO(content), len(content) + 1))
     if not parts or reader.n_skipped > max(_MOST_WRONG * len(examples), 1):
         return None
     (rows,) = parts
-    if queries:
+    if queries and len(rows.labels):  # else those lines were malformed
         return _with_groups(rows, lines)
     return _without_groups(rows)
 

@@ -196,7 +196,9 @@ def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
     texts = [text for text in begin.splitlines() if text.partition(b"#")[0].strip()]
     if not texts:
         raise ValueError(f"{shown_name(path)!r} holds no examples.")
-    reader = LineReader(path, first_index=0, multilabel=options.get("multilabel", False))
+    reader = LineReader(
+        path, first_index=0, multilabel=options.get("multilabel", False), weighted=True
+    )
     try:
         return next(reader.read(BytesIO(texts[0]), _LOOKED_AT))
     except FileFormatError:

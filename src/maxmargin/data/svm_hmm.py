@@ -165,6 +165,8 @@ def _joined(first: Lines, second: Lines) -> Lines:
         np.concatenate([first.labels, second.labels]),
         np.arange(len(first.labels) + len(second.labels) + 1),
         np.concatenate([first.groups, second.groups]),
+        np.concatenate([first.costs, second.costs]),
+        has_costs=False,
     )
 
 
@@ -174,6 +176,8 @@ def _from(lines: Lines, start: int) -> Lines:
         lines.labels[start:],
         lines.label_starts[start:] - start,
         lines.groups[start:],
+        lines.costs[start:],
+        has_costs=False,
     )
 
 

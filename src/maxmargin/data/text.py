@@ -12,7 +12,10 @@ from typing import IO
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike, open_bytes
 
 LONGEST_LINE = 1 << 24
-"""Characters after which a text without an end of a line is given up."""
+"""Characters after which a text without an end of a line is given up, by every reader.
+
+A few megabytes of a compressed file may be gigabytes without a line: memory must not follow them.
+"""
 
 _BLOCK_BYTES = 1 << 18
 
@@ -82,6 +85,8 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
             raise FileFormatError(name, line, reason)
         first, *lines = text.split("\n")
         begun += first
+        if len(begun) > LONGEST_LINE:
+            raise endless_line(name, n_lines + 1)
         if lines:
             yield begun
             begun = lines.pop()
@@ -89,17 +94,27 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
             n_lines += len(lines) + 1
         if not block:
             break
-        if len(begun) > LONGEST_LINE:
-            reason = f"the line does not end within {LONGEST_LINE} characters: is this a text?"
-            raise FileFormatError(name, n_lines + 1, reason)
         block = stream.read(_BLOCK_BYTES)
     if begun:
         yield begun
 
 
+def endless_line(name: str, line: int) -> FileFormatError:
+    """What is said of a line beyond `LONGEST_LINE`, whoever reads it."""
+    reason = f"the line does not end within {LONGEST_LINE} characters: is this a text?"
+    return FileFormatError(name, line, reason)
+
+
 def text_of(path: PathLike, encoding: str | None = None) -> str:
-    """A text file as one string with one kind of line ends; else as `lines_of` reads it."""
-    return "\n".join(lines_of(path, encoding))
+    """A small text file as one string with one kind of line ends; else as `lines_of` reads it."""
+    lines, size = [], 0
+    for line in lines_of(path, encoding):
+        lines.append(line)
+        size += len(line) + 1
+        if size > LONGEST_LINE:
+            reason = f"has more than {LONGEST_LINE} characters: is this the right file?"
+            raise FileFormatError(shown_name(path), None, reason)
+    return "\n".join(lines)
 
 
 def shown_name(path: PathLike) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from maxmargin.data.files import FileFormatError, PathLike
-from maxmargin.data.text import shown_name, text_of
+from maxmargin.data.text import lines_of, shown_name
 from maxmargin.dual.registry import registered
 
 TRACE = "-NONE-"
@@ -72,15 +72,15 @@ class Tree:
     def __post_init__(self) -> None:
         words = [child for child in self.children if isinstance(child, str)]
         if not isinstance(self.label, str) or not self.label:
-            raise TreeError(f"A node has the label {self.label!r}: it must be a string.")
+            raise TreeError(f"A node has the label {self.label!r:.50}: it must be a string.")
         if not isinstance(self.children, tuple) or not self.children:
-            raise TreeError(f"The node {self.label!r} has no children: give a tuple of them.")
+            raise TreeError(f"The node {self.label!r:.50} has no children: give a tuple of them.")
         if not all(isinstance(child, Tree | str) for child in self.children):
-            raise TreeError(f"The children of {self.label!r} must be trees, or one word.")
+            raise TreeError(f"The children of {self.label!r:.50} must be trees, or one word.")
         if words and len(self.children) > 1:
             raise TreeError(
-                f"The word {words[0]!r} is not the only child of {self.label!r}: a word needs a "
-                f"tag of its own, as in (DT the)."
+                f"The word {words[0]!r:.50} is not the only child of {self.label!r:.50}: a word "
+                f"needs a tag of its own, as in (DT the)."
             )
 
     @property
@@ -157,9 +157,14 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
     ...     print(tree)
     (S (VP (VB Stop)))
     """
+    return trees_of_lines(text.split("\n"), clean, source)
+
+
+def trees_of_lines(lines: Iterable[str], clean: bool, source: str) -> list[Tree]:
+    """The same of lines, which are taken one by one; see `read_trees`."""
     trees: list[Tree] = []
     path: list[_Open] = []
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(lines, start=1):
         for token in _TOKEN.findall(line):
             if token == "(":
                 path.append(_Open(number, []))
@@ -209,7 +214,7 @@ def read_tree_file(
     FileFormatError
         With the line, if the file is no text or holds something else than trees.
     """
-    return read_trees(text_of(path, encoding), clean=clean, source=shown_name(path))
+    return trees_of_lines(lines_of(path, encoding), clean, shown_name(path))
 
 
 def _node(content: list[Any]) -> Tree:

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -29,6 +29,8 @@ class Data:
         Queries, for rankings.
     words : sequence, default=None
         What a reader should see of each example.
+    sample_weight : ndarray, default=None
+        Factor of the C of each example, if the file has them.
     originals : sequence, default=None
         The examples as they stand in the file, if predictions are written beside them.
     """
@@ -41,6 +43,7 @@ class Data:
     groups: Any = None
     words: Sequence[Any] | None = None
     originals: Sequence[Any] | None = None
+    sample_weight: Any = None
 
 
 @dataclass
@@ -49,7 +52,15 @@ class Task(ABC):
 
     Tasks are data classes whose fields, plain values, are kept in the model: how its files are to
     be read.
+
+    Parameters
+    ----------
+    trained_on : str or None
+        What the training file looked like, which may be something else than what it was said to
+        be; None if that cannot be known.
     """
+
+    trained_on: str | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
     """As the option `--task` has it."""
@@ -59,6 +70,9 @@ class Task(ABC):
 
     estimator_class: ClassVar[str]
     """Name in `maxmargin`."""
+
+    also_reads: ClassVar[tuple[str, ...]] = ()
+    """Formats that a trained model takes beside its own, as files without the truth may be."""
 
     streams: ClassVar[bool] = False
     """Whether it can be trained from a file that does not fit in memory."""
@@ -80,7 +94,8 @@ class Task(ABC):
 
     def fit(self, estimator: Any, data: Data) -> Any:
         """Train."""
-        return estimator.fit(data.X, data.y)
+        weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight}
+        return estimator.fit(data.X, data.y, **weight)
 
     def feature_names(self, model: Any) -> list[str] | None:
         """What a reader calls the columns, where the model has no names of them."""

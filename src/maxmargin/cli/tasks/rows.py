@@ -36,12 +36,15 @@ class Rows(Task):
     multilabel: ClassVar[bool] = False
 
     def read(self, path: Path, model: Any = None) -> Data:
+        weight = None
         if is_csr_folder(path):
             stored = CsrFolder(path)
             X, y, self.first_index = stored.X, stored.y, FIRST_INDEX
         else:
             first = self.first_index or 0
-            X, y = read_libsvm(path, first_index=first, multilabel=self.multilabel)
+            X, y, weight = read_libsvm(
+                path, first_index=first, multilabel=self.multilabel, sample_weight=True
+            )
         if self.first_index is None:
             # Another file may happen not to use an index 0 that this one uses.
             used = X.shape[1] and bool((X.indices == 0).any())
@@ -50,7 +53,9 @@ class Rows(Task):
         if model is not None:
             X = fitting(X, model.n_features_in_)
         size = f"{plural(X.shape[0], 'example')}, {plural(X.shape[1], 'feature')}"
-        return Data(X, self.targets(y), X.shape[0], size)
+        if weight is not None:
+            size += ", weights after cost:"
+        return Data(X, self.targets(y), X.shape[0], size, sample_weight=weight)
 
     def stream(self, path: Path) -> Data:
         self.first_index = FIRST_INDEX

@@ -1,14 +1,19 @@
 """Trees: brackets of the Penn Treebank, and dependencies in CoNLL-U."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 from maxmargin.cli.tasks.base import Data, Path, Task
 from maxmargin.data.conllu import DependencySentence, read_conllu, write_conllu
-from maxmargin.data.text import shown_name, text_of
-from maxmargin.data.trees import read_trees
+from maxmargin.data.files import FileFormatError
+from maxmargin.data.text import lines_of, shown_name
+from maxmargin.data.trees import trees_of_lines
 from maxmargin.report.markup import plural
+
+_FEWEST_LINES = 4
+"""So many lines of the same length, with empty ones between them, are columns."""
 
 
 @dataclass
@@ -24,6 +29,7 @@ class Constituents(Task):
 
     name = "parsing"
     format = "penn"
+    also_reads = ("columns",)  # sentences with as many words each
     estimator_class = "GrammarParser"
 
     def defaults(self) -> dict[str, Any]:
@@ -31,15 +37,42 @@ class Constituents(Task):
         return {"tags": "predicted"}
 
     def read(self, path: Path, model: Any = None) -> Data:
-        text = text_of(path, self.encoding)
-        if model is not None and not text.lstrip().startswith("("):
-            sentences = [line.split() for line in text.splitlines() if line.strip()]
+        lines, first = _first_line(lines_of(path, self.encoding))
+        if model is not None and not first.startswith("("):
+            sentences = _sentences(lines, shown_name(path))
             return Data(sentences, None, len(sentences), plural(len(sentences), "sentence"), False)
-        trees = read_trees(text, source=shown_name(path))
+        trees = trees_of_lines(lines, clean=True, source=shown_name(path))
         n_words = sum(len(tree.words) for tree in trees)
         size = f"{plural(len(trees), 'tree')}, {plural(n_words, 'word')}"
         words = [tree.words for tree in trees]
         return Data(trees, trees, len(trees), size, words=words)
+
+
+def _sentences(lines: Iterable[str], name: str) -> list[list[str]]:
+    """Words of each line, if they are sentences and not columns."""
+    sentences: list[list[str]] = []
+    n_gaps, gap = 0, False  # empty lines between others
+    for line in lines:
+        words = line.split()
+        n_gaps += bool(words) and gap
+        gap = not words and bool(sentences)
+        if words:
+            sentences.append(words)
+    widths = set(map(len, sentences))
+    if n_gaps and len(sentences) >= _FEWEST_LINES and len(widths) == 1 and widths != {1}:
+        reason = "has as many columns in each line, and empty lines: give one sentence a line."
+        raise FileFormatError(name, None, reason)
+    return sentences
+
+
+def _first_line(lines: Iterator[str]) -> tuple[Iterator[str], str]:
+    """All lines again, and the first that is not empty."""
+    n_empty, first = 0, ""
+    for first in lines:
+        if first.strip():
+            break
+        n_empty += 1
+    return chain(repeat("", n_empty), [first], lines), first.strip()
 
 
 @dataclass

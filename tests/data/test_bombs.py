@@ -1,0 +1,166 @@
+"""Small files that unpack to hundreds of megabytes take little memory, and a sentence."""
+
+import bz2
+import gzip
+import json
+import lzma
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from maxmargin.data import FileFormatError, LibsvmFile, SvmHmmFile, read_libsvm, text
+from maxmargin.data.text import LONGEST_LINE
+
+MEGABYTES, EMPTY_MEGABYTES = 300, 40
+"""Of text in each bomb, and of empty lines, each of which takes eight bytes of who keeps it."""
+
+MOST_MEGABYTES = 200
+"""That reading may take: a few times the longest line."""
+
+SCRIPT = """
+import json, resource, sys
+from maxmargin.data import (
+    FileFormatError, LibsvmFile, SvmHmmFile, Templates, convert, guess_format, open_examples,
+    read_columns, read_conllu, read_dp, read_letor, read_libsvm, read_svm_hmm, read_tree_file,
+)
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+READERS = {
+    "libsvm": read_libsvm,
+    "multilabel": lambda path: read_libsvm(path, multilabel=True, sample_weight=True),
+    "libsvm in blocks": lambda path: list(LibsvmFile(path, block_bytes=1 << 16).blocks()),
+    "svm-hmm": read_svm_hmm,
+    "svm-hmm in blocks": lambda path: list(SvmHmmFile(path).blocks()),
+    "source": lambda path: list(open_examples(path).blocks()),
+    "convert": lambda path: convert(path, path + ".folder"),
+    "letor": read_letor,
+    "columns": read_columns,
+    "conllu": read_conllu,
+    "dp": read_dp,
+    "penn": read_tree_file,
+    "templates": Templates.read,
+    "guess": guess_format,
+}
+said = {}
+small, path, *names = sys.argv[1:]
+for path in [small, path]:
+    for name, read in READERS.items():
+        if path != small and name not in names:
+            continue
+        try:
+            read(path)
+            answer = ""
+        except (FileFormatError, ValueError) as error:
+            answer = str(error)
+        said.setdefault(path, {})[name] = answer
+    if path == small:
+        before = peak()
+print(json.dumps({"said": said, "megabytes": peak() - before}))
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("bombs")
+
+
+READERS = [
+    "libsvm", "multilabel", "libsvm in blocks", "svm-hmm", "svm-hmm in blocks", "source", "convert",
+    "letor", "columns", "conllu", "penn", "templates", "guess",
+]  # fmt: skip
+THAT_READ_WHOLE = ["libsvm", "penn", "templates"]
+"""Of all that go through files line by line, which takes long."""
+
+
+def measured(folder, path, readers):
+    """What readers say of a bomb, and how much memory they needed more than for a line."""
+    small = folder / "small"
+    small.write_text("1 qid:1 1:1\n")
+    call = [sys.executable, "-c", SCRIPT, str(small), str(path), *readers]
+    return json.loads(subprocess.run(call, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "endless"),
+    [
+        (b"1 qid:1 1:1\n", b"7" * 64, True),
+        (b"1 1:1\n", b" " * 64, True),
+        (b"", b"1:1 " * 16, True),
+        (b"", b"(S " * 20, True),
+        (b"", b"\n" * 64, False),
+        (b"", b" \r\n" * 20, False),
+    ],
+    ids=["digits", "spaces", "pairs", "brackets", "empty lines", "lines of spaces"],
+)
+def test_bombs(folder, begin, piece, endless):
+    path = folder / "bomb"
+    many = piece * (2**20 // len(piece))
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        file.write(begin)
+        for _ in range(MEGABYTES if endless else EMPTY_MEGABYTES):
+            file.write(many)
+    assert path.stat().st_size < 4e6
+    found = measured(folder, path, READERS if endless else THAT_READ_WHOLE)
+    assert found["megabytes"] < MOST_MEGABYTES
+    said = found["said"][str(path)]
+    sentence = f"the line does not end within {LONGEST_LINE} characters: is this a text?"
+    if endless and not piece.startswith(b"("):
+        for name in set(READERS) - {"source", "convert", "guess"}:
+            # A line that is malformed where it begins is refused for that, if that is seen first.
+            assert sentence in said[name] or "line 1: " in said[name], name
+        assert sentence in said["libsvm"]
+        assert sentence in said["libsvm in blocks"]
+
+
+@pytest.mark.parametrize("compress", [bz2.compress, lzma.compress, "zip"])
+def test_other_compressions(folder, compress):
+    if compress == "zip":
+        path = folder / "bomb.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("a.dp", b"\n" * (EMPTY_MEGABYTES << 20))
+    else:
+        path = folder / "bomb"
+        path.write_bytes(compress(b"7" * (MEGABYTES << 20)))
+    readers = ["dp"] if compress == "zip" else ["libsvm", "columns"]
+    assert measured(folder, path, readers)["megabytes"] < MOST_MEGABYTES
+
+
+@pytest.mark.parametrize("length", [999, 1000, 1001, 1002])
+@pytest.mark.parametrize("start", [b"", b"1 1:1\n", b"\n" * 57])
+@pytest.mark.parametrize("end", [b"", b"\n", b"\n2 1:1\n"])
+def test_the_longest_line_is_the_same_for_all(tmp_path, monkeypatch, length, start, end):
+    """Whatever is read at a time, and wherever the line stands."""
+    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
+    path = tmp_path / "file"
+    path.write_bytes(start + b"1 2:3".ljust(length) + end)
+
+    def refused(read):
+        try:
+            read()
+        except FileFormatError as error:
+            return str(error)
+        return None
+
+    answers = set()
+    for n_bytes in (1, 7, 99, 600, 999, 1000):
+        monkeypatch.setattr(text, "_BLOCK_BYTES", n_bytes)
+        answers.add(refused(lambda: list(text.lines_of(path))))
+        source = LibsvmFile(path, block_bytes=n_bytes)
+        answers.add(refused(lambda source=source: list(source.blocks())))
+    where = f"{path}, line {start.count(bytes([10])) + 1}"
+    sentence = f"{where}: the line does not end within 1000 characters: is this a text?"
+    assert answers == {sentence if length > 1000 else None}
+
+
+def test_long_lines_are_read(tmp_path):
+    path = tmp_path / "file"
+    row = " ".join(f"{j}:1" for j in range(1, 300_000))
+    path.write_text(f"1 {row}\n2 {row}\n")
+    assert read_libsvm(path)[0].nnz == 2 * 299_999
+    path.write_text(f"1 qid:1 {row}\n2 qid:1 {row}\n")
+    (block,) = SvmHmmFile(path, block_bytes=1 << 10).blocks()
+    assert block.X[0].nnz == 2 * 299_999
