@@ -1,16 +1,19 @@
 """Ranker: what goes in, what comes out, and what it says to bad input."""
 
 import warnings
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 
 from maxmargin.estimators.ranker import Ranker, query_rows
+from maxmargin.problems.ranking import Ranking, RankingProblem
 from maxmargin.problems.ranking_measures import average_precision, ndcg
 
 LOSSES = {
@@ -221,3 +224,43 @@ def test_measures_of_letor():
     assert ndcg([0, 0], [1.0, 2.0], 10) == 0.0
     assert average_precision([0, 2, 1], [3.0, 2.0, 1.0]) == pytest.approx((1 / 2 + 2 / 3) / 2)
     assert average_precision([0, 0], [1.0, 2.0]) == 0.0
+
+
+@pytest.mark.parametrize("loss", ["pairwise", "auc"])
+@pytest.mark.parametrize("C", [0.3, 3.0])
+@pytest.mark.parametrize("n_levels", [2, 3])
+def test_slack_rescaling_of_pairs_against_all_outputs(loss, C, n_levels):
+    """The certificate encloses the least value of the objective over all rankings."""
+    random = np.random.default_rng(n_levels)
+    problem = RankingProblem(loss)
+    X = random.normal(size=(3, 4, 2))
+    y = random.integers(0, n_levels, size=(3, 4)).astype(float)
+    y[:, 0], y[:, 1] = 0, n_levels - 1
+    orders = [np.array(order, dtype=np.int32) for order in permutations(range(4))]
+    planes = []
+    for x, truth in zip(X, y, strict=True):
+        right = problem.joint_feature(x, problem.truth(truth))
+        outputs = [Ranking(truth, np.array(pair)) for pair in product(orders, orders)]
+        psi = np.array([right - problem.joint_feature(x, output) for output in outputs])
+        planes.append((psi, np.array([problem.loss(truth, output) for output in outputs])))
+
+    def objective(w):
+        hinges = [np.max(losses * (1.0 - psi @ w)) for psi, losses in planes]
+        return 0.5 * w @ w + C * np.sum(np.maximum(hinges, 0.0))
+
+    model = Ranker(C=C, loss=loss, rescaling="slack", tol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X.reshape(12, 2), y.ravel(), np.repeat(np.arange(3), 4))
+    options = {"xatol": 1e-9, "fatol": 1e-12, "maxiter": 4000}
+    best = minimize(objective, model.coef_, method="Nelder-Mead", options=options).fun
+    certificate = model.certificate_
+    assert certificate.dual <= best + 1e-7
+    assert objective(model.coef_) <= certificate.primal + 1e-9
+    assert objective(model.coef_) <= best + certificate.gap + 1e-9
+    assert certificate.relative_gap < 0.05  # the search misses little
+    if C > 1.0:  # else every pair is violated, and margin rescaling is the same problem
+        margin = Ranker(C=C, loss=loss, tol=1e-6).fit(
+            X.reshape(12, 2), y.ravel(), np.repeat(np.arange(3), 4)
+        )
+        assert objective(margin.coef_) > best + 1e-4

@@ -39,14 +39,17 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         Weight of the sum of the hinges.
     loss : {"pairwise", "ndcg", "map", "auc", "precision@k"}, default="pairwise"
         What a wrong order costs: the share of pairs of different relevance that stand wrong, each
-        with a hinge of its own; or one less the NDCG, the average precision, the area under the
-        ROC curve, or the precision among the first k, as part of the highest possible.
+        with a hinge of its own (with margin rescaling); or one less the NDCG, the average
+        precision, the area under the ROC curve, or the precision among the first k, as part of the
+        highest possible.
     k : int, default=None
         Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
     threshold : float, default=1.0
         Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses. With
+        "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the share of wrong
+        pairs multiplies the violation of the query as a whole.
     solver : str or solver object, default="auto"
         See `StructuredSVM`.
     tol : float, default=1e-3
@@ -266,8 +269,7 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         training = self._ranking.training(
             X if in_place else X[rows], relevance[rows], ends, cost[kept]
         )
-        # Where pairs have hinges of their own, the loss of each is one either way.
-        return training if self.loss in PAIR_LOSSES else self._rescaled(training)
+        return self._rescaled(training)
 
     coef_: Floats
     n_queries_: int

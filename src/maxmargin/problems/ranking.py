@@ -96,6 +96,11 @@ class RankingProblem(Problem):
             raise ValueError(f"k is for loss='ndcg' and loss='precision@k', not for {loss!r}.")
         if k is None and loss == "precision@k":
             raise ValueError("loss='precision@k' needs k, the number of places that count.")
+        if threshold != 1.0 and loss in ("pairwise", "ndcg"):
+            raise ValueError(
+                f"threshold is for losses that know relevant and irrelevant documents only, 'map', "
+                f"'auc' and 'precision@k', not for {loss!r}."
+            )
         self.loss_name, self.k, self.threshold = loss, k, threshold
 
     def truth(self, relevance: ArrayLike) -> Ranking:
