@@ -169,7 +169,7 @@ def test_a_parser_needs_its_grammar_before():
 
 def test_targets_are_in_the_source():
     pairs = bag.from_sequence([(np.ones(2), 1)], npartitions=1)
-    with pytest.raises(ValueError, match="leave Y out"):
+    with pytest.raises(ValueError, match="leave y out"):
         mm.StructuredSVM(Classes(), **ON_SHARDS).fit(DaskSource(pairs), [1])
 
 

@@ -322,7 +322,7 @@ def test_indefinite_kernel_is_named(iris):
 def test_bad_input_is_one_sentence(iris):
     X, y = iris
     model = KernelStructuredSVM(Multiclass())
-    with pytest.raises(ValueError, match="X has 150 inputs but Y has 149 outputs"):
+    with pytest.raises(ValueError, match="X has 150 inputs but y has 149 outputs"):
         model.fit(X, y[:-1])
     with pytest.raises(ValueError, match="X is empty"):
         model.fit([], [])

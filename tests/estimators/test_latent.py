@@ -441,7 +441,7 @@ def test_bad_parameters_get_a_sentence(model):
         LatentStructuredSVM(object()).fit(X, Y)
     with pytest.raises(ValueError, match=r"problem is the class Instances .* Instances\(\)\."):
         LatentStructuredSVM(Instances).fit(X, Y)
-    with pytest.raises(ValueError, match="X has 40 inputs but Y has 3 entries"):
+    with pytest.raises(ValueError, match="X has 40 inputs but y has 3 entries"):
         LatentStructuredSVM(Instances(1.0 - np.eye(3))).fit(X, Y[:3])
     with pytest.raises(ValueError, match="X has 40 inputs but initial has 1 entries"):
         LatentStructuredSVM(Instances(1.0 - np.eye(3))).fit(X, Y, initial=[0])

@@ -219,17 +219,17 @@ def test_early_stops_keep_the_best_and_warn():
 BAD = {
     "one column": ((X, Y[:, 0]), {}, r"has the shape \(80,\)"),
     "no column": ((X, Y[:, :0]), {}, r"has the shape \(80, 0\)"),
-    "a two": ((X, Y + 1), {}, r"Y\[0, \d\] is 2, but must be 0 or 1"),
+    "a two": ((X, Y + 1), {}, r"y\[0, \d\] is 2, but must be 0 or 1"),
     "a half": ((X, Y * 0.5), {}, "is 0.5, but must be 0 or 1"),
     "ragged": ((X, [[0, 1]] * 79 + [[0]]), {}, "matrix of zeros and ones"),
     "None": ((X, None), {}, "matrix of zeros and ones"),
-    "rows": ((X[:-1], Y), {}, "X has 79 rows but Y has 80"),
+    "rows": ((X[:-1], Y), {}, "X has 79 rows but y has 80"),
     "NaN": ((np.where(X[3, 2] == X, np.nan, X), Y), {}, "NaN .* row 3, column 2"),
-    "not a set": ((X, [{"a"}] * 79 + ["b"]), {}, r"Y\[79\] is 'b', but must be a set"),
-    "all empty": ((X, [set()] * 80), {}, "All sets in Y are empty"),
-    "mixed": ((X, [{"a"}] * 79 + [{1}]), {}, "mixes labels of different types"),
+    "not a set": ((X, [{"a"}] * 79 + ["b"]), {}, r"y\[79\] is 'b', but must be a set"),
+    "all empty": ((X, [set()] * 80), {}, "All sets in y are empty"),
+    "mixed": ((X, [{"a"}] * 79 + [{1}]), {}, "y mixes numbers and strings, such as"),
     "graph of triples": ((X, Y), {"graph": [(0, 1, 2)]}, r"pairs of labels, but holds \[0, 1, 2\]"),
-    "unknown pair": ((X, Y), {"graph": [(0, 9)]}, "graph names 9, which is no label of Y"),
+    "unknown pair": ((X, Y), {"graph": [(0, 9)]}, "graph names 9, which is no label of y"),
     "pair with itself": ((X, Y), {"graph": [(1, 1)]}, "a label with itself"),
     "pair twice": ((X, Y), {"graph": [(0, 1), (1, 0)]}, "a pair for the second time"),
     "unknown graph": ((X, Y), {"graph": "ring"}, "'graph' parameter"),
@@ -253,7 +253,7 @@ def test_bad_questions_get_a_sentence(model):
         model.predict(X[:, :4])
     with pytest.raises(ValueError, match="k must be at least 1"):
         model.predict_top(X, 0)
-    with pytest.raises(ValueError, match=r"Y has the shape \(80, 3\).* must have \(80, 4\)"):
+    with pytest.raises(ValueError, match=r"y has the shape \(80, 3\).* must have \(80, 4\)"):
         model.score(X, Y[:, :3])
 
 

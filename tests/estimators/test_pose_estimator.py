@@ -235,7 +235,7 @@ def spoilt(image, value):
 
 
 BAD = {
-    "no images": (lambda: ([], np.zeros((0, 3))), {}, "images is empty"),
+    "no images": (lambda: ([], np.zeros((0, 3))), {}, "X is empty"),
     "small": (lambda: ([*IMAGES[:2], np.ones((32, 15))], POSES[:3]), {}, "Image 2 has 32 x 15"),
     "colour": (lambda: ([np.ones((32, 32, 3))], POSES[:1]), {}, "Image 0 has 3 dimensions"),
     "NaN": (lambda: ([spoilt(IMAGES[0], np.nan)], POSES[:1]), {}, "Image 0 .* row 3, column 4"),

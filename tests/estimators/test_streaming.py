@@ -130,7 +130,7 @@ def test_one_pass_is_enough_if_it_is_asked_for():
 def test_a_source_comes_alone():
     case = whole(random_classes(2))
     source = Listed(case.X, case.Y)
-    for name, others in {"Y": {"Y": case.Y}, "sample_weight": {"sample_weight": [1.0]}}.items():
+    for name, others in {"y": {"y": case.Y}, "sample_weight": {"sample_weight": [1.0]}}.items():
         with pytest.raises(ValueError, match=f"leave {name} out"):
             model_of(case).fit(source, **others)
     with pytest.raises(ValueError, match="holds no examples"):
@@ -140,7 +140,7 @@ def test_a_source_comes_alone():
 @pytest.mark.parametrize(
     ("X", "Y", "message"),
     [
-        ([np.ones(3)], [0, 1], "1 inputs but Y has 2 outputs"),
+        ([np.ones(3)], [0, 1], "1 inputs but y has 2 outputs"),
         ([], [], "X is empty"),
         ([np.ones(4)], [0], r"have 16 joint features, .* before had 12"),
     ],

@@ -150,7 +150,7 @@ def test_errors_tell_where_they_came_from():
 @pytest.mark.parametrize(
     ("X", "Y", "sentence"),
     [
-        (CASE.X, CASE.Y[:-1], "X has 12 inputs but Y has 11 outputs"),
+        (CASE.X, CASE.Y[:-1], "X has 12 inputs but y has 11 outputs"),
         ([], [], "X is empty"),
     ],
 )

@@ -12,6 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data.labels import label_array
+from maxmargin.data.magnitudes import complaint, first_immoderate
+
 Ints = NDArray[np.int64]
 
 
@@ -82,15 +85,23 @@ def grid_edges(height: int, width: int) -> Ints:
     return np.concatenate([right, down])
 
 
-def node_values(values: Any, graph: Any, i: int, what: str) -> NDArray[Any]:
-    """One value for each node of graph `i`, from an array or, by node, from a dictionary."""
+def node_features(X: Sequence[Any]) -> list[Any]:
+    """Features of the nodes of each graph that is a tuple of arrays, as they came."""
+    return [graph[0] for graph in X if isinstance(graph, (tuple, list)) and len(graph)]
+
+
+def node_values(values: Any, graph: Any, i: int, what: str, void: Any = None) -> NDArray[Any]:
+    """One value for each node of graph `i`, from an array or, by node, from a dictionary.
+
+    All of one kind, but for those that are `void`.
+    """
     if isinstance(values, Mapping):
         nodes = list(graph.nodes) if hasattr(graph, "nodes") else range(len(values))
         for node in nodes:
             if node not in values:
                 raise ValueError(f"The {what} of graph {i} miss the node {node!r}.")
         values = [values[node] for node in nodes]
-    array = np.asarray(values)
+    array = label_array(values, f"The list of {what} of graph {i}", void)
     return array.ravel() if array.size == 0 else array
 
 
@@ -247,18 +258,15 @@ def _matrix(part: Any, i: int, what: str) -> Any:
 
 
 def _check_finite(rows: Any, ends: Ints, what: str) -> None:
-    values = rows.data if sp.issparse(rows) else rows
-    if np.isfinite(values).all():
+    found = first_immoderate(sp.csr_array(rows) if sp.issparse(rows) else rows)
+    if found is None:
         return
-    coordinates = sp.coo_array(rows) if sp.issparse(rows) else None
-    at = int(np.flatnonzero(~np.isfinite(np.ravel(values)))[0])
-    row, column = (
-        (int(coordinates.coords[0][at]), int(coordinates.coords[1][at]))
-        if coordinates is not None
-        else divmod(at, rows.shape[1])
-    )
+    row, column, value = found
     g = int(np.searchsorted(ends, row, side="right")) - 1
-    kind = "NaN" if np.isnan(np.ravel(values)[at]) else "infinity"
+    if np.isfinite(value):
+        place = f"column {column} of {what} {row - ends[g]}"
+        raise ValueError(complaint(value, f"Graph {g}", place, "GraphLabeler"))
+    kind = "NaN" if np.isnan(value) else "infinity"
     raise ValueError(
         f"Graph {g} has {kind} in column {column} of {what} {row - ends[g]}: remove or impute such "
         f"values."

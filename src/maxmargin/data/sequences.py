@@ -17,10 +17,10 @@ Order = NDArray[np.int64]
 
 def has_dictionaries(X: Any) -> bool:
     """Whether `X` is a list of lists of feature dictionaries (or of lists of names)."""
-    if X is None or sp.issparse(X) or isinstance(X, np.ndarray):
+    if X is None or _is_matrix(X):
         return False
     for sequence in X:
-        if sp.issparse(sequence) or isinstance(sequence, np.ndarray):
+        if _is_matrix(sequence):
             return False
         for position in sequence:
             if isinstance(position, (list, tuple)):
@@ -28,6 +28,11 @@ def has_dictionaries(X: Any) -> bool:
             # Words without features are refused where dictionaries are read.
             return isinstance(position, (Mapping, set, frozenset, str))
     return False
+
+
+def _is_matrix(X: Any) -> bool:
+    """Whether it is an array, a sparse matrix or a data frame."""
+    return sp.issparse(X) or isinstance(X, np.ndarray) or hasattr(X, "columns")
 
 
 def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
@@ -46,7 +51,7 @@ def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
         if ends[-1] != X.shape[0]:
             raise ValueError(f"lengths add up to {ends[-1]}, but X has {X.shape[0]} rows.")
         return X, ends
-    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
+    if _is_matrix(X) and X.ndim == 2:
         raise ValueError(
             "X is one matrix: give lengths, the number of rows of each sequence, or a list of "
             "matrices."

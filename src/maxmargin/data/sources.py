@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data.labels import label_array
 from maxmargin.data.sources_hash import SampledHash
 
 BLOCK_BYTES = 1 << 24
@@ -64,10 +65,7 @@ class Source(ABC):
         found: set[Any] = set()
         for block in self.blocks():
             found.update(_labels(block.y))
-        try:
-            return np.array(sorted(found))
-        except TypeError:
-            raise ValueError("The labels are of several kinds, which have no order.") from None
+        return np.unique(label_array(list(found)))
 
     def fingerprint(self) -> str:
         """A short text that other data will hardly have, found without a pass over everything.

@@ -117,12 +117,14 @@ def _plain(position: Any) -> dict[str, float]:
         found[name] = found.get(name, 0.0) + number
 
     def add_value(name: str, value: Any) -> None:
+        if isinstance(value, bytes):
+            raise TypeError(f"feature {name!r:.50} is a byte string, {value!r:.50}: decode it.")
         if isinstance(value, Mapping):
             for key, inner in value.items():
-                add_value(f"{name}{SEPARATOR}{key}", inner)
+                add_value(f"{name}{SEPARATOR}{_name(key)}", inner)
         elif isinstance(value, _LISTS):
             for item in value:
-                add(f"{name}{SEPARATOR}{item}")
+                add(f"{name}{SEPARATOR}{_name(item)}")
         elif isinstance(value, str):
             add(f"{name}{SEPARATOR}{value}")
         elif value is not None and value is not False:
@@ -130,15 +132,21 @@ def _plain(position: Any) -> dict[str, float]:
 
     if isinstance(position, Mapping):
         for name, value in position.items():
-            add_value(str(name), value)
+            add_value(_name(name), value)
     elif isinstance(position, _LISTS):
         for name in position:
-            add(str(name))
+            add(_name(name))
     else:
         raise TypeError(
             f"features must be a dictionary or a list of names, not {type(position).__name__}."
         )
     return found
+
+
+def _name(given: Any) -> str:
+    if isinstance(given, bytes):
+        raise TypeError(f"the name of a feature is a byte string, {given!r:.50}: decode it.")
+    return str(given)
 
 
 def _finite(name: str, value: Any) -> float:

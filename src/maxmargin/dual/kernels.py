@@ -323,10 +323,20 @@ def check_block(block: Floats, squares: Floats, other_squares: Floats, name: str
         )
 
 
+LARGEST_VALUE = 1e100
+"""Of a kernel: that of a linear one of the largest features that are taken."""
+
+
 def check_finite(values: Floats, name: str) -> None:
     """Complain about NaN and infinity."""
     if not np.isfinite(values).all():
         raise KernelError(f"{name} gives NaN or infinity for training rows.")
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > LARGEST_VALUE:
+        raise KernelError(
+            f"{name} gives {largest:g} for training rows, but squares of values beyond "
+            f"{LARGEST_VALUE:g} overflow: scale the features, to about 1."
+        )
 
 
 def _products(A: Any, B: Any) -> Floats:

@@ -20,7 +20,7 @@ from sklearn.utils._param_validation import Interval
 from maxmargin.data.sources_hash import SampledHash
 from maxmargin.dual.certificate import Certificate
 from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
-from maxmargin.estimators.checks import check_per_sample
+from maxmargin.estimators.checks import check_costs, check_per_sample
 from maxmargin.estimators.interrupts import first_interrupt_sets
 from maxmargin.estimators.stored import StoredEstimator
 from maxmargin.problems.structured import ProblemError
@@ -117,7 +117,15 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
             cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
             if not cost.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
-        return cost
+        return check_costs(cost)
+
+    def _refuse_checkpoint(self) -> None:
+        """For calls of `partial_fit`, which end before there would be one."""
+        if self.checkpoint is not None:
+            raise ValueError(
+                "partial_fit keeps no checkpoint: leave checkpoint out, and save the model between "
+                "two calls."
+            )
 
     def _kept_state(self) -> dict[str, Checkpoint]:
         """Where the solver is to keep its state, if at all."""

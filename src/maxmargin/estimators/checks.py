@@ -6,8 +6,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length
+from sklearn.utils.validation import (
+    _check_feature_names,
+    check_consistent_length,
+    column_or_1d,
+)
 
+from maxmargin.data.labels import check_kinds
+from maxmargin.data.magnitudes import LARGEST, LARGEST_COST, complaint, first_immoderate
 from maxmargin.data.sequences import place_of
 
 Floats = NDArray[np.float64]
@@ -33,20 +39,66 @@ def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> 
     if sp.issparse(X) and not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
-    values = X.data if sp.issparse(X) else X
-    if not np.isfinite(values.sum(dtype=np.float64)) and not np.isfinite(values).all():
-        at = np.flatnonzero(~np.isfinite(np.ravel(values)))[0]
-        if sp.issparse(X):
-            row, column = np.searchsorted(X.indptr, at, side="right") - 1, X.indices[at]
-        else:
-            row, column = np.divmod(at, X.shape[1])
-        what = "NaN" if np.isnan(np.ravel(values)[at]) else "infinity"
-        place = f"row {row}" if ends is None else place_of(row, ends)
-        raise ValueError(
-            f"X has {what} (NaN and inf are not allowed) at {place}, column {column}: remove or "
-            f"impute such values before {name} sees them."
-        )
+    check_moderate(X, name, ends)
     return X
+
+
+def check_moderate(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> None:
+    """Refuse NaN, infinity, and features so large that their squares overflow."""
+    found = first_immoderate(X)
+    if found is not None:
+        row, column, value = found
+        place = f"row {row}" if ends is None else place_of(row, ends)
+        raise ValueError(complaint(value, "X", f"{place}, column {column}", name))
+
+
+def remember_names(estimator: Any, X: Any) -> None:
+    """Set ``feature_names_in_`` to the names of the columns, or remove it if there are none."""
+    _check_feature_names(estimator, _named(X), reset=True)
+
+
+def check_names(estimator: Any, X: Any) -> None:
+    """Refuse columns of other names, or in another order, than those of the training data."""
+    _check_feature_names(estimator, _named(X), reset=False)
+
+
+def _named(X: Any) -> Any:
+    """A matrix whose columns have the names of those of `X`: a data frame, or a list of some."""
+    if hasattr(X, "columns"):
+        return X
+    parts = X if isinstance(X, (list, tuple)) else ()
+    frames = [(i, part) for i, part in enumerate(parts) if hasattr(part, "columns")]
+    for i, frame in frames[1:]:
+        first, names = list(frames[0][1].columns), list(frame.columns)
+        if names != first:
+            raise ValueError(
+                f"Part {i} of X has the columns {names!s:.100}, but part {frames[0][0]} has "
+                f"{first!s:.100}: give all parts the same, in the same order."
+            )
+    return frames[0][1] if frames else np.zeros((0, 0))
+
+
+def check_labels(y: Any, name: str) -> NDArray[Any]:
+    """Labels as one column, all of one kind."""
+    if y is None:
+        raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+    check_kinds(y, "y")
+    try:
+        return np.asarray(column_or_1d(y, warn=True))
+    except ValueError as error:
+        raise ValueError(one_sentence(str(error), y, "y")) from error
+
+
+def check_costs(cost: Floats) -> Floats:
+    """The C of each example, with its weights; none so large that sums of them overflow."""
+    total = float(cost.sum())
+    if not total <= LARGEST_COST:
+        at = int(np.argmax(cost))
+        raise ValueError(
+            f"C times the weights adds up to {total:g} (example {at} has {cost[at]:g}), but beyond "
+            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
+        )
+    return cost
 
 
 def one_sentence(message: str, values: Any, name: str) -> str:
@@ -88,7 +140,22 @@ def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str
         raise ValueError(
             f"{name}[{bad[0]}] is {array[bad[0]]}, but {what_for} must be finite and not negative."
         )
+    large = np.flatnonzero(array > LARGEST)
+    if len(large):
+        raise ValueError(
+            f"{name}[{large[0]}] is {array[large[0]]:g}, but beyond {LARGEST:g} sums overflow: "
+            f"take smaller {what_for}."
+        )
     return array
+
+
+def check_bias(bias: float) -> None:
+    """Refuse a constant feature whose square overflows."""
+    if bias > LARGEST:
+        raise ValueError(
+            f"intercept_scaling is {bias:g}, but its square overflows beyond {LARGEST:g}: take a "
+            f"smaller one."
+        )
 
 
 def check_lengths(X: Any, y: Any) -> None:
@@ -120,6 +187,12 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
         a, b = np.argwhere(~(np.isfinite(loss) & (loss >= 0)))[0]
         raise ValueError(
             f"loss_matrix[{a}, {b}] is {loss[a, b]}, but losses must be finite and not negative."
+        )
+    if (loss > LARGEST).any():
+        a, b = np.argwhere(loss > LARGEST)[0]
+        raise ValueError(
+            f"loss_matrix[{a}, {b}] is {loss[a, b]:g}, but beyond {LARGEST:g} sums overflow: take "
+            f"smaller losses and a larger C."
         )
     if np.diagonal(loss).any():
         at = int(np.flatnonzero(np.diagonal(loss))[0])

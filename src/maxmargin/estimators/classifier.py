@@ -13,9 +13,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
 from maxmargin.engines.choice import chosen_engine
-from maxmargin.estimators.checks import as_floats, check_loss_matrix, check_per_sample
+from maxmargin.estimators.checks import (
+    as_floats,
+    check_costs,
+    check_loss_matrix,
+    check_per_sample,
+)
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.estimators.sharded import ENGINES, HasEngine
 from maxmargin.estimators.sharded_linear import fit_on_shards
@@ -445,7 +451,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         if self.class_weight is not None:
             weights = _class_weights(self.class_weight, classes, totals)
             weights = check_per_sample(weights, len(classes), "class_weight", "weights")
-            cost = cost * weights[labels]
+            cost = check_costs(cost * weights[labels])
         wanted = self.margins if margins is None else margins
         if isinstance(wanted, Mapping):
             wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
@@ -470,7 +476,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             if known is None:
                 raise ValueError("classes must be passed on the first call to partial_fit.")
             return known
-        given = np.unique(np.asarray(classes))
+        given = np.unique(label_array(classes, "classes"))
         if not first and known is not None and not np.array_equal(given, known):
             raise ValueError(
                 f"classes={given.tolist()} is not the same as on the last call to partial_fit, "

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.conllu import DependencySentence
+from maxmargin.data.labels import label_array
 
 Numbers = NDArray[np.int64]
 
@@ -80,7 +81,7 @@ def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
         if labelled:
             labels += list(tree[1])
     flat = np.concatenate(heads)
-    return Trees(flat, np.asarray(labels) if labelled else None)
+    return Trees(flat, label_array(labels, "The list of labels") if labelled else None)
 
 
 def _integers(heads: Any, i: int) -> Numbers:

@@ -7,10 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.data.sources import Source
-from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
+from maxmargin.estimators.checks import check_features, check_labels, check_lengths
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
 from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import Checked, Fixed
@@ -191,13 +191,8 @@ class RowClassifier(ClassifierMixin, RowEstimator):
 
     def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
         name = type(self).__name__
-        if Y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        y = check_labels(Y, name)
         X = check_features(X, name)
-        try:
-            y = column_or_1d(Y, warn=True)
-        except ValueError as error:
-            raise ValueError(one_sentence(str(error), Y, "y")) from error
         check_lengths(X, y)
         check_classification_targets(y)
         return Checked(X, y, len(y))

@@ -10,11 +10,17 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.data.graphs import node_values, stack_graphs
+from maxmargin.data.graphs import node_features, node_values, stack_graphs
+from maxmargin.data.labels import flat_labels
 from maxmargin.data.sources import Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
-from maxmargin.estimators.checks import check_loss_matrix, check_per_sample
+from maxmargin.estimators.checks import (
+    check_loss_matrix,
+    check_names,
+    check_per_sample,
+    remember_names,
+)
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
 from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import Checked, Fixed, numbers_among
@@ -98,6 +104,8 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
     n_features_in_, n_edge_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features of nodes; only when trained on data frames.
 
     See Also
     --------
@@ -235,8 +243,9 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
             if node_weight is not None:
                 raise ValueError("node_weight needs all data in one process: use engine='threads'.")
             return self._fit_shards(X, y, examples, sample_weight)
-        training, attributes, _ = self._anew(examples, sample_weight)
+        training, attributes, fixed = self._anew(examples, sample_weight)
         self._fit_training(training, X, y, attributes)
+        self._finish(X, fixed)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -266,6 +275,8 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         self : GraphLabeler
         """
         classes = self._all_classes(classes)
+        if self._begun is not None:
+            check_names(self, node_features(X))
         examples = self._read(X, y, self._begun, node_weight)
         return self._learn(X, y, examples, sample_weight, classes)
 
@@ -273,7 +284,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         if Y is None:
             raise ValueError("y is missing: give the labels of the nodes of each graph.")
         graphs = Graphs(*stack_graphs(X)) if fixed is None else _alike(X, fixed)
-        labels = _of_nodes(Y, X, graphs, "labels")
+        labels = _of_nodes(Y, X, graphs, "labels", self.void)
         factors = np.ones(len(labels))
         if node_weight is not None:
             weights = _of_nodes(node_weight, X, graphs, "node weights")
@@ -339,6 +350,9 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
         self.__dict__.update(_parts(self._weights, layout))
 
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        remember_names(self, node_features(X))
+
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """Labels of all nodes of each graph.
 
@@ -381,7 +395,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Share of nodes whose label is right; labels not seen in training are mistakes."""
         graphs = self._checked(X)
-        truth = _of_nodes(y, X, graphs, "labels")
+        truth = _of_nodes(y, X, graphs, "labels", self.void)
         known = self._known(truth)
         right = self.classes_[self._decode(graphs)[0]] == truth
         return float(np.mean(right[known])) if known.any() else 1.0
@@ -402,6 +416,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
     def _checked(self, X: Any) -> Graphs:
         """Graphs to answer for, with the features of the training data."""
         check_is_fitted(self)
+        check_names(self, node_features(X))
         return _alike(X, self.__dict__)
 
 
@@ -423,8 +438,8 @@ def _alike(X: Any, fixed: Fixed) -> Graphs:
     return graphs
 
 
-def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str) -> NDArray[Any]:
-    """Values of all nodes one after the other, as many as there are."""
+def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) -> NDArray[Any]:
+    """Values of all nodes one after the other, as many as there are; `void` is of any kind."""
     if len(values) != graphs.n_graphs:
         raise ValueError(
             f"X has {graphs.n_graphs} graphs but there are {what} for {len(values)}: give them for "
@@ -432,15 +447,14 @@ def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str) -> NDArray[Any]:
         )
     parts = []
     for i, (part, n_nodes) in enumerate(zip(values, graphs.n_nodes.tolist(), strict=True)):
-        array = node_values(part, X[i], i, what)
+        array = node_values(part, X[i], i, what, void)
         if array.shape != (n_nodes,):
             count = len(array) if array.ndim == 1 else f"the shape {array.shape} of"
             raise ValueError(
                 f"Graph {i} has {n_nodes} nodes but {count} {what}: give one for each."
             )
-        if n_nodes:
-            parts.append(array)
-    return np.concatenate(parts) if parts else np.zeros(0)
+        parts.append(array)
+    return flat_labels(parts, "y", void)
 
 
 def _parts(weights: Floats, layout: GraphLayout) -> dict[str, Floats]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.engines.threads import Threads
@@ -90,6 +90,10 @@ class KernelStructuredSVM(KernelEstimator):
         Rows in the model.
     classes_ : ndarray of shape (n_classes,)
         Of `Multiclass` only.
+    n_features_in_ : int
+        Of `Multiclass` on rows of numbers only.
+    feature_names_in_ : ndarray of shape (n_features,)
+        The same, when trained on a data frame.
     certificate_ : Certificate
         ``primal``, ``dual``, ``gap`` and ``relative_gap``, with the kernel computed anew.
     status_ : str
@@ -175,12 +179,12 @@ class KernelStructuredSVM(KernelEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, Y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs and their true outputs.
 
         Parameters
         ----------
-        X, Y : sequence of length n_samples
+        X, y : sequence of length n_samples
             Inputs and outputs, as the problem understands them.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
@@ -204,29 +208,29 @@ class KernelStructuredSVM(KernelEstimator):
         """
         check_instance(self.problem)
         n = n_rows(X)
-        if n != len(Y):
-            raise ValueError(f"X has {n} inputs but Y has {len(Y)} outputs: give one for each.")
+        if n != len(y):
+            raise ValueError(f"X has {n} inputs but y has {len(y)} outputs: give one for each.")
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
         cost = self._costs(n, sample_weight)
         kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         if isinstance(self.problem, Multiclass):
-            return self._fit_classes(X, Y, cost, kernel)
+            return self._fit_classes(X, y, cost, kernel)
         if isinstance(self.solver, KernelClassesDual):
             raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
-        training = KernelTrainingSet(self.problem, X, Y, cost, kernel, self.rescaling)
+        training = KernelTrainingSet(self.problem, X, y, cost, kernel, self.rescaling)
         solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        return self._fit_training(training, training.problem, solver, X, Y)
+        return self._fit_training(training, training.problem, solver, X, y)
 
-    def _fit_classes(self, X: Any, Y: Any, cost: Floats, kernel: Any) -> Self:
-        classes = self.problem.known_classes(Y)
+    def _fit_classes(self, X: Any, y: Any, cost: Floats, kernel: Any) -> Self:
+        classes = self.problem.known_classes(y)
         problem = Classes(classes, check_loss_matrix(self.problem.loss_matrix, classes))
-        X = self._rows(X, kernel)
+        given, X = X, self._rows(X, kernel)
         # With a loss of one for every mistake, both rescalings are the same.
         same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
         is_plain = not isinstance(kernel, ProductKernel) and (self.rescaling == "margin" or same)
         if is_plain and not isinstance(self.solver, MiniBatchDual):
-            labels = np.array([problem.number(y) for y in Y], dtype=np.int64)
+            labels = np.array([problem.number(label) for label in y], dtype=np.int64)
             training: Any = ClassTrainingSet(problem, X, labels, cost, kernel)
             solver: Any = KernelClassesDual() if self.solver == "auto" else self.solver
         else:
@@ -235,9 +239,12 @@ class KernelStructuredSVM(KernelEstimator):
                     "KernelClassesDual has a kernel of labels and margin rescaling built in: use "
                     "MiniBatchDual."
                 )
-            training = KernelTrainingSet(problem, X, Y, cost, kernel, self.rescaling)
+            training = KernelTrainingSet(problem, X, y, cost, kernel, self.rescaling)
             solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        return self._fit_training(training, problem, solver, X, Y)
+        self._fit_training(training, problem, solver, X, y)
+        if _takes_rows(kernel):
+            validate_data(self, given, skip_check_array=True)
+        return self
 
     def predict(self, X: Any) -> Any:
         """The best output of each input.
@@ -248,7 +255,7 @@ class KernelStructuredSVM(KernelEstimator):
 
         Returns
         -------
-        Y : list, or for `Multiclass` ndarray of shape (n_samples,)
+        y : list, or for `Multiclass` ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
         if isinstance(self._problem, Classes):
@@ -265,18 +272,23 @@ class KernelStructuredSVM(KernelEstimator):
         check_is_fitted(self)
         if not isinstance(self._problem, Classes):
             return np.array([score for _, score in self._predicted(X)])
-        rows = self._rows(X, self.model_.kernel.parts)
+        kernel = self.model_.kernel.parts
+        rows = self._rows(X, kernel)
+        if _takes_rows(kernel):
+            validate_data(self, X, reset=False, skip_check_array=True)
         with Threads(n_threads(self.n_jobs)) as threads:
             return class_scores(self.model_, self._problem.codes, rows, threads)
 
-    def score(self, X: Any, Y: Sequence[Any]) -> float:
+    def score(self, X: Any, y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""
-        pairs = zip(Y, self.predict(X), strict=True)
-        return -float(np.mean([self._problem.loss(y, z) for y, z in pairs]))
+        pairs = zip(y, self.predict(X), strict=True)
+        return -float(np.mean([self._problem.loss(y_true, y_pred) for y_true, y_pred in pairs]))
 
-    def accuracy(self, X: Any, Y: Sequence[Any]) -> float:
+    def accuracy(self, X: Any, y: Sequence[Any]) -> float:
         """Share of the predictions that are right."""
-        return float(np.mean([y == z for y, z in zip(Y, self.predict(X), strict=True)]))
+        return float(
+            np.mean([y_true == y_pred for y_true, y_pred in zip(y, self.predict(X), strict=True)])
+        )
 
     def _predicted(self, X: Any) -> list[tuple[Any, float]]:
         with Threads(n_threads(self.n_jobs)) as threads:
@@ -284,7 +296,15 @@ class KernelStructuredSVM(KernelEstimator):
 
     def _rows(self, X: Any, kernel: Any) -> Any:
         """Checked features, unless the kernel takes anything."""
-        inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
-        if getattr(inner, "pairwise", False):
-            return inner.rows(X)
-        return check_features(X, type(self).__name__)
+        if _takes_rows(kernel):
+            return check_features(X, type(self).__name__)
+        return _inner(kernel).rows(X)
+
+
+def _inner(kernel: Any) -> Any:
+    return kernel.parts if isinstance(kernel, ProductKernel) else kernel
+
+
+def _takes_rows(kernel: Any) -> bool:
+    """Whether a kernel compares rows of numbers, and not anything in pairs."""
+    return not getattr(_inner(kernel), "pairwise", False)

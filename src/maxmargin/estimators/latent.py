@@ -203,7 +203,7 @@ class LatentStructuredSVM(LatentEstimator):
     def fit(
         self,
         X: Sequence[Any],
-        Y: Sequence[Any],
+        y: Sequence[Any],
         sample_weight: ArrayLike | None = None,
         *,
         initial: Sequence[Any] | None = None,
@@ -212,7 +212,7 @@ class LatentStructuredSVM(LatentEstimator):
 
         Parameters
         ----------
-        X, Y : sequence of length n_samples
+        X, y : sequence of length n_samples
             Inputs and outputs, as the problem understands them.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
@@ -236,15 +236,15 @@ class LatentStructuredSVM(LatentEstimator):
             the best weights so far are kept, with their certificate.
         """
         check_instance(self.problem)
-        for name, given in {"Y": Y, "initial": initial}.items():
+        for name, given in {"y": y, "initial": initial}.items():
             if given is not None and len(given) != len(X):
                 raise ValueError(
                     f"X has {len(X)} inputs but {name} has {len(given)} entries: give one for each."
                 )
         if not len(X):
             raise ValueError("X is empty: there is nothing to learn from.")
-        latent = bind_latent(self.problem, X, Y, self._costs(len(X), sample_weight))
-        self._fit_latent(latent, X, Y, lambda weights: {"weights_": weights}, initial)
+        latent = bind_latent(self.problem, X, y, self._costs(len(X), sample_weight))
+        self._fit_latent(latent, X, y, lambda weights: {"weights_": weights}, initial)
         return self
 
     weights_: Floats
@@ -262,7 +262,7 @@ class LatentStructuredSVM(LatentEstimator):
 
         Returns
         -------
-        Y : list
+        y : list
         """
         return [y for y, _ in self.predict_latent(X)]
 
@@ -292,7 +292,10 @@ class LatentStructuredSVM(LatentEstimator):
         features = [self.problem.joint_feature(x, *pair) for x, pair in zip(X, pairs, strict=True)]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
-    def score(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+    def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""
-        losses = [self.problem.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)]
+        losses = [
+            self.problem.loss(y_true, y_pred)
+            for y_true, y_pred in zip(y, self.predict(X), strict=True)
+        ]
         return -float(np.mean(losses))

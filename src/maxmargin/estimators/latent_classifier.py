@@ -8,9 +8,15 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.estimators.checks import check_features, check_loss_matrix, one_sentence
+from maxmargin.estimators.checks import (
+    check_features,
+    check_labels,
+    check_loss_matrix,
+    check_names,
+    remember_names,
+)
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.problems.latent_bags import MEAN, NOTHING, LatentBags
@@ -57,6 +63,8 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     objectives_, certificates_, certificate_, restart_objectives_, status_, history_, n_iter_
         As in `LatentStructuredSVM`.
     n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of columns; only when trained on data frames.
 
     See Also
     --------
@@ -189,6 +197,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
             }
 
         self._fit_latent(latent, X, y, attributes, _first_instances(initial, np.diff(ends)))
+        remember_names(self, X)
         return self
 
     classes_: NDArray[Any]
@@ -272,6 +281,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def _scores(self, X: Any, lengths: ArrayLike | None) -> tuple[Floats, Floats, Order]:
         """Scores of bags and of their instances, and where bags end."""
         check_is_fitted(self)
+        check_names(self, X)
         instances, ends = _bags(X, lengths, self.n_features_in_)
         scores = np.asarray(instances @ self.coef_.T) + self.intercept_
         return np.maximum.reduceat(scores, ends[:-1]), scores, ends
@@ -378,18 +388,13 @@ def _check_finite(X: Any, ends: Order) -> None:
 
 def _labels(y: Any, n_bags: int) -> NDArray[Any]:
     """One class for each bag."""
-    if y is None:
-        raise ValueError("LatentClassifier requires y to be passed, but the target y is None.")
-    try:
-        labels = column_or_1d(y, warn=True)
-    except ValueError as error:
-        raise ValueError(one_sentence(str(error), y, "y")) from error
+    labels = check_labels(y, "LatentClassifier")
     if len(labels) != n_bags:
         raise ValueError(
             f"X has {n_bags} bags but y has {len(labels)} entries: give one class for each."
         )
     check_classification_targets(labels)
-    return np.asarray(labels)
+    return labels
 
 
 def _first_instances(initial: Any, lengths: Order) -> Order | None:

@@ -14,15 +14,18 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from maxmargin.data.magnitudes import LARGEST, first_immoderate
 from maxmargin.estimators.base import CertifiedEstimator, n_threads
 from maxmargin.estimators.checks import (
     as_floats,
+    check_bias,
+    check_costs,
     check_features,
+    check_labels,
     check_lengths,
     check_per_sample,
-    one_sentence,
 )
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
 from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
@@ -118,12 +121,25 @@ class LinearEstimator(CertifiedEstimator, ABC):
         elif not sp.issparse(X) and np.count_nonzero(X) < SPARSE_BELOW * n_entries:
             X = sp.csr_array(X)
         features = (prior or GaussianPrior()).whiten(X, n_outputs)
+        self._check_geometry(features)
         if self.nonnegative and not features.keeps_signs:
             raise ValueError(
                 "nonnegative=True needs a prior with a diagonal covariance, not a full one: with a "
                 "full covariance the bounds do not separate."
             )
         return features
+
+    def _check_geometry(self, features: WhitenedFeatures) -> None:
+        """Refuse a prior, or a constant feature, that makes large numbers of moderate ones."""
+        check_bias(self._bias)
+        if self.prior is None:
+            return
+        origin = np.zeros((0, 1)) if features.origin is None else features.origin
+        if first_immoderate(features.X) is not None or first_immoderate(origin) is not None:
+            raise ValueError(
+                f"The prior scales features or weights beyond {LARGEST:g}, whose squares overflow: "
+                f"take a mean and a covariance nearer to 1."
+            )
 
     def _origin(self, features: WhitenedFeatures) -> Floats | None:
         if features.origin is None or not features.origin.any():
@@ -198,6 +214,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
 
     def _learn_online(self, X: Any, targets: Targets, cost: Floats) -> None:
         """Dual coordinate steps on further examples, which have been checked."""
+        self._refuse_checkpoint()
         solver = self._streamed_solver
         features = self._features(X, targets.n_outputs)
         problem = self._problem(features, targets, cost)
@@ -234,7 +251,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         cancelled = threading.Event()  # Ctrl-C ends the fits that are still to come, too
         for C in sorted(set(values)):
             model = clone(self).set_params(C=C)
-            scaled = cost * (C / self.C)
+            scaled = check_costs(cost * (C / self.C))
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
             start = (result.dual_point, C)
             model._warn_unless_converged(result, X, stacklevel=4)
@@ -249,13 +266,8 @@ class LinearEstimator(CertifiedEstimator, ABC):
         If they are not `alone`, something may be learned from others.
         """
         name = type(self).__name__
-        if y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
+        y = check_labels(y, name)
         X = check_features(X, name)
-        try:
-            y = column_or_1d(y, warn=True)
-        except ValueError as error:
-            raise ValueError(one_sentence(str(error), y, "y")) from error
         check_lengths(X, y)
         if alone and not self.fit_intercept and not np.any(X.data if sp.issparse(X) else X):
             raise ValueError(
@@ -267,7 +279,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             cost *= check_per_sample(sample_weight, len(cost), "sample_weight", "weights")
             if alone and not cost.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
-        return X, y, cost
+        return X, y, check_costs(cost)
 
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
@@ -73,7 +74,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     Attributes
     ----------
     classes_ : ndarray of shape (n_labels,)
-        The labels: column numbers, names of columns, or members of sets, as `Y` came.
+        The labels: column numbers, names of columns, or members of sets, as `y` came.
     coef_ : ndarray of shape (n_labels, n_features)
     intercept_ : ndarray of shape (n_labels,)
         Zeros where not fitted.
@@ -102,8 +103,8 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     --------
     >>> import maxmargin as mm
     >>> X = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]
-    >>> Y = [{"beach"}, {"town"}, {"beach", "town"}, set()]
-    >>> model = mm.MultilabelClassifier(C=10.0).fit(X, Y)
+    >>> y = [{"beach"}, {"town"}, {"beach", "town"}, set()]
+    >>> model = mm.MultilabelClassifier(C=10.0).fit(X, y)
     >>> [sorted(labels) for labels in model.predict(X)]
     [['beach'], ['town'], ['beach', 'town'], []]
     """
@@ -163,7 +164,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, Y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on examples and their sets of labels.
 
         Parameters
@@ -172,7 +173,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             A `Source` gives examples and labels in blocks, which need not fit in memory together.
             Then `Online` trains, whose parameters count if `solver` is one, and ``graph="tree"`` is
             the tree of the first block.
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
             Zeros and ones, one column a label; or the labels of each example, as a set, or as a
             list of strings. None for a source.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -189,10 +190,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            return self._fit_source(X, Y=Y, sample_weight=sample_weight)
-        examples = self._read(X, Y, None)
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        examples = self._read(X, y, None)
         if self._on_shards:
-            self._fit_shards(examples.X, Y, examples, sample_weight)
+            self._fit_shards(examples.X, y, examples, sample_weight)
             self._finish(X, {})
             return self
         training, attributes, fixed = self._anew(examples, sample_weight)
@@ -204,7 +205,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     def partial_fit(
         self,
         X: Any,
-        Y: Any,
+        y: Any,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -216,10 +217,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
-        Y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
             In the same form in all calls.
         classes : array-like of shape (n_labels,), default=None
-            All labels that will ever come; needed in the first call if `Y` holds sets. A matrix
+            All labels that will ever come; needed in the first call if `y` holds sets. A matrix
             has a column for each.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
@@ -228,28 +229,28 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         -------
         self
         """
-        if self._begun is None and not _holds_sets(Y):
-            given = None if classes is None else all_classes(classes, _columns(Y))
+        if self._begun is None and not _holds_sets(y):
+            given = None if classes is None else all_classes(classes, _columns(y))
         else:
             given = self._all_classes(classes)
-        return self._learn_rows(X, Y, given, sample_weight)
+        return self._learn_rows(X, y, given, sample_weight)
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+    def _read(self, X: Any, y: Any, fixed: Fixed | None) -> Checked:
         X = check_features(X, type(self).__name__)
-        sets = _holds_sets(Y)
+        sets = _holds_sets(y)
         if fixed is not None and sets != fixed["_sets"]:
             forms = "matrix", "list of sets"
             raise ValueError(
-                f"Y is a {forms[sets]}, but was a {forms[not sets]} before: keep to one form."
+                f"y is a {forms[sets]}, but was a {forms[not sets]} before: keep to one form."
             )
         if sets:
-            _check_sets(Y)
-        labels = Y if sets else _from_matrix(Y)
+            _check_sets(y)
+        labels = y if sets else _from_matrix(y)
         if X.shape[0] != len(labels):
             raise ValueError(
-                f"X has {X.shape[0]} rows but Y has {len(labels)}: give one set for each."
+                f"X has {X.shape[0]} rows but y has {len(labels)}: give one set for each."
             )
-        return Checked(X, labels, len(labels), None if sets else _columns(Y))
+        return Checked(X, labels, len(labels), None if sets else _columns(y))
 
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         sets = examples.extra is None
@@ -286,7 +287,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
         Returns
         -------
-        Y : ndarray of shape (n_samples, n_labels) or list of sets
+        y : ndarray of shape (n_samples, n_labels) or list of sets
             Zeros and ones, or sets if trained on sets.
         """
         gains, bonus = self._reduced(X)
@@ -344,17 +345,17 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
         ]
 
-    def score(self, X: Any, Y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of examples whose set is right as a whole, as in scikit-learn."""
         gains, bonus = self._reduced(X)
-        if _holds_sets(Y):
-            truths, known = _from_sets(Y, self.classes_)
+        if _holds_sets(y):
+            truths, known = _from_sets(y, self.classes_)
         else:
-            truths = _from_matrix(Y)
+            truths = _from_matrix(y)
             known = np.ones(len(truths), dtype=bool)
         if truths.shape != gains.shape:
             raise ValueError(
-                f"Y has the shape {truths.shape}, but for this X and the labels of the training "
+                f"y has the shape {truths.shape}, but for this X and the labels of the training "
                 f"data it must have {gains.shape}."
             )
         right = known & (self._best(gains, bonus) == truths).all(axis=1)
@@ -392,7 +393,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
                 raise ValueError(f"graph must be a list of pairs of labels, but holds {pair!r}.")
             missing = [label for label in pair if label not in places]
             if missing:
-                raise ValueError(f"graph names {missing[0]!r}, which is no label of Y.")
+                raise ValueError(f"graph names {missing[0]!r}, which is no label of y.")
             a, b = sorted(places[label] for label in pair)
             if a == b or (a, b) in edges:
                 what = "a label with itself" if a == b else "a pair for the second time"
@@ -410,13 +411,13 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         return tags
 
 
-def _holds_sets(Y: Any) -> bool:
-    """Whether `Y` is a list of label sets rather than a matrix."""
-    if sp.issparse(Y) or hasattr(Y, "columns") or not hasattr(Y, "__iter__"):
+def _holds_sets(y: Any) -> bool:
+    """Whether `y` is a list of label sets rather than a matrix."""
+    if sp.issparse(y) or hasattr(y, "columns") or not hasattr(y, "__iter__"):
         return False
-    if np.dtype(getattr(Y, "dtype", object)).kind != "O":
+    if np.dtype(getattr(y, "dtype", object)).kind != "O":
         return False
-    members = [labels for labels in Y if isinstance(labels, Collection)]
+    members = [labels for labels in y if isinstance(labels, Collection)]
     if members and not any(map(len, members)):
         return True
     return any(isinstance(labels, set | frozenset) for labels in members) or any(
@@ -424,9 +425,9 @@ def _holds_sets(Y: Any) -> bool:
     )
 
 
-def _columns(Y: Any) -> NDArray[Any]:
+def _columns(y: Any) -> NDArray[Any]:
     """Labels of a matrix: the names of its columns, or their numbers."""
-    return np.asarray(getattr(Y, "columns", np.arange(np.shape(Y)[1])))
+    return label_array(getattr(y, "columns", np.arange(np.shape(y)[1])), "The columns of y")
 
 
 def _codes(examples: Checked, classes: NDArray[Any]) -> Codes:
@@ -437,42 +438,39 @@ def _codes(examples: Checked, classes: NDArray[Any]) -> Codes:
             i = int(np.flatnonzero(~known)[0])
             label = next(label for label in examples.y[i] if label not in classes)
             raise ValueError(
-                f"Y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
+                f"y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
             )
         return codes
     if not np.array_equal(examples.extra, classes):
         raise ValueError(
-            f"Y has the columns {examples.extra.tolist()}, but those before were "
+            f"y has the columns {examples.extra.tolist()}, but those before were "
             f"{classes.tolist()}: they must stay the same."
         )
     return np.asarray(examples.y)
 
 
-def _check_sets(Y: Sequence[Any]) -> None:
-    for i, labels in enumerate(Y):
+def _check_sets(y: Sequence[Any]) -> None:
+    for i, labels in enumerate(y):
         if isinstance(labels, str) or not isinstance(labels, Collection):
             raise ValueError(
-                f"Y[{i}] is {labels!r:.80}, but must be a set of labels, as the others are."
+                f"y[{i}] is {labels!r:.80}, but must be a set of labels, as the others are."
             )
 
 
-def _members(Y: Sequence[Any]) -> NDArray[Any]:
+def _members(y: Sequence[Any]) -> NDArray[Any]:
     """All labels in the sets, sorted."""
-    members = {label for labels in Y for label in labels}
+    members = list({label for labels in y for label in labels})
     if not members:
-        raise ValueError("All sets in Y are empty: there is nothing to learn from.")
-    try:
-        return np.array(sorted(members))
-    except TypeError as error:
-        raise ValueError("Y mixes labels of different types, such as numbers and text.") from error
+        raise ValueError("All sets in y are empty: there is nothing to learn from.")
+    return np.unique(label_array(members))
 
 
-def _from_sets(Y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[np.bool_]]:
+def _from_sets(y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[np.bool_]]:
     """Sets as rows of zeros and ones, and whether all labels of each are known."""
     places = {label: place for place, label in enumerate(classes.tolist())}
-    codes = np.zeros((len(Y), len(classes)), dtype=np.int32)
-    known = np.ones(len(Y), dtype=bool)
-    for i, labels in enumerate(Y):
+    codes = np.zeros((len(y), len(classes)), dtype=np.int32)
+    known = np.ones(len(y), dtype=bool)
+    for i, labels in enumerate(y):
         for label in labels:
             if label in places:
                 codes[i, places[label]] = 1
@@ -481,26 +479,26 @@ def _from_sets(Y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[
     return codes, known
 
 
-def _from_matrix(Y: Any) -> Codes:
+def _from_matrix(y: Any) -> Codes:
     """A matrix of zeros and ones, checked."""
     try:
-        matrix = np.asarray(Y.toarray() if sp.issparse(Y) else Y)
+        matrix = np.asarray(y.toarray() if sp.issparse(y) else y)
         codes = matrix.astype(np.int32)
     except (TypeError, ValueError) as error:
         raise ValueError(
-            "Y must be a matrix of zeros and ones with a column for each label, or a list of sets "
+            "y must be a matrix of zeros and ones with a column for each label, or a list of sets "
             "of labels."
         ) from error
     if codes.ndim != 2 or not codes.size:
         raise ValueError(
-            f"Y must be a matrix of zeros and ones with a column for each label, but has the "
+            f"y must be a matrix of zeros and ones with a column for each label, but has the "
             f"shape {codes.shape}."
         )
     odd = np.argwhere((codes != matrix) | (codes < 0) | (codes > 1))
     if len(odd):
         i, label = odd[0]
         raise ValueError(
-            f"Y[{i}, {label}] is {matrix[i, label]}, but must be 0 or 1; to give labels by name "
+            f"y[{i}, {label}] is {matrix[i, label]}, but must be 0 or 1; to give labels by name "
             f"or number, use sets."
         )
     return codes

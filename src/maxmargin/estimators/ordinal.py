@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.data.labels import label_array
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.estimators.feature_rows import RowClassifier
 from maxmargin.estimators.streaming import Checked, Fixed, all_classes
@@ -156,7 +157,7 @@ class OrdinalClassifier(RowClassifier):
         """The parameter classes, checked."""
         if self.classes is None:
             return None
-        classes = np.asarray(self.classes)
+        classes = label_array(self.classes, "classes")
         if classes.ndim != 1:
             raise ValueError(f"classes must be a list, but has {classes.ndim} dimensions.")
         values, counts = np.unique(classes, return_counts=True)

@@ -10,9 +10,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
+from maxmargin.estimators.checks import (
+    check_bias,
+    check_costs,
+    check_features,
+    check_labels,
+    check_lengths,
+)
 from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.problems.performance import AT_K, TABLE_LOSSES, Measure, TableTrainingSet
@@ -196,12 +202,15 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
                 f"loss={self.loss!r} {'needs' if self.k is None else 'takes no'} k: it is for "
                 f"'precision@k' and 'recall@k'."
             )
+        if self.beta != 1.0 and self.loss != "f1":
+            raise ValueError(f"loss={self.loss!r} takes no beta: it is for 'f1'.")
         given, X = X, check_features(X, type(self).__name__)
         classes, positive = self._classes(X, y)
         n = X.shape[0]
-        cost, ends = np.array([float(self.C) * n]), np.array([0, n])
+        cost, ends = check_costs(np.array([float(self.C) * n])), np.array([0, n])
         learns_bias = self.fit_intercept and self.loss in ("f1", "error")
         bias = float(self.intercept_scaling) if learns_bias else 0.0
+        check_bias(bias)
         training: TrainingSet
         if self.loss == "auc":
             training = PairTrainingSet(X, positive.astype(np.float64), ends, cost)
@@ -305,12 +314,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     def _classes(self, X: Any, y: Any) -> tuple[NDArray[Any], Flags]:
         """The two classes, and which rows are positive."""
         name = type(self).__name__
-        if y is None:
-            raise ValueError(f"{name} requires y to be passed, but the target y is None.")
-        try:
-            labels = column_or_1d(y, warn=True)
-        except ValueError as error:
-            raise ValueError(one_sentence(str(error), y, "y")) from error
+        labels = check_labels(y, name)
         check_lengths(X, labels)
         check_classification_targets(labels)
         classes = np.unique(labels)

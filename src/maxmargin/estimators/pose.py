@@ -201,14 +201,14 @@ class PoseEstimator(KernelEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, images: Any, poses: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Train on images with an object each.
 
         Parameters
         ----------
-        images : sequence of ndarray of shape (height, width)
+        X : sequence of ndarray of shape (height, width)
             Grey values; of different sizes if you like.
-        poses : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
         sample_weight : array-like of shape (n_images,), default=None
             Multiplies the C of each image.
 
@@ -223,10 +223,10 @@ class PoseEstimator(KernelEstimator):
             far is kept, with its certificate.
         """
         problem = PoseProblem(self._grid(), self.n_angles, self.gamma, self.angle_weight)
-        images = check_images(images)
+        images = check_images(X)
         if not images:
-            raise ValueError("images is empty: there is nothing to learn from.")
-        truths = check_poses(poses, len(images), problem.grid)
+            raise ValueError("X is empty: there is nothing to learn from.")
+        truths = check_poses(y, len(images), problem.grid)
         cost = self._costs(len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, truths, strict=True))]
@@ -254,37 +254,37 @@ class PoseEstimator(KernelEstimator):
         check_is_fitted(self)
         return np.asarray(self._problem.detectors(self.model_).T)
 
-    def predict(self, images: Any) -> Floats:
+    def predict(self, X: Any) -> Floats:
         """The best pose in each image.
 
         Parameters
         ----------
-        images : sequence of ndarray of shape (height, width)
+        X : sequence of ndarray of shape (height, width)
 
         Returns
         -------
-        poses : ndarray of shape (n_images, 3) or, with several scales, (n_images, 4)
+        y : ndarray of shape (n_images, 3) or, with several scales, (n_images, 4)
             Angles from 0 to a whole turn.
         """
-        return self._as_rows([top[0][0] for top in self._tops(images, 1, 1.0)])
+        return self._as_rows([top[0][0] for top in self._tops(X, 1, 1.0)])
 
-    def decision_function(self, images: Any) -> Floats:
+    def decision_function(self, X: Any) -> Floats:
         """Score of the best pose in each image.
 
         Returns
         -------
         scores : ndarray of shape (n_images,)
         """
-        return np.array([top[0][1] for top in self._tops(images, 1, 1.0)])
+        return np.array([top[0][1] for top in self._tops(X, 1, 1.0)])
 
     def predict_top(
-        self, images: Any, k: int, *, max_overlap: float = 0.5
+        self, X: Any, k: int, *, max_overlap: float = 0.5
     ) -> list[list[tuple[Floats, float]]]:
         """The k best poses in each image with their scores, best first, at different places.
 
         Parameters
         ----------
-        images : sequence of ndarray of shape (height, width)
+        X : sequence of ndarray of shape (height, width)
         k : int
         max_overlap : float, default=0.5
             Intersection over union above which a window is left out for a better one.
@@ -296,35 +296,35 @@ class PoseEstimator(KernelEstimator):
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, but is {k}.")
-        tops = self._tops(images, int(k), max_overlap)
+        tops = self._tops(X, int(k), max_overlap)
         return [[(self._as_rows([pose])[0], score) for pose, score in top] for top in tops]
 
-    def errors(self, images: Any, poses: ArrayLike) -> PoseErrors:
+    def errors(self, X: Any, y: ArrayLike) -> PoseErrors:
         """How far the predictions are off.
 
         Returns
         -------
         errors : PoseErrors
         """
-        predicted = [top[0][0] for top in self._tops(images, 1, 1.0)]
+        predicted = [top[0][0] for top in self._tops(X, 1, 1.0)]
         grid = self._problem.grid
-        truths = check_poses(poses, len(predicted), grid)
+        truths = check_poses(y, len(predicted), grid)
         pairs = list(zip(truths, predicted, strict=True))
         common = [overlaps(grid.box(a), grid.box(b)[None])[0] for a, b in pairs]
         turned = [angular_distance(np.asarray(a.angle), np.asarray(b.angle)) for a, b in pairs]
         return PoseErrors(np.array(common), np.array(turned))
 
-    def score(self, images: Any, poses: ArrayLike) -> float:
+    def score(self, X: Any, y: ArrayLike) -> float:
         """One minus the mean loss of the predictions: one is perfect."""
-        found = self.errors(images, poses)
+        found = self.errors(X, y)
         share = self._problem.angle_weight
         return 1.0 - float(
             np.mean(share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps))
         )
 
-    def accuracy(self, images: Any, poses: ArrayLike) -> float:
+    def accuracy(self, X: Any, y: ArrayLike) -> float:
         """Share of the predictions whose window overlaps by more than a half with the true one."""
-        return float(np.mean(self.errors(images, poses).overlaps > 0.5))
+        return float(np.mean(self.errors(X, y).overlaps > 0.5))
 
     def _grid(self) -> WindowGrid:
         window: Any = self.window
@@ -356,10 +356,10 @@ class PoseEstimator(KernelEstimator):
                 )
         return windows
 
-    def _tops(self, images: Any, k: int, max_overlap: float) -> list[list[tuple[Pose, float]]]:
+    def _tops(self, X: Any, k: int, max_overlap: float) -> list[list[tuple[Pose, float]]]:
         """The k best poses of each image with their scores."""
         check_is_fitted(self)
-        images = check_images(images)
+        images = check_images(X)
         windows = self._windows(self._problem.grid, images)
         detectors = self._problem.detectors(self.model_)
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.data.magnitudes import LARGEST, are_moderate
 from maxmargin.estimators.checks import as_floats
 from maxmargin.inference.angles import TURN
 from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid, overlaps
@@ -15,7 +16,7 @@ Floats = NDArray[np.float64]
 def check_images(images: Any) -> list[Floats]:
     """Images as a list of finite 2-D arrays."""
     if isinstance(images, np.ndarray) and images.ndim == 2 and images.dtype != object:
-        raise ValueError("images is a single image: give a list of them, [image].")
+        raise ValueError("X is a single image: give a list of them, [image].")
     checked = []
     for i, image in enumerate(images):
         array = as_floats(image, f"Image {i}")
@@ -28,6 +29,12 @@ def check_images(images: Any) -> list[Floats]:
             row, column = np.argwhere(~np.isfinite(array))[0]
             raise ValueError(
                 f"Image {i} has NaN or infinity at row {row}, column {column}: replace such values."
+            )
+        if not are_moderate(array):
+            row, column = np.argwhere(np.abs(array) > LARGEST)[0]
+            raise ValueError(
+                f"Image {i} has {array[row, column]:g} at row {row}, column {column}, but squares "
+                f"of numbers beyond {LARGEST:g} overflow: scale the grey values, to about 1."
             )
         checked.append(array)
     return checked

@@ -12,6 +12,7 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
+from maxmargin.data.magnitudes import LARGEST, are_moderate
 from maxmargin.data.sources import Source
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.estimators.stored import check_weights
@@ -257,6 +258,14 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             raise ValueError(
                 f"y[{at}] is {values[at]} (NaN and inf are not allowed): leave that sample out."
             )
+        if not are_moderate(values):
+            at = int(np.argmax(np.abs(values)))
+            raise ValueError(
+                f"y[{at}] is {values[at]:g}, but beyond {LARGEST:g} sums of errors overflow: scale "
+                f"the targets, to about 1."
+            )
+        if self.epsilon > LARGEST:
+            raise ValueError(f"epsilon is {self.epsilon:g}, but must not be beyond {LARGEST:g}.")
         return _NumberTargets(values, float(self.epsilon))
 
     intercept_: float

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Examples, Source
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import CertifiedEstimator
@@ -120,6 +121,7 @@ class StreamedEstimator(CertifiedEstimator):
         They are explored once and not kept, only the planes of those that were hard. The first
         call begins anew; so does the first after `fit`.
         """
+        self._refuse_checkpoint()
         cost = self._costs(examples.n_examples, sample_weight)
         fixed = self._begun or self._fix(examples, classes)
         training = self._bind(examples, cost, fixed)
@@ -221,7 +223,7 @@ def all_classes(classes: ArrayLike | None, known: NDArray[Any] | None) -> NDArra
                 "ever come."
             )
         return known
-    given = np.unique(np.asarray(classes))
+    given = np.unique(label_array(classes, "classes"))
     if known is not None and not np.array_equal(given, np.sort(known)):
         raise ValueError(
             f"classes are {given.tolist()}, but {known.tolist()} are known already: they must "

@@ -8,16 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import column_or_1d
 
 from maxmargin.data.sources import Examples, Source, is_matrix, widened
 from maxmargin.dual.state import Stateful
 from maxmargin.estimators.checks import (
     as_floats,
+    check_costs,
     check_features,
+    check_labels,
     check_lengths,
     check_per_sample,
-    one_sentence,
 )
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.problems.linear import LinearProblem, OneVersusRest
@@ -152,10 +152,7 @@ class BlockStream(Stateful, ABC):
         if not is_matrix(block.X):
             raise ValueError(f"X is a {type(block.X).__name__}, but {name} needs rows of numbers.")
         X = self._as_wide(check_features(block.X, name))
-        try:
-            y = column_or_1d(block.y)
-        except ValueError as error:
-            raise ValueError(one_sentence(str(error), block.y, "y")) from error
+        y = check_labels(block.y, name)
         check_lengths(X, y)
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             at = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -168,7 +165,7 @@ class BlockStream(Stateful, ABC):
         if self.sample_weight is not None:
             weights = _slice(self.sample_weight, first, len(y), "sample_weight")
             cost *= check_per_sample(weights, len(y), "sample_weight", "weights")
-        return CheckedExamples(X, y, cost, first)
+        return CheckedExamples(X, y, check_costs(cost), first)
 
     def _as_wide(self, X: Any) -> Any:
         width = X.shape[1]

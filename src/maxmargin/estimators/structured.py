@@ -154,16 +154,16 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     def fit(
         self,
         X: Sequence[Any] | Source,
-        Y: Sequence[Any] | None = None,
+        y: Sequence[Any] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Train on inputs and their true outputs.
 
         Parameters
         ----------
-        X, Y : sequence of length n_samples
+        X, y : sequence of length n_samples
             Inputs and outputs, as the problem understands them. Or `X` is a `Source` of both, which
-            need not fit in memory, and there is no `Y`: then `Online` trains, whose parameters
+            need not fit in memory, and there is no `y`: then `Online` trains, whose parameters
             count if `solver` is one.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
@@ -186,20 +186,20 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         """
         if isinstance(X, Source):
             if self._on_shards:
-                return self._fit_source_shards(X, Y=Y, sample_weight=sample_weight)
-            return self._fit_source(X, Y=Y, sample_weight=sample_weight)
-        if Y is None:
-            raise ValueError("Y is missing: give one output for each input, or a source of both.")
-        examples = self._read(X, Y, None)
+                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        if y is None:
+            raise ValueError("y is missing: give one output for each input, or a source of both.")
+        examples = self._read(X, y, None)
         if self._on_shards:
-            return self._fit_shards(X, Y, examples, sample_weight)
+            return self._fit_shards(X, y, examples, sample_weight)
         training, attributes, _ = self._anew(examples, sample_weight)
-        self._fit_training(training, X, Y, attributes)
+        self._fit_training(training, X, y, attributes)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
-        self, X: Sequence[Any], Y: Sequence[Any], sample_weight: ArrayLike | None = None
+        self, X: Sequence[Any], y: Sequence[Any], sample_weight: ArrayLike | None = None
     ) -> Self:
         """Learn from some more examples.
 
@@ -216,7 +216,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         Parameters
         ----------
         X : sequence of inputs
-        Y : sequence of outputs
+        y : sequence of outputs
             What should be predicted for each input.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies C example by example.
@@ -225,13 +225,13 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         -------
         self
         """
-        return self._learn(X, Y, self._read(X, Y, self._begun), sample_weight, None)
+        return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+    def _read(self, X: Any, y: Any, fixed: Fixed | None) -> Checked:
         check_instance(self.problem)
         X = as_inputs(X)
-        check_pairs(X, Y)
-        return Checked(X, Y, len(X))
+        check_pairs(X, y)
+        return Checked(X, y, len(X))
 
     def _survey(self, source: Source) -> Fixed:
         return {}
@@ -260,7 +260,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
 
         Returns
         -------
-        Y : list
+        y : list
 
         Raises
         ------
@@ -283,7 +283,10 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         features = [self.problem.joint_feature(x, y) for x, y in pairs]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
-    def score(self, X: Sequence[Any], Y: Sequence[Any]) -> float:
+    def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """Minus the mean loss of the predictions: zero is perfect."""
-        losses = [self.problem.loss(y, z) for y, z in zip(Y, self.predict(X), strict=True)]
+        losses = [
+            self.problem.loss(y_true, y_pred)
+            for y_true, y_pred in zip(y, self.predict(X), strict=True)
+        ]
         return -float(np.mean(losses))

@@ -13,13 +13,20 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.data.labels import flat_labels, label_array
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.engines.threads import Threads
 from maxmargin.estimators.base import n_threads
-from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.checks import (
+    check_features,
+    check_loss_matrix,
+    check_moderate,
+    check_names,
+    remember_names,
+)
 from maxmargin.estimators.sharded import ENGINES, ShardedEstimator, check_widths
 from maxmargin.estimators.stored import check_classes, check_weights
 from maxmargin.estimators.streaming import (
@@ -112,6 +119,8 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     certificate_, status_, history_, n_iter_
         As in `StructuredSVM`.
     n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of columns; only when trained on data frames.
 
     See Also
     --------
@@ -284,6 +293,8 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
                     "fit on some of them before, or give matrices."
                 )
             fixed = _named_columns(self.vocabulary_)
+        if self._begun is not None:
+            check_names(self, X)
         examples = self._read(X, y, fixed, lengths)
         return self._learn(X, y, examples, sample_weight, classes)
 
@@ -311,8 +322,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         return self._fix(examples, self._classes_of(source))
 
     def _survey_examples(self, X: Any, y: Any) -> Any:
-        some = [np.asarray(one) for one in y if len(one)]
-        labels = np.unique(np.concatenate(some)) if some else np.zeros(0)
+        labels = np.unique(flat_labels(y))
         if has_dictionaries(X):
             vocabulary = Vocabulary()
             vocabulary.rows(X, grow=True)
@@ -321,7 +331,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
 
     def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
         labels, kinds = zip(*(survey.found for survey in surveys), strict=True)
-        classes = np.unique(np.concatenate([some for some in labels if len(some)]))
+        classes = np.unique(flat_labels(labels))
         first: Any = surveys[0].first
         if isinstance(kinds[0], Vocabulary):
             merged = Vocabulary()
@@ -336,12 +346,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         if not len(examples.y):
             raise ValueError("X holds no positions: there is nothing to learn from.")
         if classes is None:
-            try:
-                classes = np.unique(examples.y)
-            except TypeError as error:
-                raise ValueError(
-                    "Labels must all be strings or all be numbers, but y mixes types."
-                ) from error
+            classes = np.unique(examples.y)
         tied = self._tied_columns(n_features, vocabulary)
         layout = Layout.of(
             n_features,
@@ -393,6 +398,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     def _finish(self, X: Any, fixed: Fixed) -> None:
         if "vocabulary_" not in fixed:
             self.__dict__.pop("vocabulary_", None)
+        remember_names(self, X)
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
         """Labels of every position.
@@ -493,6 +499,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
         """Sequences to answer for, in the columns of the training data."""
         check_is_fitted(self)
+        check_names(self, X)
         return _with_tied(_alike(X, lengths, self.__dict__), self._tied)
 
     def _tied_columns(
@@ -524,6 +531,7 @@ def _sequences(
     """Sequences in any of the three forms, checked."""
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
+        check_moderate(rows, "SequenceTagger", ends)
     else:
         if lengths is None and (X is None or not len(X)):
             raise ValueError("X is empty: give at least one sequence.")
@@ -573,7 +581,7 @@ def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
     if not flat:
         if len(y) != len(lengths):
             if len(y) == lengths.sum() and len(y) and np.ndim(y[0]) == 0:
-                return np.asarray(y)
+                return label_array(y)
             raise ValueError(
                 f"X has {len(lengths)} sequences but y has {len(y)}: give labels for each."
             )
@@ -583,13 +591,12 @@ def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
                 raise ValueError(
                     f"Sequence {i} has {length} positions but {count} labels: give one for each."
                 )
-        parts = [np.asarray(labels) for labels in y if len(labels)]
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return flat_labels(y)
     if len(y) != lengths.sum():
         raise ValueError(
             f"X has {lengths.sum()} positions but y has {len(y)} labels: give one for each."
         )
-    return np.asarray(y)
+    return label_array(y)
 
 
 def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.data.magnitudes import LARGEST, are_moderate
 from maxmargin.inference.dependencies import search_tree, top_trees, tree_scratch
 from maxmargin.problems.dependencies import DependencyTrainingSet
 from maxmargin.problems.dependency_trees import Structure, check_trees
@@ -289,4 +290,10 @@ def _as_features(one: Any, i: int, first: Any) -> Floats:
         )
     if not np.isfinite(features).all():
         raise ValueError(f"Sentence {i}: arc features must be finite.")
+    if not are_moderate(features):
+        largest = features.flat[np.abs(features).argmax()]
+        raise ValueError(
+            f"Sentence {i} has an arc feature of {largest:g}, but squares of numbers beyond "
+            f"{LARGEST:g} overflow: scale the features, to about 1."
+        )
     return features

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.data.magnitudes import LARGEST
 from maxmargin.dual.compiled import compiled
 from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.registry import registered
@@ -122,11 +123,11 @@ class Taxonomy:
         """
         given = dict(edge_lengths or {})
         lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
-        if not (np.isfinite(lengths) & (lengths >= 0.0)).all():
-            at = int(np.flatnonzero(~(np.isfinite(lengths) & (lengths >= 0.0)))[0])
+        if not ((lengths >= 0.0) & (lengths <= LARGEST)).all():
+            at = int(np.flatnonzero(~((lengths >= 0.0) & (lengths <= LARGEST)))[0])
             raise ValueError(
                 f"The edge above {self.nodes[at]!r} has the length {lengths[at]}, but lengths must "
-                f"be finite and not negative."
+                f"be finite and not negative, and not beyond {LARGEST:g}."
             )
         apart = self.paths[:, None, :] != self.paths[None, :, :]
         return np.asarray(apart @ lengths)

@@ -21,11 +21,11 @@ def as_inputs(X: Any) -> Any:
     return [rows[i : i + 1] for i in range(rows.shape[0])]
 
 
-def check_pairs(X: Sequence[Any], Y: Sequence[Any]) -> None:
+def check_pairs(X: Sequence[Any], y: Sequence[Any]) -> None:
     """See to it that there is one output for each input, and at least one."""
-    if len(X) != len(Y):
+    if len(X) != len(y):
         raise ValueError(
-            f"X has {len(X)} inputs but Y has {len(Y)} outputs: give one output for each."
+            f"X has {len(X)} inputs but y has {len(y)} outputs: give one output for each."
         )
     if not len(X):
         raise ValueError("X is empty: there is nothing to learn from.")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.data.magnitudes import LARGEST
 from maxmargin.dual.kernel_gram import row_keys, stacked
 from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import (
@@ -313,6 +314,11 @@ class KernelTrainingSet:
             raise ProblemError(
                 f"loss of {type(self.problem).__name__} must be a finite number that is not "
                 f"negative, but for example {i} it is {bad}."
+            )
+        if (losses > LARGEST).any():
+            raise ProblemError(
+                f"loss of {type(self.problem).__name__} is {losses.max():g} for example {i}, but "
+                f"beyond {LARGEST:g} sums overflow: scale it, to about 1."
             )
 
 

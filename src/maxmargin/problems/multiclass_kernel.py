@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data.labels import label_array
 from maxmargin.dual.certificate import Certificate
 from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.kernels import SAMPLE, LinearKernel, ProductKernel, check_gram
@@ -58,18 +59,20 @@ class Multiclass(Remade, KernelProblem):
     def parts(self) -> dict[str, Any]:
         return {"classes": self.classes, "loss_matrix": self.loss_matrix}
 
-    def known_classes(self, Y: Sequence[Any]) -> NDArray[Any]:
+    def known_classes(self, y: Sequence[Any]) -> NDArray[Any]:
         """The classes given, which must include all of the training data, or those of the data."""
-        labels = np.asarray(Y)
+        labels = label_array(y)
         if labels.ndim != 1 or not len(labels):
             raise ValueError("Multiclass needs one label for each input.")
-        classes = np.unique(labels if self.classes is None else np.asarray(self.classes))
+        classes = np.unique(
+            labels if self.classes is None else label_array(self.classes, "classes")
+        )
         unknown = np.setdiff1d(labels, classes)
         if len(unknown):
-            raise ValueError(f"Y has the label {unknown.tolist()[0]!r}, which is not in classes.")
+            raise ValueError(f"y has the label {unknown.tolist()[0]!r}, which is not in classes.")
         if len(classes) < 2:
             raise ValueError(
-                f"Multiclass needs examples of at least two classes, but Y holds only one class, "
+                f"Multiclass needs examples of at least two classes, but y holds only one class, "
                 f"{classes.tolist()[0]!r}."
             )
         return classes

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.data.magnitudes import LARGEST, are_moderate
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
-_ROUNDING = 1e-7
+_ROUNDING, _CANCELLED = 1e-7, 1e-13
 """Relative to the sizes of the terms, how far below zero a search may seem to fall."""
 
 _SparseRow = tuple[NDArray[np.uint32], Floats]
@@ -404,6 +405,11 @@ class PythonTrainingSet(TrainingSet):
                 f"loss of {self._name} must be a finite number that is not negative, but for "
                 f"example {i} and the output {y!r:.80} it is {given!r:.80}."
             )
+        if loss > LARGEST:
+            raise ProblemError(
+                f"loss of {self._name} is {loss:g} for example {i} and the output {y!r:.80}, but "
+                f"beyond {LARGEST:g} sums overflow: scale it, to about 1."
+            )
         return loss
 
     def _difference(self, i: int, y: Any) -> _SparseRow:
@@ -442,6 +448,12 @@ class PythonTrainingSet(TrainingSet):
                 f"joint_feature of {self._name} returned NaN or infinity for example {i} and the "
                 f"output {y!r:.80}."
             )
+        if not are_moderate(values):
+            raise ProblemError(
+                f"joint_feature of {self._name} returned {values[np.abs(values).argmax()]:g} for "
+                f"example {i} and the output {y!r:.80}, but squares of numbers beyond {LARGEST:g} "
+                f"overflow: scale the features, to about 1."
+            )
         return columns, values
 
     def _batched(self, batched: Callable[..., Planes], weights: Floats, blocks: Order) -> Planes:
@@ -479,6 +491,11 @@ class PythonTrainingSet(TrainingSet):
             )
         if not (np.isfinite(planes.values).all() and np.isfinite(planes.losses).all()):
             raise ProblemError(f"planes of {self._name} returned NaN or infinity.")
+        if not (are_moderate(planes.values) and are_moderate(planes.losses)):
+            raise ProblemError(
+                f"planes of {self._name} returned numbers beyond {LARGEST:g}, whose squares "
+                f"overflow: scale features and losses, to about 1."
+            )
         excess = planes.excess
         if excess is not None and not (len(excess) == len(planes.losses) and (excess >= 0).all()):
             raise ProblemError(
@@ -497,7 +514,11 @@ class PythonTrainingSet(TrainingSet):
         """
         slopes = planes.slopes(weights)
         scale = 1.0 + planes.losses + np.abs(planes.losses - slopes)
-        bad = np.flatnonzero(slopes < -_ROUNDING * scale)
+        # Where large numbers cancel, what is left of them is rounding.
+        sizes = np.abs(planes.values * weights[planes.columns])
+        of_plane = np.repeat(np.arange(len(slopes)), np.diff(planes.starts))
+        cancelled = np.bincount(of_plane, weights=sizes, minlength=len(slopes))
+        bad = np.flatnonzero(slopes < -np.maximum(_ROUNDING * scale, _CANCELLED * cancelled))
         if len(bad) and self.relaxed:
             return self._with_truths(planes, slopes, blocks, bad)
         if len(bad):
