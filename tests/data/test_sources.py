@@ -344,7 +344,7 @@ def test_labels_of_all_kinds():
     assert open_examples(X[:3], ["b", "a", "b"]).classes().tolist() == ["a", "b"]
     assert open_examples(X[:3], [{"b"}, {"a", "c"}, set()]).classes().tolist() == ["a", "b", "c"]
     assert open_examples(X[:3], np.array([None, 1, 2], dtype=object)).y == [None, 1, 2]
-    with pytest.raises(ValueError, match="labels are of several kinds"):
+    with pytest.raises(ValueError, match="y mixes numbers and strings, such as 1 and"):
         open_examples(X[:3], [("a",), (1,), ()]).classes()
     with pytest.raises(ValueError, match="Some targets are numbers and some are strings"):
         open_examples(X[:2], ["a", 1])
