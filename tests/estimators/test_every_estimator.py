@@ -187,7 +187,7 @@ def test_costs_of_any_size(name, size, where):
             "scale the fea",
         ),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_parameters_that_overflow(model, match):
     y = LABELS % 2 if isinstance(model, mm.PerformanceClassifier) else LABELS

@@ -16,7 +16,7 @@ value:
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +111,8 @@ class PlaneCache(WorkingSet):
     """
 
     state_names = (*WorkingSet.state_names, "output_bytes", "frozen", "n_merged", "n_frozen")
+
+    state_types: ClassVar[dict[str, Any]] = {"frozen": Frozen | None}
 
     _growth = _SLACK
 

@@ -44,6 +44,9 @@ class Stateful:
     state_names: ClassVar[tuple[str, ...]] = ()
     """Attributes that make the difference between it and a new one."""
 
+    state_types: ClassVar[Mapping[str, Any]] = {}
+    """Type hints of those that are None in a new one."""
+
     def check_state(self) -> None:
         """Raise ValueError if a state that was read does not fit together, or the data."""
 
@@ -306,7 +309,8 @@ class _Restore:
         for name, part in items.items():
             old = getattr(into, name)
             new = self.value(part, old)
-            if not alike(old, new):
+            hint = into.state_types.get(name)
+            if not (alike(old, new) if old is not None else conforms(new, hint)):
                 raise ValueError(f"{name} of {type(into).__name__} is of another type")
             setattr(into, name, new)
         into.check_state()
@@ -343,11 +347,26 @@ def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
 
 
 def _view(owner: NDArray[Any], offset: Any, shape: Any, strides: Any) -> NDArray[Any]:
-    """A part of an array; numpy refuses what lies outside."""
-    view: NDArray[Any] = np.ndarray(shape, owner.dtype, owner.data, offset, strides)
-    if view.size > owner.size:
-        raise ValueError("a view is larger than its array")
-    return view
+    """A part of an array, no number of which comes twice.
+
+    numpy's own check of what lies outside overflows.
+    """
+    size = owner.itemsize
+    whole = [type(n) is int for n in (offset, *shape, *strides)]
+    if not all(whole) or len(shape) != len(strides) or min(shape, default=0) < 0:
+        raise ValueError("a view has a shape that no array can have")
+    used = [(stride, n - 1) for n, stride in zip(shape, strides, strict=True) if n > 1]
+    low = offset + sum(min(0, stride * n) for stride, n in used)
+    high = offset + sum(max(0, stride * n) for stride, n in used) + size
+    inside = low >= 0 and high <= owner.nbytes
+    if 0 not in shape and not (inside and all(stride % size == 0 for stride, _ in used)):
+        raise ValueError("a view lies outside its array")
+    extent = size
+    for stride, n in sorted((abs(stride), n) for stride, n in used):
+        if stride < extent:
+            raise ValueError("a view has numbers of its array twice")
+        extent += stride * n
+    return np.ndarray(shape, owner.dtype, owner.data, offset if 0 not in shape else 0, strides)
 
 
 def _strings(strings: Any, dtype: Any) -> NDArray[np.str_]:

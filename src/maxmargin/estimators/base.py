@@ -34,6 +34,10 @@ Solve = Callable[..., Result]
 """Takes `stopping`, `n_jobs`, `seed`, `on_round` and perhaps `checkpoint`."""
 
 
+MOST_THREADS = 1024
+"""More than any machine has use for: a number in a file must not be able to ask for them."""
+
+
 class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     """Base of all estimators: a fit is a solve with a certificate."""
 
@@ -46,7 +50,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         "checkpoint": [str, os.PathLike, None],
         "checkpoint_every": [Interval(Real, 0, None, closed="left")],
         "resume": ["boolean"],
-        "n_jobs": [Integral, None],
+        "n_jobs": [Interval(Integral, -MOST_THREADS, MOST_THREADS, closed="both"), None],
         "random_state": ["random_state"],
     }
 

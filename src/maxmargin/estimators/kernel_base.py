@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.dual.conforming import conforms
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.stored import check_classes
 from maxmargin.estimators.warm import train_warm
+from maxmargin.problems.kernel import Pairs
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.multiclass_kernel import Classes
 
@@ -33,6 +35,10 @@ class KernelEstimator(CertifiedEstimator):
         super()._check_fitted()
         if not callable(getattr(self._problem, "candidates", None)) or self.model_ is None:
             raise ValueError("there is no problem that could list outputs")
+        if isinstance(self._problem, Pairs) and not conforms(
+            self.model_.parts.tolist(), list[tuple[Any, Any]]
+        ):
+            raise ValueError("the kernel model has parts that are no inputs with outputs")
         if isinstance(self._problem, Classes):
             check_classes(self.classes_, len(self._problem.classes))
 

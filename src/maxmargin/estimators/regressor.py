@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from maxmargin.data.magnitudes import LARGEST, are_moderate
 from maxmargin.data.sources import Source
+from maxmargin.dual.conforming import check_finite
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.estimators.stored import check_weights
 from maxmargin.estimators.streams import BlockStream, CheckedExamples
@@ -274,6 +275,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         super()._check_fitted()
         one_row = (1,) if sp.issparse(self.coef_) else ()
         check_weights("coef_", self.coef_, *one_row, self.n_features_in_)
+        check_finite("intercept_", np.array(self.intercept_))
 
     def _set_weights(
         self, targets: _NumberTargets, weights: Floats, intercept: Floats

@@ -79,6 +79,7 @@ class BlockStream(Stateful, ABC):
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
+    state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
 
     def __init__(
         self, estimator: LinearEstimator, source: Source, y: Any, sample_weight: ArrayLike | None

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
 from maxmargin.data.tensors import DamagedFileError, read_tensors, write_tensors
-from maxmargin.dual.conforming import check_types
+from maxmargin.dual.conforming import check_finite, check_types
 from maxmargin.dual.registry import class_named
 from maxmargin.dual.state import Tree, UnwritableError, capture, restore
 
@@ -38,6 +38,9 @@ _PROBLEMS = (
     "pose",
 )  # fmt: skip
 """Modules of problems that estimators take as parameters."""
+
+_HISTORY = ".history_"
+"""In the names of arrays that may hold infinities: of values that were not known at the time."""
 
 _OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
 """How the names of what scikit-learn keeps in estimators begin."""
@@ -388,6 +391,9 @@ def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, N
             raise ValueError("the header is not whole")
         if header["format"] == 1 and not mapped and _checksum(arrays) != header["checksum"]:
             raise ValueError("its numbers are not those that were written")
+        for name, array in () if mapped else arrays.items():
+            if array.dtype.kind == "f" and _HISTORY not in name:
+                check_finite(name, array)
     return header, arrays
 
 

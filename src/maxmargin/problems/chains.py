@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.registry import registered
 from maxmargin.dual.rows import Rows, add_row_scores, make_rows
@@ -225,6 +226,7 @@ class ChainTrainingSet(TrainingSet):
         starts = self.sequences.starts(blocks)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sequences.")
+        check_indices("labels of outputs", found, self.layout.n_labels)
         parts = Threads(1).shares(len(blocks))
         return self._make_planes(blocks, starts, found, parts, Threads(1))
 

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
-from maxmargin.dual.conforming import check_shape
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import add_row_scores, make_rows
 from maxmargin.dual.simd import padded
@@ -237,6 +237,7 @@ class RowTrainingSet(TrainingSet):
         if any(len(output) != 4 * width for output in outputs):
             raise ValueError("The outputs are of another length than those of this problem.")
         codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
+        check_indices("outputs", codes, self.problem.n_values)
         return self._make_planes(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
 
     def _make_planes(

@@ -409,6 +409,8 @@ def _check_parts(**parts: Any) -> None:
         check_shape("binary", parts["binary"], n_rules, 3)
     for name in ("binary", "chains", "starts"):
         check_indices(name, parts[name], len(symbols))
+    if len(set(symbols)) < len(symbols):
+        raise ValueError("the grammar has a symbol twice")
     whole = np.array([symbol.kind != "part" for symbol in symbols])
     if not (whole[chains].all() and whole[parts["starts"]].all()):
         raise ValueError("a part of a phrase stands where only phrases and tags can")

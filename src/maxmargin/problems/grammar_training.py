@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from maxmargin.data.trees import Tree
 from maxmargin.dual.compiled import compiled, inlined
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.planes import Planes
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.cky import best_nodes, fill_chart, next_nodes
@@ -101,7 +102,17 @@ class GrammarTrainingSet(TrainingSet):
             raise ValueError("The outputs are of other lengths than the sentences.")
         # Writable, as found nodes are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 4)
+        self._check_nodes(blocks, starts, found)
         return self._make_planes(blocks, starts, found)
+
+    def _check_nodes(self, blocks: Order, starts: Order, found: Nodes) -> None:
+        """Refuse nodes outside their sentences, or of units and rules that there are not."""
+        first, last, units, rules = found.T
+        lengths = np.repeat(self.lengths[blocks], np.diff(starts))
+        if not ((first >= 0) & (first < last) & (last <= lengths)).all():
+            raise ValueError("The outputs are trees of other sentences.")
+        check_indices("units of outputs", units, len(self.grammar.chains), start=-1)
+        check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
 
     def _starts(self, blocks: Order) -> Order:
         """Where the nodes of each block start when they stand one after the other."""

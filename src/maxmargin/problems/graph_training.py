@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.planes import Planes
 from maxmargin.engines.threads import Threads
 from maxmargin.inference.relaxation import Effort
@@ -123,6 +124,7 @@ class GraphTrainingSet(TrainingSet):
         starts = self.graphs.starts(blocks)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other sizes than the graphs.")
+        check_indices("labels of outputs", labels, self.layout.n_labels)
         return self._make_planes(blocks, starts, labels, Threads(1))
 
     def outputs(self, i: int) -> list[bytes]:

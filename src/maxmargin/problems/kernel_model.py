@@ -52,6 +52,11 @@ class KernelModel:
         """Raise ValueError if rows and factors do not fit together."""
         if not all(hasattr(rows, "shape") and rows.shape for rows in (self.parts, self.labels)):
             raise ValueError("the rows of the kernel model are none")
+        if any(rows.dtype.kind not in "fO" for rows in (self.parts, self.labels, self.factors)):
+            raise ValueError("the rows of the kernel model are no numbers")
+        kernels = self.kernel.parts, self.kernel.labels
+        if any(getattr(kernel, "gamma", 1.0) is None for kernel in kernels):
+            raise ValueError("the kernel of the model has no gamma")
         check_shape("factors", self.factors, self.parts.shape[0], self.labels.shape[0])
 
     def copy(self) -> "KernelModel":

@@ -7,7 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from maxmargin.data.tensors import read_tensors, write_tensors
+from maxmargin.dual.conforming import conforms
 from maxmargin.dual.state import Stateful, UnwritableError, capture, restore
 from maxmargin.solvers.fingerprint import fingerprint
 from maxmargin.solvers.stopping import Stopping
@@ -101,15 +104,21 @@ class Checkpoint:
         if not (self.resume and self.path.exists()):
             return False
         header, arrays = read_tensors(self.path)
-        if header.get("kind") != "checkpoint" or header.get("format") != _FORMAT:
+        if not isinstance(header, dict) or header.get("kind") != "checkpoint":
+            raise ValueError(f"{self.path} is no checkpoint: give another path.")
+        if header.get("format") != _FORMAT:
             raise ValueError(
                 f"{self.path} is a checkpoint of another version of maxmargin: finish it with that "
                 f"version, or remove the file."
             )
+        about: Any = header.get("about")
+        seconds: Any = header.get("seconds")
+        if not isinstance(about, dict) or not conforms(seconds, float):
+            raise ValueError(f"{self.path} is damaged: remove the file to begin anew.")
         for name, mine in self._about.items():
-            theirs = header["about"].get(name)
+            theirs = about.get(name)
             if theirs != mine:
-                other = f"parameters ({name} {theirs}, not {mine})"
+                other = f"parameters ({name} {theirs!s:.100}, not {mine!s:.100})"
                 if name == "data":  # which holds the costs and losses that parameters have made
                     other = "data, or of another C, loss or the like"
                 raise ValueError(
@@ -118,12 +127,15 @@ class Checkpoint:
                 )
         # Copies, because those of the reader may not be written to or made longer.
         self._restore(header, {name: array.copy() for name, array in arrays.items()}, state)
-        stopping.earlier = header["seconds"]
+        stopping.earlier = seconds
         return True
 
     def _restore(self, header: Any, arrays: Any, state: Stateful) -> None:
         """Take over a state, every part of which has to fit the rest and the data."""
         try:
+            for name, array in arrays.items():
+                if array.dtype.kind == "f" and np.isnan(array).any():
+                    raise ValueError(f"{name} is not a number")
             restore(header["state"], arrays, state)
         except Exception as error:
             reason = " ".join(f"{error}".split())

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,6 +107,7 @@ class _Descent(Stateful):
     """
 
     state_names = ("place", "point", "step_tol", "status", "history")
+    state_types: ClassVar[dict[str, Any]] = {"place": _Place | None, "point": Any}
 
     def __init__(self, latent: LatentTrainingSet, stopping: Stopping, threads: Threads) -> None:
         self.latent, self.stopping, self.threads = latent, stopping, threads
@@ -184,7 +185,8 @@ class _Descent(Stateful):
         tol, point = max(self.step_tol, least), self.point
         history: list[Round] = []
         while True:
-            result = solve(training, replace(self.stopping, tol=tol, gap=-math.inf), point, counted)
+            bounds = replace(self.stopping, tol=tol, gap=-math.inf, may_be_zero=False)
+            result = solve(training, bounds, point, counted)
             history += [counted(line) for line in result.history]
             if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
                 return replace(result, history=history)
@@ -215,9 +217,7 @@ class _Descent(Stateful):
         points = [self.point, _without(self.point, changed)]
         certificate = self._certified(training, result.weights, points)
         # Never above that of the completions before, but for rounding and relaxed searches.
-        primal = min(certificate.primal, found.primal)
-        # Zero weights have the same objective, whatever the completions.
-        certificate = replace(certificate, primal=primal, at_zero=found.at_zero)
+        certificate = replace(certificate, primal=min(certificate.primal, found.primal))
         objectives = [*here.objectives, certificate.primal]
         self.place = _Place(result.weights, completions, certificate, objectives, steps)
         return training, False
@@ -251,6 +251,7 @@ class _Starts(Stateful):
     """All starts: the best of those that have ended, and the one under way."""
 
     state_names = ("best", "descent")
+    state_types: ClassVar[dict[str, Any]] = {"best": LatentResult | None}
 
     def __init__(self, first: _Descent) -> None:
         self.best: LatentResult | None = None
@@ -368,6 +369,7 @@ class ConvexConcave:
             found = starts.result()
             if found is None:
                 raise KeyboardInterrupt  # before anything was begun
+            found = _compared_with_zero(found, latent, stopping, threads)
             if found.status in _FINISHED:
                 save(True)
             return found
@@ -379,11 +381,25 @@ class ConvexConcave:
         training = latent.rehearsal()
         if training is None:
             return None
-        bounds = replace(stopping, tol=max(FIRST_TOL, stopping.tol))
+        bounds = replace(stopping, tol=max(FIRST_TOL, stopping.tol), may_be_zero=False)
         result = self.solver.solve(training, bounds, n_jobs=n_jobs, seed=seed)
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return LatentStart(result.weights, None)
+
+
+def _compared_with_zero(
+    found: LatentResult, latent: LatentTrainingSet, stopping: Stopping, threads: Threads
+) -> LatentResult:
+    """Take zero weights if they are better; their objective does not depend on the completions."""
+    training = latent.completed(found.completions)
+    zero = np.zeros(training.n_features)
+    at_zero = training.primal(zero, threads)
+    certificate = found.certificate
+    if at_zero < certificate.primal:
+        found, certificate = replace(found, weights=zero), replace(certificate, primal=at_zero)
+    tol = stopping.relative_tol(at_zero)
+    return replace(found, certificate=certificate.compared_with_zero(at_zero, tol))
 
 
 def _best_start(training: TrainingSet, points: list[Any]) -> tuple[Any, float]:

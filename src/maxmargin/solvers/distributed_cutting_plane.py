@@ -183,6 +183,9 @@ class ShardedSummedRun(SummedRun):
                 continue
             return self._added(self.number, parts)
 
+    def check_resumed(self) -> None:
+        """Shards have evaluated the point when they took it over."""
+
     @property
     def _used(self) -> list[int]:
         return list(self.planes.kept.recipes)  # type: ignore[arg-type]

@@ -104,6 +104,9 @@ class DistributedRun(Run):
             self.average is not None,
         )  # fmt: skip
 
+    def check_resumed(self) -> None:
+        """Shards have evaluated the point when they took it over."""
+
     @property
     def dual(self) -> float:
         return self.dual_value

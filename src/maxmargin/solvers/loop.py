@@ -115,7 +115,19 @@ class IterativeRun(Stateful, ABC):
 
     def go_on_from(self, checkpoint: Checkpoint, solver: "IterativeSolver", seed: int) -> bool:
         """Take over the state of a checkpoint, if it asks for that and there is one."""
-        return checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
+        resumed = checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
+        if resumed:
+            try:
+                self.check_resumed()
+            except (ValueError, TypeError, LookupError, AttributeError) as error:
+                raise ValueError(
+                    f"{checkpoint.path} is damaged: its dual point is none of this problem "
+                    f"({error!s:.100}); remove the file to begin anew."
+                ) from error
+        return resumed
+
+    def check_resumed(self) -> None:
+        """Raise an error if a state that was read contradicts the data."""
 
     def as_round(self) -> Round:
         """The state as a line of history."""

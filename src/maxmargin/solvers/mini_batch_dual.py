@@ -126,6 +126,11 @@ class MiniBatchRun(IterativeRun):
         "best_point", "certificate", "nothing_violates",
     )  # fmt: skip
 
+    state_types: ClassVar[dict[str, Any]] = {
+        "best_point": DualPoint | None,
+        "certificate": Certificate | None,
+    }
+
     training: KernelTrainingSet
 
     def __init__(
@@ -145,8 +150,8 @@ class MiniBatchRun(IterativeRun):
         """Examples of the present pass that have been searched."""
         self.fresh = 0
         """Outputs that violated in the present pass."""
-        self.hinges = np.full(training.n_blocks, math.nan)
-        """Of each example at its last search; not a number before the first."""
+        self.hinges = np.full(training.n_blocks, math.inf)
+        """Of each example at its last search; infinite before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
         self.certificate: Certificate | None = None
@@ -202,7 +207,7 @@ class MiniBatchRun(IterativeRun):
     @property
     def expected(self) -> float:
         """With the hinges of the last searches; examples to come are taken to be alike."""
-        cost, known = self.training.cost, ~np.isnan(self.hinges)
+        cost, known = self.training.cost, np.isfinite(self.hinges)
         share = float(cost[known].sum()) / max(float(cost.sum()), TINY)
         return self.planes.half_square + float(cost[known] @ self.hinges[known]) / max(share, TINY)
 

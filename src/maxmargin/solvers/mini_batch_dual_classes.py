@@ -103,6 +103,8 @@ class ClassRun(IterativeRun):
         *IterativeRun.state_names, "coef", "scores", "highest", "lowest", "cache", "certificate",
     )  # fmt: skip
 
+    state_types: ClassVar[dict[str, Any]] = {"certificate": Certificate | None}
+
     training: ClassTrainingSet
 
     def __init__(

@@ -75,6 +75,9 @@ class Stopping:
     max_iter: int = 10_000
     time_limit: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
+    may_be_zero: bool = field(default=True, kw_only=True)
+    """Whether zero weights may be the answer. Convex steps of latent problems go on from it, and
+    would not get away from there."""
     earlier: float = 0.0
     """Seconds of a solve that this one goes on with; the time limit does not count them."""
     _started: float = field(default_factory=time.perf_counter, repr=False)

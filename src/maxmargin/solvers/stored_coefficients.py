@@ -15,6 +15,10 @@ Fractions = NDArray[np.float32]
 Steps = NDArray[np.unsignedinteger]
 
 
+_MOST_CELLS = 1 << 28
+"""Of a matrix in a file, where nothing but a number says how large it is."""
+
+
 @registered("StoredCoefficients", check="check")
 class StoredCoefficients(NamedTuple):
     """Non-zero coefficients as fractions of the examples' costs.
@@ -56,6 +60,8 @@ class StoredCoefficients(NamedTuple):
     def check(self) -> None:
         """Raise ValueError if places lie outside the matrix."""
         size = math.prod(self.shape)
+        if len(self.shape) != 2 or min(self.shape) < 0 or size > _MOST_CELLS:
+            raise ValueError("the coefficients of a block are more than a block can have")
         check_shape("fractions", self.fractions, len(self.between))
         for name in ("lowest", "highest", "between"):
             steps = getattr(self, name)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.conforming import check_finite, check_shape
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.sweeps import add_snapshot
@@ -39,6 +40,9 @@ ADD_ONLY = StepRule(max_steps=0)
 HOPEFUL = 1.4
 """A valuation is worth its passes if the gap that searches let expect is at most so many times the
 tolerance: hinges were seen at weights that have got better since."""
+
+RESUMED = 1e-6
+"""Relative difference that rounding may make between a dual value kept and one evaluated anew."""
 
 ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
@@ -68,6 +72,8 @@ class Run(IterativeRun):
     state_names: ClassVar[tuple[str, ...]] = (
         *IterativeRun.state_names, "weights", "best", "guess", "least_primal", "momentum",
     )  # fmt: skip
+
+    state_types: ClassVar[dict[str, Any]] = {"best": Floats | None}
 
     training: TrainingSet
 
@@ -127,6 +133,18 @@ class Run(IterativeRun):
         if self.history and self.is_stuck:
             return Status.RELAXED
         return self.stopping.reason(len(self.history))
+
+    def check_resumed(self) -> None:
+        """Evaluate the dual point anew: a file is not believed what it is worth."""
+        for weights in (self.weights, self.best):
+            if weights is not None:
+                check_shape("weights", weights, self.training.n_features)
+                check_finite("weights", weights)
+        if not isinstance(self.training, TrainingSet):  # a stream, which is read when it is learned
+            return
+        dual = self.training.dual(self.point())
+        if not self.dual - dual <= RESUMED * max(abs(dual), abs(self.dual)):
+            raise ValueError(f"its dual value is {dual:.6g}, not {self.dual:.6g}")
 
     def state(self) -> "_RunState":
         """All that the next rounds depend on, with the data."""
@@ -480,7 +498,7 @@ def _compare_with_zero(run: Run, linear: float) -> None:
     point: mostly that tells, and no oracle call is needed.
     """
     primal, tol = run.certificate.primal, run.stopping.relative_tol(linear)
-    if primal < (1.0 - tol) * linear:
+    if not run.stopping.may_be_zero or primal < (1.0 - tol) * linear:
         return
     zero = np.zeros(run.training.n_features)
     at_zero = run.training.all_hinges(zero, run.threads).most
