@@ -102,9 +102,6 @@ class SimulatedEngine(Engine):
     def places(self) -> list[int]:
         return list(range(self.n_places))
 
-    def is_loss(self, error: BaseException) -> bool:
-        return False
-
     def restart(self) -> None:
         """Set the clock, and all counts, to zero; nothing may be under way."""
         assert not self._coming
@@ -206,7 +203,7 @@ class _Coming:
     def done(self) -> bool:
         return True
 
-    def result(self) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         if self.error is not None:
             raise self.error
         return self.value
@@ -219,9 +216,6 @@ class SimulatedShards(Shards):
     """Shards whose questions and answers go by the clock of a `SimulatedEngine`."""
 
     engine: SimulatedEngine
-
-    def stuck(self, patience: float) -> None:
-        return None
 
     def answer(self, timeout: float | None = None) -> Answer | None:
         coming = self.engine.next_answer()

@@ -119,6 +119,17 @@ def test_a_solve_goes_on_from_the_point_of_another_with_other_shards():
     assert_allclose(again.coef[other], first.dual_point.coef[order], rtol=1e-12)
 
 
+def test_a_checkpoint_gives_back_the_point_that_it_was_written_with(tmp_path):
+    """Its coefficients were halved where shards count their moves twice; "converged" was wrong."""
+    X, y = class_data(40)
+    options = {"solver": DistributedDual(), "n_jobs": 3, "checkpoint": tmp_path / "run.checkpoint"}
+    first = mm.StructuredSVM(Classes(), **options).fit(X, y)
+    again = mm.StructuredSVM(Classes(), resume=True, **options).fit(X, y)
+    assert again.status_ == "converged"
+    assert again.certificate_.relative_gap <= 1e-3
+    assert_allclose(again.certificate_.dual, first.certificate_.dual, rtol=1e-9)
+
+
 def test_what_crosses_is_counted():
     result, training = solve(2, lists_point=False)
     assert training.sent >= sum(line.sent for line in result.history) > 0

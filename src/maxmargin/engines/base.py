@@ -1,7 +1,7 @@
 """What an engine is: places that work can be sent to."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -10,10 +10,18 @@ class EngineError(RuntimeError):
     """The engine can do no work any more, or never could; says why, and what to do."""
 
 
+class LostPlaceError(RuntimeError):
+    """A place is gone, and with it all that was kept there; others may be left."""
+
+
+class NoAnswerYetError(RuntimeError):
+    """An answer has not arrived in the time that somebody was ready to wait for it."""
+
+
 class Pending(Protocol):
     """An answer that will come; futures of Python and of Dask are such."""
 
-    def result(self) -> Any: ...
+    def result(self, timeout: float | None = None) -> Any: ...
 
     def done(self) -> bool: ...
 
@@ -39,22 +47,51 @@ class Engine(ABC):
 
     @abstractmethod
     def call(self, place: Any, function: Callable[..., Any], *arguments: Any) -> Pending:
-        """Call a function there; somewhere else, if the place is lost in the meantime."""
+        """Call a function there, and nowhere else.
+
+        If the place is lost, the answer may never come: `missing` tells.
+
+        Raises
+        ------
+        LostPlaceError
+            If the place is known to be lost.
+        """
+
+    def result(self, pending: Pending, timeout: float) -> Any:
+        """What the function returned, or raised.
+
+        Raises
+        ------
+        LostPlaceError
+            If the answer is lost with its place.
+        NoAnswerYetError
+            If it takes longer than `timeout` seconds to get here.
+        """
+        return pending.result()
 
     def lend(self, place: Any, data: Any) -> Any:
-        """What to pass as an argument in the place of large data, or of data that lie there."""
+        """What to pass as an argument in the place of large data, or of data that lie there.
+
+        Raises
+        ------
+        LostPlaceError
+            If the place is lost.
+        """
         return data
 
     def home(self, data: Any) -> Any:
         """The place where lazy data lie already; None if there is none."""
         return None
 
-    @abstractmethod
-    def is_loss(self, error: BaseException) -> bool:
-        """Whether an answer's error means that its place is lost, not that the work failed."""
+    def missing(self, places: Iterable[Any]) -> set[Any]:
+        """Those of the places that are not there any more.
 
-    def check(self) -> None:  # noqa: B027
-        """Raise an `EngineError` if no answer can come any more."""
+        Raises
+        ------
+        EngineError
+            If no answer can come any more, from wherever.
+        """
+        return set()
 
     def give_up(self, place: Any) -> None:  # noqa: B027
         """Expect nothing of a place any more."""

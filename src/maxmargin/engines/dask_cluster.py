@@ -2,17 +2,29 @@
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from typing import Any
 
-from maxmargin.engines.base import Engine, EngineError, Pending
+from maxmargin.engines.base import (
+    Engine,
+    EngineError,
+    LostPlaceError,
+    NoAnswerYetError,
+    Pending,
+)
 from maxmargin.engines.local import leave_interrupts_to_the_driver
 
 FIRST_WORKER = 30.0
-"""Seconds to wait until at least one worker is there."""
+"""Seconds to wait until at least one worker is there, or for the scheduler to say so."""
 
 LARGE = 1 << 19
 """Bytes from which on arguments go to the worker themselves, not within the task's description."""
+
+TRANSPORT = (OSError, CancelledError)
+"""Errors of connections, among them all timeouts and `CommClosedError`, and answers that are gone
+with their worker."""
 
 
 class DaskEngine(Engine):
@@ -23,10 +35,12 @@ class DaskEngine(Engine):
     client : distributed.Client
         It stays the caller's: nobody closes it here.
     patience : float, default=30
-        Seconds to wait for a worker where there is none.
+        Seconds to wait for a worker where there is none, and for a scheduler that says nothing.
     """
 
     def __init__(self, client: Any, patience: float = FIRST_WORKER) -> None:
+        from distributed import LocalCluster
+
         self.client, self.patience = client, patience
         self._given_up: set[str] = set()
         self._last_seen = time.monotonic()
@@ -35,15 +49,10 @@ class DaskEngine(Engine):
             raise EngineError(
                 f"The Dask client is {client.status}: make a new one with distributed.Client."
             )
-        if self._shares_our_terminal:
-            client.run(leave_interrupts_to_the_driver)
-
-    @property
-    def _shares_our_terminal(self) -> bool:
+        self._shares_our_terminal = isinstance(client.cluster, LocalCluster)
         """Whether Ctrl-C, which a terminal sends to all its processes, would end workers, too."""
-        from distributed import LocalCluster
-
-        return isinstance(self.client.cluster, LocalCluster)
+        self._told: dict[str, Pending] = {}
+        """Workers that were told to leave Ctrl-C to the driver."""
 
     @property
     def places(self) -> list[str]:
@@ -54,14 +63,12 @@ class DaskEngine(Engine):
                 return [one for one in workers if one not in self._given_up] or workers
             time.sleep(0.1)
 
+    def missing(self, places: Iterable[str]) -> set[str]:
+        return set(places) - set(self._workers())
+
     def _workers(self) -> list[str]:
         """Those that there are; an error if there has been none for too long."""
-        try:
-            workers = list(self.client.scheduler_info(n_workers=-1)["workers"])
-        except Exception as error:
-            raise self._gone() from error
-        if self.client.status != "running":
-            raise self._gone()
+        workers = list(self._asked_scheduler("ncores"))
         now = time.monotonic()
         if workers:
             self._last_seen = now
@@ -72,47 +79,80 @@ class DaskEngine(Engine):
             )
         return workers
 
-    def call(self, place: str, function: Callable[..., Any], *arguments: Any) -> Pending:
-        name = getattr(function, "__name__", "call").strip("_")
+    def _asked_scheduler(self, method: str, **arguments: Any) -> Any:
+        """What the scheduler answers; whoever does not get an answer from it gets none at all."""
         try:
+            answer = self.client.sync(
+                getattr(self.client.scheduler, method), callback_timeout=self.patience, **arguments
+            )
+        except Exception as error:
+            raise self._gone() from error
+        if self.client.status != "running":
+            raise self._gone()
+        return answer
+
+    def call(self, place: str, function: Callable[..., Any], *arguments: Any) -> Pending:
+        if self._shares_our_terminal and place not in self._told:
+            self._told[place] = self._submit(place, _leave_interrupts)
+        return self._submit(
+            place, function, *(self._sent(place, argument) for argument in arguments)
+        )
+
+    def _submit(self, place: str, function: Callable[..., Any], *arguments: Any) -> Pending:
+        name = getattr(function, "__name__", "call").strip("_")
+        with self._connected():
             pending: Pending = self.client.submit(
                 function,
-                *(self._sent(place, argument) for argument in arguments),
+                *arguments,
                 key=f"maxmargin_{name}-{uuid.uuid4().hex}",
                 workers=[place],
-                allow_other_workers=True,
                 pure=False,
             )
+        return pending
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say so if an error comes from a client that has lost its scheduler."""
+        try:
+            yield
         except Exception as error:
             if self.client.status != "running":
                 raise self._gone() from error
             raise
-        return pending
+
+    def result(self, pending: Any, timeout: float) -> Any:
+        from distributed import KilledWorker
+
+        try:
+            return pending.result(timeout)
+        except KilledWorker as error:
+            raise LostPlaceError(str(error)) from error
+        except TRANSPORT as error:
+            if pending.status == "error":  # of the function itself
+                raise
+            if isinstance(error, TimeoutError):
+                raise NoAnswerYetError(str(error)) from error
+            raise LostPlaceError(str(error)) from error
 
     def lend(self, place: str, data: Any) -> Any:
         if hasattr(data, "__dask_graph__"):
-            return self.client.compute(data, workers=[place], allow_other_workers=True)
-        return self.client.scatter([data], workers=[place], hash=False)[0]
+            with self._connected():
+                return self.client.compute(data, workers=[place], allow_other_workers=True)
+        try:
+            return self.client.scatter([data], workers=[place], hash=False)[0]
+        except Exception as error:
+            if isinstance(error, TRANSPORT) or self.missing([place]):
+                raise LostPlaceError(f"The worker {place} is lost.") from error
+            raise
 
     def home(self, data: Any) -> str | None:
         if not hasattr(data, "__dask_graph__"):
             return None
         graph = dict(data.__dask_graph__())
         keys = {*graph, *(key for task in graph.values() for key in _dependencies(task))}
-        holders = self.client.sync(self.client.scheduler.who_has, keys=list(keys))
+        holders = self._asked_scheduler("who_has", keys=list(keys))
         places = [place for held in holders.values() for place in held]
         return max(places, key=places.count) if places else None
-
-    def is_loss(self, error: BaseException) -> bool:
-        from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
-        from distributed.comm.core import CommClosedError
-
-        kinds = (KilledWorker, FutureCancelledError, CommClosedError, TimeoutError)
-        return isinstance(error, kinds)
-
-    def check(self) -> None:
-        self._workers()
 
     def give_up(self, place: str) -> None:
         self._given_up.add(place)
@@ -135,3 +175,10 @@ class DaskEngine(Engine):
 def _dependencies(task: Any) -> Any:
     """Keys that a task of a graph asks for."""
     return getattr(task, "dependencies", ())
+
+
+def _leave_interrupts() -> None:
+    """Let the process of a worker leave Ctrl-C to the driver, from the thread that may say so."""
+    from distributed import get_worker
+
+    get_worker().loop.add_callback(leave_interrupts_to_the_driver)

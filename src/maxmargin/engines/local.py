@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
-from maxmargin.engines.base import Engine, Pending
+from maxmargin.engines.base import Engine, LostPlaceError, Pending
 
 
 class ThreadEngine(Engine):
@@ -26,9 +26,6 @@ class ThreadEngine(Engine):
 
     def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
         return self._threads[place].submit(function, *arguments)
-
-    def is_loss(self, error: BaseException) -> bool:
-        return False
 
     def close(self) -> None:
         for thread in self._threads:
@@ -53,18 +50,14 @@ class ProcessEngine(Engine):
     def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
         try:
             return self._processes[place].submit(function, *arguments)
-        except Exception as error:
-            if not self.is_loss(error):
-                raise
-            self.give_up(place)
-            return self._processes[place].submit(function, *arguments)
+        except _ended() as error:
+            raise LostPlaceError(f"Process {place} has ended.") from error
 
-    def is_loss(self, error: BaseException) -> bool:
-        from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
-            BrokenProcessPool,
-        )
-
-        return isinstance(error, BrokenProcessPool)
+    def result(self, pending: Pending, timeout: float) -> Any:
+        try:
+            return pending.result()
+        except _ended() as error:
+            raise LostPlaceError("The process has ended.") from error
 
     def give_up(self, place: int) -> None:
         lost, self._processes[place] = self._processes[place], _one_process()
@@ -73,6 +66,16 @@ class ProcessEngine(Engine):
     def close(self) -> None:
         for process in self._processes:
             process.shutdown(kill_workers=True)  # type: ignore[call-arg]
+
+
+def _ended() -> tuple[type[Exception], ...]:
+    """What pools raise whose process has ended, or was ended by `give_up`."""
+    from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+        BrokenProcessPool,
+        ShutdownExecutorError,
+    )
+
+    return BrokenProcessPool, ShutdownExecutorError
 
 
 def _one_process() -> Executor:

@@ -1,6 +1,7 @@
 """Sources in parts, each of which can be read somewhere else."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from maxmargin.data.sources_dask import DaskSource
 from maxmargin.data.sources_dask_arrays import DaskArrays
 from maxmargin.data.sources_python import examples_of
 from maxmargin.engines.base import Engine
+from maxmargin.engines.shards import Loader, Shards
 from maxmargin.problems.shards import PartExamples, joined
 
 
@@ -66,12 +68,24 @@ Found = TypeVar("Found")
 
 def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
     """What each of the parts holds, found where they lie."""
-    places = engine.places
-    pending = []
-    for number, part in enumerate(parts):
-        place = engine.home(part) or places[number % len(places)]
-        pending.append(engine.call(place, survey, engine.lend(place, part)))
-    return [one.result() for one in pending]
+    make = partial(_Surveyed, survey)
+    shards = Shards(engine, [Loader(make, [part], engine.home(part)) for part in parts])
+    try:
+        return shards.make_all("tell")
+    finally:
+        shards.close()
+
+
+class _Surveyed:
+    """A part of which nothing is kept but what was found in it."""
+
+    def __init__(self, survey: Callable[[Any], Any], parts: list[Any]) -> None:
+        (part,) = parts
+        self.found = survey(part)
+
+    def tell(self) -> Any:
+        """What was found."""
+        return self.found
 
 
 def parts_of(source: Source, n_parts: int) -> list[Any]:

@@ -187,10 +187,7 @@ class ShardedTrainingSet(TrainingSet):
         self.watch: OracleWatch = OracleWatch()  # which tells what those of the shards have seen
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
-        for shard in range(len(shards)):
-            shards.make(shard)
-        shards.wait()
-        told: list[About] = shards.ask_all("about")
+        told: list[About] = shards.make_all("about")
         widths = sorted({about.n_features for about in told})
         if len(widths) > 1:
             raise ProblemError(

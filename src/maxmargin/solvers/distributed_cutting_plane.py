@@ -20,8 +20,9 @@ from maxmargin.engines.threads import Threads
 from maxmargin.problems.shards import ResidentPoint, ShardedTrainingSet
 from maxmargin.problems.structured import Hinges, TrainingSet
 from maxmargin.solvers.cutting_plane import NO_BLOCKS, OneSlack, SummedRun
+from maxmargin.solvers.distributed_end import certified_on_shards
 from maxmargin.solvers.distributed_links import ClusterRound
-from maxmargin.solvers.loop import IterativeRun, run_loop
+from maxmargin.solvers.loop import IterativeRun
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
 
@@ -50,16 +51,13 @@ class DistributedOneSlack(OneSlack):
         return run, self._rounds(run)
 
     def _end(self, run: Any, status: Status) -> Result:
-        while True:
-            try:
-                result: Result = run.with_point(super()._end(run, status))
-                if status is not Status.CONVERGED or run.is_done:
-                    return result
-                status = run_loop(run, self._rounds(run), None, None)  # a shard was lost since
-            except LostShardError as lost:
-                run.recover(lost.number)
-                if status is Status.CONVERGED:
-                    status = run_loop(run, self._rounds(run), None, None)
+        def certify(status: Status) -> Result:
+            result: Result = super(DistributedOneSlack, self)._end(run, status)
+            if run.training.lists_point:
+                return replace(result, dual_point=run.listed)
+            return result
+
+        return certified_on_shards(run, status, certify, lambda: self._rounds(run))
 
 
 class Part(NamedTuple):
@@ -146,7 +144,8 @@ _NOTHING = Hinges(0.0, 0.0)
 class ShardedSummedRun(SummedRun):
     """A run of `OneSlack` whose planes are summed up where the examples are."""
 
-    state_names = (*IterativeRun.state_names, "best", "guess", "least_primal", "listed")
+    # The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
+    state_names = ("listed", *IterativeRun.state_names, "best", "guess", "least_primal")
 
     training: ShardedTrainingSet  # type: ignore[assignment]
 
@@ -158,7 +157,10 @@ class ShardedSummedRun(SummedRun):
         self.number = 0
         self._crossed = training.sent, training.received
         self._sent = np.zeros(training.n_features)
-        self.shards.ask_all("begin", SummedShard)
+        try:
+            self.shards.ask_all("begin", SummedShard)
+        except LostShardError as lost:
+            self.recover(lost.number)
 
     def searched_plane(self, cache: int) -> tuple[SummedPlane, Hinges]:
         plane, hinges = self._asked("searched", cache)
@@ -199,21 +201,10 @@ class ShardedSummedRun(SummedRun):
             self.training.received += part.nbytes
         return SummedPlane(vector, loss, number), hinges  # type: ignore[arg-type]
 
-    def recover(self, shard: int) -> None:
-        """Make a lost shard again; planes go on without what it had put into them."""
+    def recover(self, *shards: int) -> None:
+        """Make lost shards again; planes go on without what these had put into them."""
         self.detach_best()
-        lost = {shard}
-        while lost:
-            try:
-                for one in sorted(lost):
-                    self.shards.make(one)
-                    self.shards.wait()
-                    self.shards.ask(one, "begin", SummedShard)
-                    self.shards.wait()
-                    lost.discard(one)
-                everyone = self.shards.ask_all("do", "again", self._used)
-            except LostShardError as error:
-                lost.add(error.number)
+        everyone = self._parts_of_all(set(shards))
         kept, self.planes = self.planes.kept, SummedPlanes()
         for k, number in enumerate(kept.recipes):
             plane, _ = self._added(number, [parts[k] for parts in everyone])  # type: ignore[arg-type]
@@ -221,6 +212,20 @@ class ShardedSummedRun(SummedRun):
         self.planes.set_weights(self.weights)
         self.best_dual = self.dual  # a point that nobody has any more proves nothing
         self._sent = np.full(len(self.weights), np.nan)  # so that all of them are sent
+
+    def _parts_of_all(self, lost: set[int]) -> list[list[Part]]:
+        """What each shard has put into the planes, once none is lost."""
+        while True:
+            try:
+                for shard in sorted(lost):
+                    self.shards.make(shard)
+                    self.shards.wait()
+                    self.shards.ask(shard, "begin", SummedShard)
+                    self.shards.wait()
+                    lost.discard(shard)
+                return self.shards.ask_all("do", "again", self._used)
+            except LostShardError as error:
+                lost.add(error.number)
 
     def point(self) -> Any:
         kept = self.planes.kept
@@ -235,22 +240,28 @@ class ShardedSummedRun(SummedRun):
     @property
     def listed(self) -> DualPoint:
         """The dual point with the coefficients of all examples, fetched from the shards."""
-        self.point()
-        return self.training.join(self.shards.ask_all("do", "point"))
+        while True:
+            self.point()
+            try:
+                return self.training.join(self.shards.ask_all("do", "point"))
+            except LostShardError as lost:
+                self.recover(lost.number)
 
     @listed.setter
     def listed(self, point: DualPoint) -> None:
         self.resume(point)
 
-    def with_point(self, result: Result) -> Result:
-        """The result, with the coefficients of all examples if somebody wants them."""
-        return replace(result, dual_point=self.listed) if self.training.lists_point else result
-
     def resume(self, start: DualPoint) -> None:
-        self.number += 1
-        for shard, part in enumerate(self.training.split(start)):
-            self.shards.ask(shard, "do", "resume", self.number, part)
-        plane, _ = self._added(self.number, self.shards.wait())
+        parts = self.training.split(start)
+        while True:
+            self.number += 1
+            for shard, part in enumerate(parts):
+                self.shards.ask(shard, "do", "resume", self.number, part)
+            try:
+                plane, _ = self._added(self.number, self.shards.wait())
+                break
+            except LostShardError as lost:
+                self.recover(lost.number)
         self.planes.add(plane, coef=1.0)
         self.planes.set_weights(self.weights)
 

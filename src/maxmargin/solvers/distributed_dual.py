@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maxmargin.dual.registry import registered
-from maxmargin.engines.shards import LostShardError
 from maxmargin.engines.threads import Threads
 from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.distributed_end import certified_on_shards
 from maxmargin.solvers.distributed_run import DistributedRun
-from maxmargin.solvers.loop import run_loop
 from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import StructuredSolver
@@ -84,18 +83,10 @@ class DistributedDual(StructuredSolver):
             yield
 
     def _end(self, run: DistributedRun, status: Status) -> Result:
-        while True:
-            try:
-                result = super()._end(run, status)
-                if status is Status.CONVERGED and not run.is_done:  # a shard was lost since
-                    status = run_loop(run, self._rounds(run), None, None)
-                    continue
-                if run.training.lists_point:
-                    return replace(result, dual_point=run.listed_point())
-                return result
-            except LostShardError as lost:
-                # With a shard went what it had reached: it must come back to where it was.
-                run.lost.add(lost.number)
-                run.recover()
-                if status is Status.CONVERGED:
-                    status = run_loop(run, self._rounds(run), None, None)
+        def certify(status: Status) -> Result:
+            result = super(DistributedDual, self)._end(run, status)
+            if run.training.lists_point:
+                return replace(result, dual_point=run.listed_point())
+            return result
+
+        return certified_on_shards(run, status, certify, lambda: self._rounds(run))

@@ -19,7 +19,7 @@ from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.patches import Patch
 from maxmargin.engines.shards import Answer, LostShardError
 from maxmargin.engines.threads import Threads
-from maxmargin.problems.shards import ResidentPoint, ShardedTrainingSet
+from maxmargin.problems.shards import ResidentPoint, ShardedTrainingSet, Sums
 from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.auto import AVERAGE_BELOW
 from maxmargin.solvers.distributed_links import ClusterRound, Counts, Link
@@ -45,9 +45,6 @@ RESTART = 0.9
 
 PATIENT = 1.5
 """Valuations are worth more passes in between where several shards have to agree."""
-
-POLL = 1.0
-"""Seconds after which somebody looks whether the engine is still there."""
 
 
 class DistributedRun(Run):
@@ -94,9 +91,12 @@ class DistributedRun(Run):
         self.kept: list[DualPoint] | None = None
         """Points of the shards when they were last asked for, from which lost ones go on."""
         self._counts = Counts(training)
+        self.shards.patience = solver.patience
         for shard in range(n_shards):
             self._begin(shard)
-        self.shards.wait()
+        self._drain()
+        if self.lost:
+            self.recover()
 
     def _begin(self, shard: int) -> None:
         self.shards.ask(
@@ -224,26 +224,28 @@ class DistributedRun(Run):
             total += hinges
         self.offer(weights, total, ends_round=True)
 
-    def recover(self) -> None:
+    def recover(self, *lost: int) -> None:
         """Make lost shards again, and count anew what all of them hold."""
+        self.lost.update(lost)
         self.detach_best()
         self._drain()
-        while self.lost:
+        sums = self._counted_anew()
+        self.weights[:], self.linear = sums.vector, sums.linear
+        self.version += 1
+        self.dual_value = self.linear - self.half_square
+        # A point that nobody has any more proves nothing.
+        self.best_dual = self.dual_value
+
+    def _counted_anew(self) -> Sums:
+        while True:
             for shard in sorted(self.lost):
                 self._replace(shard)
             self._rest()
-            if self.lost:
-                continue
-            try:
-                sums = self.training.sums()
-            except LostShardError as error:
-                self.lost.add(error.number)
-                continue
-            self.weights[:], self.linear = sums.vector, sums.linear
-            self.version += 1
-            self.dual_value = self.linear - self.half_square
-            # A point that nobody has any more proves nothing.
-            self.best_dual = self.dual_value
+            if not self.lost:
+                try:
+                    return self.training.sums()
+                except LostShardError as error:
+                    self.lost.add(error.number)
 
     def _replace(self, shard: int) -> None:
         """Make a lost shard again, with the last coefficients of it that were kept."""
@@ -356,22 +358,15 @@ class DistributedRun(Run):
         self.dual_value = self.linear - self.half_square
 
     def _answer(self) -> Answer | None:
-        """The next answer; None if it is that a shard is lost, or none came from it for long."""
-        while True:
-            answer = self.shards.answer(POLL)
-            if answer is None:
-                self.shards.engine.check()
-                stuck = self.shards.stuck(self.solver.patience)
-                if stuck is not None:
-                    self.lost.add(stuck)
-                    return None
-            elif isinstance(answer.error, LostShardError):
-                self.lost.add(answer.shard)
-                return None
-            elif answer.error is not None:
-                raise answer.error
-            else:
-                return answer
+        """The next answer; None if it is that a shard is lost."""
+        answer = self.shards.answer()
+        assert answer is not None
+        if isinstance(answer.error, LostShardError):
+            self.lost.add(answer.shard)
+            return None
+        if answer.error is not None:
+            raise answer.error
+        return answer
 
     def _apply(self, answer: Answer, whole: bool = False) -> None:
         """Take the part of a move that is best for the dual, or the `whole` of it."""
@@ -444,9 +439,12 @@ class DistributedRun(Run):
 
 
 class _DistributedState(Stateful):
-    """A run, and its dual point in terms of all examples, whoever has them."""
+    """A run, and its dual point in terms of all examples, whoever has them.
 
-    state_names = ("run", "point")
+    The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
+    """
+
+    state_names = ("point", "run")
 
     def __init__(self, run: DistributedRun) -> None:
         self.run = run

@@ -314,6 +314,7 @@ class DualShard:
     def resume(self, point: DualPoint) -> Move:
         """Take over a dual point, before anything else happened; the move is from zero."""
         started = time.perf_counter()
+        self._set_scale(1.0)  # that of the point
         self.run.working_set.hold()
         self.run.resume(point)
         return self._move(started, 0.0)
@@ -330,14 +331,17 @@ class DualShard:
         orders.patch.apply(self.base)
         if orders.taken != 1.0:
             planes.shorten(orders.taken)
-        if orders.scale != run.scale:
-            planes.rescale(orders.scale / run.scale)
-            run.scale = orders.scale
+        self._set_scale(orders.scale)
         run.weights[:] = self.base
         if not self.lone:
             planes.recount(run.weights)
         if orders.restart:
             self.momentum.restart()
+
+    def _set_scale(self, scale: float) -> None:
+        if scale != self.run.scale:
+            self.run.working_set.rescale(scale / self.run.scale)
+            self.run.scale = scale
 
     def _move(self, started: float, share: float) -> Move:
         run = self.run

@@ -1,0 +1,52 @@
+"""An engine whose places are lost on demand, without a cluster: threads that forget."""
+
+from concurrent.futures import Future
+
+from maxmargin.engines import shards as shards_module
+from maxmargin.engines.base import LostPlaceError
+from maxmargin.engines.local import ThreadEngine
+
+
+def question(function, arguments):
+    """What is asked for, in a word: the making, or the method of a shard."""
+    if function is not shards_module._ask:
+        return function.__name__.strip("_")
+    method, *rest = arguments[3:]
+    return rest[0] if method == "do" else method
+
+
+class FaultyEngine(ThreadEngine):
+    """Loses the place that is asked, with all that is kept there.
+
+    `loses` is called with the number of the question and its name, and says "before" if the place
+    is to be lost before the question is heard, "after" if it is lost with the answer, or None.
+    """
+
+    def __init__(self, n_places, loses):
+        super().__init__(n_places)
+        self.loses = loses
+        self.questions = []
+        self._keys = {place: set() for place in range(n_places)}
+
+    def call(self, place, function, *arguments):
+        name = question(function, arguments)
+        if name == "forget":
+            return super().call(place, function, *arguments)
+        moment = self.loses(len(self.questions), name)
+        self.questions.append(name)
+        self._keys[place].add(arguments[0])
+        if moment == "before":
+            self._lose(place)
+            raise LostPlaceError(f"Place {place} is lost.")
+        pending = super().call(place, function, *arguments)
+        if moment == "after":
+            pending.exception()  # waits
+            self._lose(place)
+            pending = Future()
+            pending.set_exception(LostPlaceError(f"Place {place} is lost."))
+        return pending
+
+    def _lose(self, place):
+        for key in self._keys[place]:
+            shards_module._TABLE.pop(key, None)
+        self._keys[place] = set()
