@@ -122,7 +122,8 @@ def test_a_solve_goes_on_from_the_point_of_another_with_other_shards():
 def test_a_checkpoint_gives_back_the_point_that_it_was_written_with(tmp_path):
     """Its coefficients were halved where shards count their moves twice; "converged" was wrong."""
     X, y = class_data(40)
-    options = {"solver": DistributedDual(), "n_jobs": 3, "checkpoint": tmp_path / "run.checkpoint"}
+    solver = DistributedDual(scale=2.0)
+    options = {"solver": solver, "n_jobs": 3, "checkpoint": tmp_path / "run.checkpoint"}
     first = mm.StructuredSVM(Classes(), **options).fit(X, y)
     again = mm.StructuredSVM(Classes(), resume=True, **options).fit(X, y)
     assert again.status_ == "converged"

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Self
 
-import numba
 import numpy as np
 import scipy.sparse as sp
 from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from maxmargin.dual.compiled import compiled_with
 from maxmargin.dual.conforming import check_indices, check_offsets, check_types
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
@@ -189,7 +189,7 @@ def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[n
     return np.empty((size, 6), np.int64), np.empty(size), np.zeros((size, 4), np.int64)
 
 
-_kernel = numba.njit(cache=True, error_model="numpy", _nrt=False)  # the lock is held
+_kernel = compiled_with(error_model="numpy", _nrt=False)  # the lock is held
 
 
 @intrinsic
