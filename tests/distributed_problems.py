@@ -1,8 +1,11 @@
 """Problems for the tests of engines: importable where workers are other processes."""
 
 import os
+import subprocess
+import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 
@@ -22,6 +25,41 @@ def processes(n_workers):
     ):
         client.wait_for_workers(n_workers, timeout=120)
         yield client
+
+
+@contextmanager
+def cluster(folder, n_workers):
+    """A scheduler and workers, each a process; their client, and the process of the scheduler."""
+    import distributed
+
+    file = folder / "scheduler.json"
+    here = Path(__file__).resolve().parent
+    environment = os.environ | {"PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"}
+    dask = [sys.executable, "-m", "dask"]
+    where = ["--scheduler-file", str(file), "--no-dashboard"]
+    started = []
+
+    def start(*arguments):
+        command = [*dask, *arguments, *where]
+        started.append(
+            subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
+        )
+
+    try:
+        start("scheduler", "--host", "127.0.0.1", "--port", "0")
+        for _ in range(n_workers):
+            start("worker", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1")
+        until = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        client = distributed.Client(scheduler_file=str(file), timeout=60)
+        client.wait_for_workers(n_workers, timeout=120)
+        yield client, started[0]
+        client.close(timeout=5)
+    finally:
+        for process in reversed(started):
+            process.kill()
+            process.wait()
 
 
 class Classes(mm.Problem):

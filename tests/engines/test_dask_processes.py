@@ -2,56 +2,19 @@
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from distributed_problems import SlowSomewhere, class_data
+from distributed_problems import SlowSomewhere, class_data, cluster
 from numpy.testing import assert_allclose
 
 import maxmargin as mm
 from maxmargin.data.tensors import read_tensors
 from maxmargin.engines.base import EngineError
 
-distributed = pytest.importorskip("distributed")
+pytest.importorskip("distributed")
 pytestmark = pytest.mark.slow
-
-
-@contextmanager
-def cluster(folder, n_workers):
-    """A scheduler and workers, and their client."""
-    file = folder / "scheduler.json"
-    here = Path(__file__).resolve().parents[1]
-    environment = os.environ | {"PYTHONPATH": f"{here}:{os.environ.get('PYTHONPATH', '')}"}
-    dask = [sys.executable, "-m", "dask"]
-    where = ["--scheduler-file", str(file), "--no-dashboard"]
-    started = []
-
-    def start(*arguments):
-        command = [*dask, *arguments, *where]
-        started.append(
-            subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL, cwd=folder)
-        )
-
-    try:
-        start("scheduler", "--host", "127.0.0.1", "--port", "0")
-        for _ in range(n_workers):
-            start("worker", "--nthreads", "1", "--no-nanny", "--host", "127.0.0.1")
-        until = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < until:
-            time.sleep(0.1)
-        client = distributed.Client(scheduler_file=str(file), timeout=60)
-        client.wait_for_workers(n_workers, timeout=120)
-        yield client, started[0]
-        client.close(timeout=5)
-    finally:
-        for process in reversed(started):
-            process.kill()
-            process.wait()
 
 
 def test_a_killed_scheduler_leaves_a_checkpoint_for_another_cluster(tmp_path):

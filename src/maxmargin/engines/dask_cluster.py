@@ -124,7 +124,8 @@ class DaskEngine(Engine):
         from distributed import KilledWorker
 
         try:
-            return pending.result(timeout)
+            with self._connected():
+                return pending.result(timeout)
         except KilledWorker as error:
             raise LostPlaceError(str(error)) from error
         except TRANSPORT as error:

@@ -39,9 +39,9 @@ POLL = 1.0
 FETCHING = 2.0
 """Seconds in which an answer that is there should arrive; each time it does not, twice as many."""
 
-PATIENCE, READING = 600.0, 3600.0
-"""Seconds without an answer after which a shard is made again in another place; and the same for
-the making itself, which may have much to read."""
+PATIENCE = 3600.0
+"""Seconds without an answer after which a shard is made again in another place, if nobody has said
+otherwise; and in any case for the making itself, which may have much to read."""
 
 LOSSES, ENDURED = 20, 100
 """How often a shard may be lost before it has answered so many questions in a row: somebody must
@@ -321,7 +321,7 @@ class Shards:
             if self._places[shard] in missing:
                 return shard
             making = asked.function is _make
-            late = now - asked.at > (READING if making else self.patience)
+            late = now - asked.at > (PATIENCE if making else self.patience)
             if late and len(self.engine.places) > 1:
                 self.patience *= 1.0 if making else 2.0
                 return shard

@@ -42,9 +42,9 @@ def certified_on_shards(
             # A shard was lost since the run had closed the gap.
             run.recover()
             run.primal = result.certificate.primal
+            if run.is_done:  # but for rounding
+                return result
         except LostShardError as lost:
             run.recover(lost.number)
         if status in AT_THE_END:
-            more = rounds()
-            next(more)
-            status = run_loop(run, more, None, None)
+            status = run_loop(run, rounds(), None, None)
