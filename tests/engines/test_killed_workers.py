@@ -232,9 +232,9 @@ def test_the_last_worker_lost(monkeypatch, phase):
         return pending
 
     monkeypatch.setattr(DaskEngine, "call", closing_call)
-    with lonely_client() as client:
-        with pytest.raises(EngineError, match=r"has had no worker for 2 seconds: start some"):
-            mm.StructuredSVM(Classes(), engine=client, tol=TOL).fit(X, Y)
+    refused = pytest.raises(EngineError, match=r"has had no worker for 2 seconds: start some")
+    with lonely_client() as client, refused:
+        mm.StructuredSVM(Classes(), engine=client, tol=TOL).fit(X, Y)
     assert closed
 
 
