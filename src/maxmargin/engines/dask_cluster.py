@@ -81,15 +81,14 @@ class DaskEngine(Engine):
 
     def _asked_scheduler(self, method: str, **arguments: Any) -> Any:
         """What the scheduler answers; whoever does not get an answer from it gets none at all."""
+        if self.client.status != "running":  # it need not try for long to find out
+            raise self._gone()
         try:
-            answer = self.client.sync(
+            return self.client.sync(
                 getattr(self.client.scheduler, method), callback_timeout=self.patience, **arguments
             )
         except Exception as error:
             raise self._gone() from error
-        if self.client.status != "running":
-            raise self._gone()
-        return answer
 
     def call(self, place: str, function: Callable[..., Any], *arguments: Any) -> Pending:
         if self._shares_our_terminal and place not in self._told:
