@@ -315,3 +315,8 @@ def test_numbers_fit_into_the_cells_of_a_heat_map():
 def test_short_help():
     assert "train" in invoke("-h").stdout
     assert "--output" in invoke("train", "-h").stdout
+
+
+def test_weights_that_are_hardly_better_than_none_are_noted(here):
+    result = invoke("train", "iris.svm", "-o", "m.mm", "-C", "1e-9")
+    assert "note: The weights are hardly better than none: take a larger C" in result.output

@@ -294,9 +294,11 @@ def test_empty_fields_take_no_room():
 # Real terminals, files, notebooks.
 
 PROGRAM = """
+import warnings
 import numpy as np
 import maxmargin as mm
 
+warnings.simplefilter("ignore")  # of labels that nothing tells apart
 random = np.random.default_rng(0)
 X, y = random.normal(size=(500, 20)), random.integers(5, size=500)
 print("before", flush=True)

@@ -181,13 +181,14 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         `X` is what it was fitted to, which may be the cause.
         """
         if result.certificate.at_zero is not None:
-            warnings.warn(
+            warning = NotConvergedWarning(
                 f"{type(self).__name__} found no weights whose objective is below that of zero "
-                f"weights, {result.certificate.at_zero:.6g}, by more than tol={self.tol:g} of it: "
-                f"take a larger C than {self.C:g}, or features that tell the outputs apart.",
-                ConvergenceWarning,
-                stacklevel=stacklevel + 1,
+                f"weights, {result.certificate.at_zero:.6g}, by more than tol={self.tol:g} asks "
+                f"for.",
+                f"The weights are hardly better than none: take a larger C than {self.C:g}, or "
+                f"features that tell the outputs apart.",
             )
+            warnings.warn(warning, stacklevel=stacklevel + 1)
         if result.status in (Status.CONVERGED, Status.PASSES):
             return
         reasons = {

@@ -34,7 +34,7 @@ SCALE_THEM = "scaled to about 1, for example by sklearn.preprocessing.MaxAbsScal
 
 
 class NotConvergedWarning(ConvergenceWarning):
-    """A fit stopped before its gap was closed.
+    """A fit stopped before its gap was closed, or found nothing better than zero weights.
 
     Parameters
     ----------
