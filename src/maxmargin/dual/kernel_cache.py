@@ -79,6 +79,8 @@ class KernelRowCache(Stateful):
         check_indices("row_in", held.row_in, n, start=-1)
         for rows in held.batches.values():
             check_indices("rows of a batch", rows, n)
+        if not set(held.batch_in[held.row_in >= 0].tolist()) <= held.batches.keys():
+            raise ValueError("a kernel row belongs to no batch")
         self.row_in, self._batch_in, self._batches = held
         self.slot_of[:] = -1
         filled = np.flatnonzero(self.row_in >= 0)

@@ -332,12 +332,14 @@ def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
     Arrays are as long as before, but for empty ones and those of tables, which grow.
     """
     if old is None or new is None:
-        return True
+        return old is new
     if isinstance(old, np.ndarray):
         same_kind = isinstance(new, np.ndarray) and (old.dtype, old.ndim) == (new.dtype, new.ndim)
         return same_kind and (may_grow or not old.size or old.shape == new.shape)
     if hasattr(old, "_fields"):
         return type(new) is type(old) and all(map(partial(alike, may_grow=True), old, new))
+    if isinstance(old, list | tuple) and old:
+        return type(new) is type(old) and len(new) == len(old) and all(map(alike, old, new))
     if dataclasses.is_dataclass(old):
         names = [field.name for field in dataclasses.fields(old)]
         return type(new) is type(old) and all(

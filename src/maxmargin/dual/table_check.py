@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.conforming import check_indices, check_shape
+from maxmargin.dual.conforming import check_finite, check_indices, check_shape
 
 Order = NDArray[np.int64]
 
@@ -44,9 +44,16 @@ def check_table(table: Any, n_features: int, n_outputs: int) -> None:
     _check_lists(table, n_planes)
     check_indices("free", table.free[:n_free], n_planes)
     check_indices("columns", table.columns[:n_entries], max(n_features, 1))
-    in_use = table.length >= 0
+    for name in ("totals", "loss", "coef", "previous"):
+        check_finite(name, getattr(table, name))
+    check_finite("values", table.values[:n_entries])
+    in_use = np.flatnonzero(table.length >= 0)
     lengths = table.length[in_use].astype(np.int64)
-    _check_within("start", table.start[in_use], lengths, n_entries)
+    _check_apart("start", table.start[in_use], lengths, n_entries)
+    free = np.sort(table.free[:n_free])
+    numbers = np.sort(np.concatenate([free, in_use]))
+    if not np.array_equal(numbers, np.arange(int(table.counts[-1]))):
+        raise ValueError("a cutting plane is in use and free, or neither")
 
 
 def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
@@ -65,18 +72,21 @@ def _check_lists(table: Any, n_planes: int) -> None:
     size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
     if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
         raise ValueError("an example has more cutting planes than there is room for")
-    _check_within("slot_at", table.slot_at, capacity, len(table.slots))
-    _check_within("gram_at", table.gram_at, capacity**2, len(table.gram))
+    _check_apart("slot_at", table.slot_at, capacity, int(table.counts[3]))
+    _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[4]))
     listed = table.slots[_places(table.slot_at, size)]
     check_indices("slots", listed, n_planes)
-    if (table.length[listed] < 0).any():
-        raise ValueError("an example lists a cutting plane that is none")
+    if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
+        raise ValueError("examples list other cutting planes than there are")
 
 
-def _check_within(name: str, starts: Order, lengths: Order, end: int) -> None:
-    """Refuse parts that do not lie between 0 and `end`."""
-    if ((starts < 0) | (starts > end) | (starts + lengths > end)).any():
-        raise ValueError(f"{name} points outside its array")
+def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
+    """Refuse parts that do not lie between 0 and `end`, or overlap."""
+    order = np.lexsort([lengths, starts])
+    starts, stops = starts[order], starts[order] + lengths[order]
+    inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
+    if not inside or (stops[:-1] > starts[1:]).any():
+        raise ValueError(f"{name} points outside its array, or into the part of another")
 
 
 def _places(starts: Order, lengths: Order) -> Order:

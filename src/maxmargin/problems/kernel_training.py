@@ -29,6 +29,9 @@ from maxmargin.problems.structured import ProblemError, settings_of
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
+_MOST_COMPARED = 1000
+"""Outputs of an example up to which one that comes from a file is looked for among them."""
+
 
 class Found(NamedTuple):
     """What searches found.
@@ -113,6 +116,13 @@ class KernelTrainingSet:
         pairs = zip(blocks.tolist(), outputs, strict=True)
         losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
         return NewOutputs(blocks, list(outputs), losses, parts, labels, coef)
+
+    def check_listed(self, blocks: Order, outputs: Sequence[Any]) -> None:
+        """Raise ValueError if outputs are none of those of their examples, where these are few."""
+        for i, y in zip(blocks.tolist(), outputs, strict=True):
+            listed = self._call("outputs", i, self.X[i])
+            if len(listed) <= _MOST_COMPARED and not any(np.array_equal(y, z) for z in listed):
+                raise ValueError(f"{y!r:.60} is no output of example {i}")
 
     def rows_of(self, blocks: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
         """The part row and the label row of given outputs of blocks."""

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.dual.compiled import compiled
+from maxmargin.dual.conforming import check_indices, check_shape
 from maxmargin.dual.planes import Planes
 from maxmargin.dual.rows import Rows, add_row_scores, make_rows
 from maxmargin.dual.simd import padded
@@ -116,6 +117,10 @@ class LatentBags(LatentTrainingSet):
         return chosen
 
     def completed(self, completions: Order) -> "BagTrainingSet":
+        check_shape("completions", completions, len(self.lengths))
+        check_indices("completions", completions, int(self.lengths.max()), start=MEAN)
+        if (completions >= self.lengths).any():
+            raise ValueError("a completion is no instance of its bag")
         return BagTrainingSet(self, make_rows(self._shown(completions), self.bias))
 
     def changes(self, before: Order, after: Order) -> NDArray[np.bool_]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.sequences import stack
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Remade
 from maxmargin.engines.threads import Threads
@@ -176,4 +177,5 @@ class HiddenChainTraining(LatentTrainingSet):
     def _chains(self, states: list[States], loss: Floats) -> ChainTrainingSet:
         numbers = map(self.problem.numbers, self.labels, states)
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers])
+        check_indices("states", flat, self.problem.layout.n_labels)
         return ChainTrainingSet(self.sequences, flat, self.problem.layout, self.cost, loss)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_finite
 from maxmargin.dual.rows import Rows, make_rows, squared_norms
 from maxmargin.dual.schedule import DUE, visiting_order
 from maxmargin.dual.state import Stateful
@@ -135,6 +136,11 @@ class Blocks(Stateful, ABC):
         self.visits_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
         self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
         self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
+
+    def check_state(self) -> None:
+        """Refuse coefficients and weights that are not finite."""
+        for name in ("coef", "unclipped", "weights", "average"):
+            check_finite(name, getattr(self, name))
 
     @abstractmethod
     def _terms(self, inverse: Floats) -> Floats:

@@ -1,5 +1,6 @@
 """Checkpoints: a solve that was killed goes on from the last one, to the same answer."""
 
+import math
 import os
 import time
 import warnings
@@ -113,7 +114,9 @@ class Checkpoint:
             )
         about: Any = header.get("about")
         seconds: Any = header.get("seconds")
-        if not isinstance(about, dict) or not conforms(seconds, float):
+        if not isinstance(about, dict) or not (
+            conforms(seconds, float) and 0.0 <= seconds < math.inf
+        ):
             raise ValueError(f"{self.path} is damaged: remove the file to begin anew.")
         for name, mine in self._about.items():
             theirs = about.get(name)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import DualPoint
@@ -25,7 +26,7 @@ from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnRound
 from maxmargin.solvers.result import Result, Round, Status
 from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.structured import StructuredSolver
+from maxmargin.solvers.structured import RESUMED, StructuredSolver
 
 Floats = NDArray[np.float64]
 
@@ -257,6 +258,18 @@ class _Starts(Stateful):
         self.best: LatentResult | None = None
         self.descent = first
 
+    def check_state(self) -> None:
+        """Evaluate the objectives anew: a file is not believed what its weights are worth."""
+        place = self.descent.place
+        for known in (self.best, place):
+            if known is not None and math.isfinite(known.certificate.primal):
+                training = self.descent.latent.completed(known.completions)
+                check_shape("weights", known.weights, training.n_features)
+                primal = training.primal(known.weights, self.descent.threads)
+                worth = (1.0 + RESUMED) * known.certificate.primal
+                if not (training.relaxed or primal <= worth):
+                    raise ValueError(f"its objective is {primal:.6g}, not {worth:.6g}")
+
     @property
     def ended(self) -> int:
         """How many have."""
@@ -358,7 +371,7 @@ class ConvexConcave:
                             again = self._rehearsed(latent, stopping, n_jobs, seed)
                         descent.begin(first if given is None else given, again)
                     descent.run(self.max_completions, solve, save)
-                    if descent.status not in _FINISHED or restart + 1 == self.restarts:
+                    if descent.status not in _FINISHED or restart + 1 >= self.restarts:
                         break
                     starts.follow(_Descent(latent, stopping, threads))
             except KeyboardInterrupt:

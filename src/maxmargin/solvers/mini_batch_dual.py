@@ -9,18 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.kernel_planes import KernelPlanes, PlanesState
 from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.engines.threads import Threads
 from maxmargin.problems.kernel_model import KernelModel
 from maxmargin.problems.kernel_training import Found, KernelTrainingSet
+from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 from maxmargin.solvers.result import Result, Status
 from maxmargin.solvers.stopping import TINY, Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
+
+_ROUNDING = 1e-6
+"""Relative gap below zero that rounding of kernel values may make."""
 
 _MOST_VISITS = 200_000
 """Of examples, in one solution of the quadratic program."""
@@ -158,6 +163,12 @@ class MiniBatchRun(IterativeRun):
         """Of the present point and the best model; None when either has changed since."""
         self.nothing_violates = False
 
+    def check_state(self) -> None:
+        """Refuse an order of examples that there are not."""
+        check_indices("order", self.order, self.training.n_blocks)
+        if self.searched < 0 or (self.best is None and math.isfinite(self.primal)):
+            raise ValueError("the model of its objective is missing")
+
     @property
     def outputs_in_hand(self) -> PlanesState:
         """The state of `planes`: outputs, and the values between their rows."""
@@ -168,6 +179,8 @@ class MiniBatchRun(IterativeRun):
         atoms, truths = state.atoms, self.training.Y
         whose = zip(atoms.blocks.tolist(), atoms.is_truth, atoms.outputs, strict=True)
         outputs = [truths[i] if is_truth else output for i, is_truth, output in whose]
+        wrong = np.flatnonzero(~atoms.is_truth)
+        self.training.check_listed(atoms.blocks[wrong], [outputs[k] for k in wrong])
         if outputs:
             self.planes.restore(state, *self.training.rows_of(atoms.blocks, outputs))
 
@@ -314,6 +327,12 @@ class MiniBatchRun(IterativeRun):
             self._best_point, self.best = point, model
             self.primal = primal
         self.certificate = Certificate(self.primal, self.training.dual(point))
+        if self.certificate.relative_gap < -_ROUNDING:
+            raise ProblemError(
+                f"The dual value {self.certificate.dual:.6g} is above the objective "
+                f"{self.primal:.6g}: outputs have been taken in that the problem does not list for "
+                f"their examples."
+            )
         closed = self.stopping.is_enough(self.primal, self.certificate.dual)
         self.nothing_violates = closed or not self._take_in(found, self._excess(found))
 

@@ -38,6 +38,11 @@ class Momentum(Stateful):
         self.dual = self.dual_before = -math.inf
         self.extrapolated = False
 
+    def check_state(self) -> None:
+        """Refuse a weight that no extrapolation has."""
+        if not 1.0 <= self.t < math.inf or self.sweeps < 0:
+            raise ValueError("the extrapolation is none")
+
     def restart(self) -> None:
         """Begin anew from where the state is."""
         self.state.restart()

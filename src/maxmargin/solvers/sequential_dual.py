@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate, certify
+from maxmargin.dual.conforming import check_finite, conforms
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.engines.threads import Threads
@@ -294,6 +295,9 @@ class _Parts(Stateful):
 
     @rows.setter
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
+        for row in rows:
+            if not conforms(row, tuple[int, Floats, Floats, str, int, list[Round]]):
+                raise ValueError("a finished class is not whole")
         self.results = {m: self._result(m, *row) for m, *row in rows}
 
     def _result(
@@ -303,6 +307,8 @@ class _Parts(Stateful):
         part = self._problem.parts[m]
         if weights.shape != part.weights_shape or coef.shape != (part.n_samples, 1):
             raise ValueError("a finished class has weights of another shape")
+        check_finite("weights", weights)
+        check_finite("coefficients", coef)
         certificate = certify(part, weights, part.feasible(coef))
         return Result(weights, coef, certificate, Status(status), rounds, history)
 

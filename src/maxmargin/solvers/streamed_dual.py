@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
+from maxmargin.dual.conforming import check_indices, check_types
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.engines.ahead import read_ahead
@@ -164,13 +165,36 @@ class _Run(Stateful):
         self.surveyed = False
         self.passes = 0
         self.best: list[Floats] = []
-        self.best_primals = [math.inf]
+        self.best_primals: list[float] = []
         self.at_zero = math.inf
         """Objective of zero weights; infinite before it is evaluated."""
         self.best_dual = -math.inf
         self.evaluated = math.inf
         """The lowest objective that the last pass has found, if it evaluated any."""
         self.history: list[Round] = []
+
+    def check_state(self) -> None:
+        """Refuse what is no list of coefficients, or of weights."""
+        check_types(
+            "the state",
+            {"stored": self.stored, "late": self.late, "best": self.best},
+            {
+                "stored": list[Stored | None],
+                "late": dict[int, list[_Late]],
+                "best": list[Floats],
+            },
+        )
+        known = range(len(self.stored))
+        if not all(k in known for k in (*self.late, *self.learner.cache.portions)):
+            raise ValueError("coefficients belong to a block that there is not")
+        portions = self.learner.cache.portions.items()
+        rows = [(k, portion.rows) for k, portion in portions]
+        rows += [(k, one.rows) for k, many in self.late.items() for one in many]
+        for k, some in rows:
+            stored = self.stored[k]
+            check_indices("rows of a block", some, 0 if stored is None else stored[0].shape[0])
+        if len(self.best) != len(self.best_primals):
+            raise ValueError("the weights of its objective are missing")
 
     def reason_to_stop(self) -> Status | None:
         """Why to stop after the passes so far; None to go on."""
@@ -185,7 +209,7 @@ class _Run(Stateful):
 
     @property
     def certificate(self) -> Certificate:
-        return Certificate(sum(self.best_primals), self.best_dual)
+        return Certificate(sum(self.best_primals) if self.best else math.inf, self.best_dual)
 
     def weights(self) -> Floats:
         """The best weights that are known, or those most likely to be."""

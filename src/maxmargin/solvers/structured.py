@@ -136,6 +136,8 @@ class Run(IterativeRun):
 
     def check_resumed(self) -> None:
         """Evaluate the dual point anew: a file is not believed what it is worth."""
+        if self.best is None and min(self.primal, self.guess) < math.inf:
+            raise ValueError("the weights of its objective are missing")
         for weights in (self.weights, self.best):
             if weights is not None:
                 check_shape("weights", weights, self.training.n_features)
