@@ -369,9 +369,12 @@ def test_ctrl_c_while_certifying_loses_nothing():
     assert_brackets(result, case, training)
 
 
-@pytest.mark.parametrize("at", [0, 2])
-def test_after_ctrl_c_every_example_is_searched_once_more(at):
-    """For the certificate; whoever has searches that take seconds does not want to wait longer."""
+@pytest.mark.parametrize(("at", "passes"), [(0, 2), (2, 1)])
+def test_after_ctrl_c_every_example_is_searched_once_more(at, passes):
+    """For the certificate; whoever has searches that take seconds does not want to wait longer.
+
+    Only where the weights may be no better than zero weights yet, these are evaluated, too.
+    """
     case = case_of("classes", 0)
     counting = fragile(case, -1, None)
 
@@ -384,7 +387,7 @@ def test_after_ctrl_c_every_example_is_searched_once_more(at):
     training = counting.training()
     result = solve(training, Auto(), tol=1e-9, on_round=interrupt)
     assert result.status is Status.INTERRUPTED
-    assert counting.problem.calls == calls[0] + len(case.X)
+    assert counting.problem.calls == calls[0] + passes * len(case.X)
     assert_brackets(result, case, training)
 
 

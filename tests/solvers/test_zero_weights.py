@@ -78,6 +78,14 @@ def test_a_fit_that_is_stopped_is_not_worse_than_zero(case):
     assert model.certificate_.primal <= at_zero * (1 + 1e-9)
 
 
+def test_a_fit_that_is_stopped_says_it_with_the_reason():
+    model = mm.SequenceTagger(C=1.0, time_limit=1e-9)
+    _, messages = fitted(model, SEQUENCES, LABELS)
+    assert len(messages) == 1
+    assert "time limit" in messages[0]
+    assert "kept, hardly better than zero weights." in messages[0]
+
+
 def test_where_weights_are_better_nothing_is_said():
     X = np.vstack([ROWS, ROWS + 10.0])
     y = np.repeat([0, 1], len(ROWS))

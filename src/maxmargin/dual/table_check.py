@@ -50,6 +50,8 @@ def check_table(table: Any, n_features: int, n_outputs: int) -> None:
     in_use = np.flatnonzero(table.length >= 0)
     lengths = table.length[in_use].astype(np.int64)
     _check_apart("start", table.start[in_use], lengths, n_entries)
+    if int(lengths.sum()) != int(table.counts[2]):
+        raise ValueError("the working set counts other entries than it has")
     free = np.sort(table.free[:n_free])
     numbers = np.sort(np.concatenate([free, in_use]))
     if not np.array_equal(numbers, np.arange(int(table.counts[-1]))):

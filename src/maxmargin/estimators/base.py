@@ -180,7 +180,9 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
         `X` is what it was fitted to, which may be the cause.
         """
-        if result.certificate.at_zero is not None:
+        hardly_better = result.certificate.at_zero is not None
+        done = result.status in (Status.CONVERGED, Status.PASSES, Status.RELAXED)
+        if hardly_better and done:
             warning = NotConvergedWarning(
                 f"{type(self).__name__} found no weights whose objective is below that of zero "
                 f"weights, {result.certificate.at_zero:.6g}, by more than tol={self.tol:g} asks "
@@ -210,7 +212,8 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         asked = result.status is not Status.MAX_ITER or self.max_iter != default
         warning = NotConvergedWarning(
             f"{type(self).__name__} was stopped by {reasons[result.status]} at a {gap}, above "
-            f"tol={self.tol:g}; the best weights so far are kept.",
+            f"tol={self.tol:g}; the best weights so far are kept"
+            f"{', hardly better than zero weights' if hardly_better else ''}.",
             likely_cause(X, result, self.C, asked),
         )
         warnings.warn(warning, stacklevel=stacklevel + 1)

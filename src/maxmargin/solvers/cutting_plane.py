@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
+from maxmargin.dual.conforming import check_shape
 from maxmargin.dual.registry import registered
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
@@ -192,6 +194,14 @@ class SummedRun(Run):
     def choose_as_expected(self) -> None:
         """Let the best weights that were evaluated be the answer: estimates are of older ones."""
         self.best = self.answer()
+
+    def check_resumed(self) -> None:
+        n_features = self.training.n_features
+        for vector in self.planes.kept.vectors:
+            check_shape("a cutting plane", vector, *vector.shape[:-1], n_features)
+            if vector.ndim > 1 + sp.issparse(vector):
+                raise ValueError("a cutting plane is no vector")
+        super().check_resumed()
 
     def point(self) -> DualPoint:
         used = self.planes.used

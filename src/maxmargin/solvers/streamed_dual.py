@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.conforming import check_indices, check_types
+from maxmargin.dual.conforming import check_finite, check_indices, check_types
 from maxmargin.dual.registry import registered
 from maxmargin.dual.state import Stateful
 from maxmargin.engines.ahead import read_ahead
@@ -193,6 +193,8 @@ class _Run(Stateful):
         for k, some in rows:
             stored = self.stored[k]
             check_indices("rows of a block", some, 0 if stored is None else stored[0].shape[0])
+        for value in (self.best_primals, *self.best):
+            check_finite("the best weights and their objective", np.asarray(value))
         if len(self.best) != len(self.best_primals):
             raise ValueError("the weights of its objective are missing")
 

@@ -98,7 +98,8 @@ class Run(IterativeRun):
             self.momentum.settle(early=True)
 
     def release(self) -> None:
-        """Give back what no certificate needs."""
+        """Give back what no certificate needs; the answer stays."""
+        self.best = self.answer()
         del self.weights
 
     @property
