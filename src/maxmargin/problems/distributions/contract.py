@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.dual.conforming import check_finite
 from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import Visit
 from maxmargin.engines.threads import Threads
@@ -71,6 +72,12 @@ class Distributions(Stateful, ABC):
         self.linear = 0.0
         self._proposals: Any = None
         self._temperature = 0.0
+
+    def check_state(self) -> None:
+        """Refuse probabilities that are not finite."""
+        for name, value in vars(self.point).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                check_finite(name, value)
 
     @abstractmethod
     def expectations(self) -> tuple[Floats, float]:
