@@ -125,6 +125,8 @@ class LowRankKernel(
         rank = len(self.inverse_)
         check_weights("inverse_", self.inverse_, rank, rank)
         check_shape("basis_", self.basis_, rank, self.n_features_in_)
+        if self.basis_.dtype.kind != "f":
+            raise ValueError("basis_ must be numbers")
         _ = self.kernel_
 
     @_fit_context(prefer_skip_nested_validation=True)

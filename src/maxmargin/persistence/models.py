@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
 from maxmargin.data.tensors import DamagedFileError, read_tensors, write_tensors
-from maxmargin.dual.conforming import check_finite, check_types
+from maxmargin.dual.conforming import check_finite, check_types, conforms
 from maxmargin.dual.registry import class_named
-from maxmargin.dual.state import Tree, UnwritableError, capture, restore
+from maxmargin.dual.state import Arrays, Tree, UnwritableError, capture, restore
 
 FORMAT = 2
 """Of the files that are written, and the newest that can be read. The first had a checksum of the
@@ -192,8 +192,17 @@ def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given
 
     with _blaming(path):
         kind = _named_estimator(header)  # whose module registers what it learns
-        model = restore(header["model"], arrays, foreign=place, find=_class_named)
+        model = _restored(header, arrays, place)
         return Loaded(_made(kind, **model), header["about"])
+
+
+def _restored(header: Mapping[str, Any], arrays: Arrays, foreign: Any) -> dict[str, Any]:
+    """Parameters and attributes of a file."""
+    model = restore(header["model"], arrays, foreign=foreign, find=_class_named)
+    if not conforms(model, dict[str, dict[str, Any]]) or model.keys() != {"parameters", "fitted"}:
+        raise ValueError("parameters or attributes are missing")
+    found: dict[str, Any] = model
+    return found
 
 
 def _named_estimator(header: Mapping[str, Any]) -> Any:
@@ -280,7 +289,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
     with _blaming(Path(path)):
         kind = _named_estimator(header)
-        model = restore(header["model"], arrays, foreign=description, find=_class_named)
+        model = _restored(header, arrays, description)
         fitted = model["fitted"]
         check_types(kind.__name__, fitted, kind.fitted_types())
     history = fitted.get("history_") or []

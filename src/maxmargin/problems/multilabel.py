@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.dual.conforming import check_indices
 from maxmargin.dual.registry import registered
 from maxmargin.inference.label_set_kernels import LOSSES, count_loss
 from maxmargin.inference.label_sets import MOST_LABELS, LabelGraph
@@ -80,6 +81,8 @@ class LabelSets(RowProblem):
     def remade(cls, **parts: Any) -> Self:
         if not 0 <= parts["n_labels"] <= _MOST_STORED:
             raise ValueError("no file can say that there are so many labels")
+        if np.size(parts["edges"]):
+            check_indices("edges", np.asarray(parts["edges"]), parts["n_labels"])
         return super().remade(**parts)
 
     def output(self, code: Codes) -> Codes:

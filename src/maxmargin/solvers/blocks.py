@@ -139,7 +139,7 @@ class Blocks(Stateful, ABC):
 
     def check_state(self) -> None:
         """Refuse coefficients and weights that are not finite."""
-        for name in ("coef", "unclipped", "weights", "average"):
+        for name in ("coef", "unclipped", "weights", "average", "previous", "last_unclipped"):
             check_finite(name, getattr(self, name))
 
     @abstractmethod

@@ -191,8 +191,8 @@ class _Run(Stateful):
         rows = [(k, portion.rows) for k, portion in portions]
         rows += [(k, one.rows) for k, many in self.late.items() for one in many]
         for k, some in rows:
-            stored = self.stored[k]
-            check_indices("rows of a block", some, 0 if stored is None else stored[0].shape[0])
+            n_rows = min((part.shape[0] for part in self.stored[k] or ()), default=0)
+            check_indices("rows of a block", some, n_rows)
         for value in (self.best_primals, *self.best):
             check_finite("the best weights and their objective", np.asarray(value))
         if len(self.best) != len(self.best_primals):
