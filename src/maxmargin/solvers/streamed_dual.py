@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,9 @@ Floats = NDArray[np.float64]
 SETTLED = 1e-3
 """Cached rows have settled when a sweep over them gains less than this times `tol`, relatively.
 With each pass that was not the last, the bar is four times lower, and there is time for more."""
+
+RESUMED = 1e-5
+"""Relative difference that rounding may make between values kept and evaluated anew."""
 
 BlockProblem = LinearProblem | OneVersusRest
 Stored = tuple[StoredCoefficients, ...]
@@ -121,7 +125,8 @@ class StreamedDual:
             try:
                 if checkpoint is not None:
                     content = blocks.content  # type: ignore[attr-defined]
-                    checkpoint.begin(run, content, self, stopping, seed, n_jobs=n_jobs)
+                    if checkpoint.begin(run, content, self, stopping, seed, n_jobs=n_jobs):
+                        run.check_resumed(checkpoint.path)
                 status = run.reason_to_stop()
                 while status is None:
                     run.read(learn=True)
@@ -197,6 +202,26 @@ class _Run(Stateful):
             check_finite("the best weights and their objective", np.asarray(value))
         if len(self.best) != len(self.best_primals):
             raise ValueError("the weights of its objective are missing")
+
+    def check_resumed(self, path: Path) -> None:
+        """Evaluate the best weights and the dual point anew, in a pass over the blocks.
+
+        A file is not believed what they are worth.
+        """
+        if not self.best:
+            return
+        self._write_back()
+        value = SummedValue([self.best])
+        for _ in self._valued(value):
+            pass
+        primal, dual, known = float(value.primals().sum()), value.dual(), self.certificate
+        within = 1.0 + RESUMED
+        if not (primal <= within * known.primal and known.dual <= dual + RESUMED * abs(dual)):
+            raise ValueError(
+                f"{path} is damaged: its weights have the objective {primal:.6g}, not "
+                f"{known.primal:.6g}, or its dual point the value {dual:.6g}, not "
+                f"{known.dual:.6g}; remove the file to begin anew."
+            )
 
     def reason_to_stop(self) -> Status | None:
         """Why to stop after the passes so far; None to go on."""
