@@ -158,7 +158,12 @@ def _check_parts(ends: Any, text: Any, slots: Any) -> None:
     ValueError
     """
     n_columns, n_slots = len(ends) - 1, len(slots)
-    if slots.ndim != 1 or n_slots < 2 or n_slots & (n_slots - 1) or 2 * n_columns > n_slots:
+    if (
+        (slots.ndim, text.ndim) != (1, 1)
+        or n_slots < 2
+        or n_slots & (n_slots - 1)
+        or 2 * n_columns > n_slots
+    ):
         raise ValueError("the table of names has no room for its names")
     check_offsets("the ends of names", ends, len(text))
     columns = slots & _LOW

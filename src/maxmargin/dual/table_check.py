@@ -35,6 +35,9 @@ def check_table(table: Any, n_features: int, n_outputs: int) -> None:
     ValueError
     """
     n_planes = len(table.start)
+    places = [array.__array_interface__["data"][0] for array in table if array.size]
+    if len(set(places)) < len(places):
+        raise ValueError("two arrays of the working set are the same")
     for name in _PER_EXAMPLE:
         check_shape(name, getattr(table, name), len(table.owner))
     for name in _PER_PLANE:

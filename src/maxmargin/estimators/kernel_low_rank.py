@@ -127,7 +127,8 @@ class LowRankKernel(
         check_shape("basis_", self.basis_, rank, self.n_features_in_)
         if self.basis_.dtype.kind != "f":
             raise ValueError("basis_ must be numbers")
-        _ = self.kernel_
+        if getattr(self.kernel_, "gamma", 1.0) is None:
+            raise ValueError("the kernel has no gamma")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None) -> Self:

@@ -125,6 +125,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check_classes(self.classes_, self._problem.code_width)
+        _ = self._sets
 
     def __init__(
         self,

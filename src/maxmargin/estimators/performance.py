@@ -256,6 +256,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check_classes(self.classes_, 2)
+        if self.pos_label_ not in self.classes_.tolist():
+            raise ValueError("the positive class is none of the classes")
         check_weights("coef_", self.coef_, 1, self.n_features_in_)
         check_weights("intercept_", self.intercept_, 1)
 

@@ -369,6 +369,11 @@ class _Answer(Stateful):
         self.evaluated = math.inf
         """The lowest objective that was evaluated in this round."""
 
+    def check_state(self) -> None:
+        """Refuse candidates that there are not."""
+        if not {*self.candidates} <= {"average", "weights"}:
+            raise ValueError("a candidate is no weights")
+
     def closes_gap(self, stopping: Stopping) -> bool:
         """Whether the gap of an answer that nobody has certified yet is small enough."""
         return self.is_new and stopping.is_enough(self.certificate.primal, self.certificate.dual)
