@@ -30,6 +30,7 @@ from maxmargin.inference.dependencies import top_trees, tree_marginals
 from maxmargin.problems.dependencies import ArcFeatures, DependencyTrainingSet, parse
 from maxmargin.problems.dependency_arrays import GivenArcs
 from maxmargin.problems.dependency_hashed import (
+    FIRST_NUMBER,
     EncodedSentences,
     FeatureLayout,
     HashedArcs,
@@ -292,7 +293,8 @@ class DependencyParser(StructuredEstimator):
             check_classes(self.labels_)
         if hasattr(self, "words_"):
             for name in ("words_", "tags_"):
-                check_indices(name, np.array([*getattr(self, name).values()]), 2**31)
+                numbers = np.array([*getattr(self, name).values()], dtype=np.int64)
+                check_indices(name, numbers, FIRST_NUMBER + len(numbers))
             n_columns, n_rows = self._layout[:2]
             if self._layout != FeatureLayout.of(n_columns, n_rows, n_labels):
                 raise ValueError("labels and weights are not equal in number")

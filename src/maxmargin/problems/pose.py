@@ -138,6 +138,8 @@ class PoseProblem(Remade, KernelProblem):
     def remade(cls, **parts: Any) -> Self:
         if not 1 <= parts["n_angles"] <= _MOST_STORED:
             raise ValueError("no file can say that there are so many angles")
+        if not 0.0 < parts["gamma"] < np.inf:
+            raise ValueError("gamma must be positive")
         return super().remade(**parts)
 
     @property
