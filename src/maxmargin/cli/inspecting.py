@@ -15,16 +15,16 @@ from maxmargin.report.markup import plural
 
 def inspect_file(path: str, encoding: str | None, say: Say) -> dict[str, Any]:
     """What a model or a data file holds."""
-    if path != STANDARD_INPUT and Path(path).is_file() and _is_model(Path(path)):
-        return _inspect_model(Path(path), say)
+    header = None if path == STANDARD_INPUT else _model_header(Path(path))
+    if header is not None:
+        return _inspect_model(Path(path), header, say)
     task, why = choose_task(path, Reading(encoding=encoding))
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     return {"task": task.name, "format": task.format, "examples": data.n_examples}
 
 
-def _inspect_model(path: Path, say: Say) -> dict[str, Any]:
-    header = mm.read_header(path)
+def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, Any]:
     certificate = header.pop("certificate")
     facts = header | {
         "objective": certificate.primal,
@@ -53,13 +53,13 @@ def _inspect_model(path: Path, say: Say) -> dict[str, Any]:
     return facts
 
 
-def _is_model(path: Path) -> bool:
+def _model_header(path: Path) -> dict[str, Any] | None:
+    """What a model file says; None of a file that is none, and is not named as one."""
+    if not path.is_file():
+        return None
     try:
-        mm.read_header(path)
-    except ModelFileError as error:
-        return path.suffix == ".mm" and _raise(error)
-    return True
-
-
-def _raise(error: Exception) -> bool:
-    raise error
+        return mm.read_header(path)
+    except ModelFileError:
+        if path.suffix == ".mm":
+            raise
+        return None

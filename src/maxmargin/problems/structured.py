@@ -514,21 +514,23 @@ class PythonTrainingSet(TrainingSet):
         """
         slopes = planes.slopes(weights)
         scale = 1.0 + planes.losses + np.abs(planes.losses - slopes)
+        if not (slopes < -_ROUNDING * scale).any():
+            return planes
         # Where large numbers cancel, what is left of them is rounding.
         sizes = np.abs(planes.values * weights[planes.columns])
         of_plane = np.repeat(np.arange(len(slopes)), np.diff(planes.starts))
         cancelled = np.bincount(of_plane, weights=sizes, minlength=len(slopes))
         bad = np.flatnonzero(slopes < -np.maximum(_ROUNDING * scale, _CANCELLED * cancelled))
-        if len(bad) and self.relaxed:
+        if not len(bad):
+            return planes
+        if self.relaxed:
             return self._with_truths(planes, slopes, blocks, bad)
-        if len(bad):
-            k = bad[0]
-            raise ProblemError(
-                f"{method} of {self._name} returned {planes.outputs[k]!r:.80} for example "
-                f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
-                f"it must return the highest."
-            )
-        return planes
+        k = bad[0]
+        raise ProblemError(
+            f"{method} of {self._name} returned {planes.outputs[k]!r:.80} for example "
+            f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
+            f"it must return the highest."
+        )
 
     def _with_truths(self, planes: Planes, slopes: Floats, blocks: Order, at: Order) -> Planes:
         """The planes, but some of them those of the truth; what may be missed is less by that."""
