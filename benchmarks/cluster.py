@@ -20,7 +20,7 @@ import maxmargin as mm
 from benchmarks.common import Timed, best, clocks, interleaved, parser, run, say, spread
 from benchmarks.reporting import Bars, Panel, Report, Row, thinned
 from benchmarks.treebank import toy_trees, treebank
-from maxmargin.estimators.parser import GrammarParser
+from maxmargin.structures.constituency.estimator import GrammarParser
 
 SPEED_UP = 1.7
 WORKERS = (1, 2)

@@ -26,11 +26,11 @@ from benchmarks.cluster_words import Pause, Words
 from benchmarks.common import parser, run, say, span
 from benchmarks.reporting import Report, Row
 from benchmarks.simulated_engine import Network, SimulatedEngine, WorkCosts, place_simulated
-from maxmargin.engines.dask_cluster import DaskEngine
-from maxmargin.problems.shards import place
-from maxmargin.solvers.distributed_cutting_plane import DistributedOneSlack
-from maxmargin.solvers.distributed_dual import DistributedDual
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.core.stopping import Stopping
+from maxmargin.training.dask_cluster import DaskEngine
+from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
+from maxmargin.training.distributed_dual import DistributedDual
+from maxmargin.training.sharded_oracle import place
 
 C = 0.01
 WORKERS = (1, 2, 4, 16, 64, 256, 1000)

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.sequences import letters
-from maxmargin.dual.planes import Planes
-from maxmargin.engines.threads import Threads
-from maxmargin.estimators.sharded import _bind_part
-from maxmargin.problems.shards import PartExamples
-from maxmargin.problems.structured import TrainingSet
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import TrainingSet
+from maxmargin.training.sharded import _bind_part
+from maxmargin.training.sharded_oracle import PartExamples
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -20,9 +20,9 @@ from benchmarks.common import Data, load, say, subsample, timed
 from benchmarks.sequences import Chains, Split, as_chains, corpus, error, fit, tagging
 from benchmarks.treebank import parsed, split, treebank
 from maxmargin.data import load as load_real
-from maxmargin.data.trees import Tree, bracket_scores
 from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.parser import GrammarParser
+from maxmargin.structures.constituency.estimator import GrammarParser
+from maxmargin.structures.constituency.trees import Tree, bracket_scores
 
 PAPER = "Joachims et al. (2009)"
 

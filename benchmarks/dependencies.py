@@ -22,11 +22,11 @@ from sklearn.base import clone
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.data.conllu import DependencySentence, read_conllu, read_dp
-from maxmargin.engines.threads import Threads
-from maxmargin.estimators.dependency_parser import DependencyParser
-from maxmargin.problems.dependencies import DependencyTrainingSet, parse
-from maxmargin.problems.dependency_trees import projectivized
+from maxmargin.compiled.threads import Threads
+from maxmargin.structures.dependency.estimator import DependencyParser
+from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
+from maxmargin.structures.dependency.oracle import DependencyTrainingSet, parse
+from maxmargin.structures.dependency.trees import projectivized
 
 Floats = NDArray[np.float64]
 Sentences = Sequence[DependencySentence]

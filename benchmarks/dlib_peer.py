@@ -29,8 +29,8 @@ from benchmarks.common import Floats, clocks, parser, run, say, span, timed
 from benchmarks.race import TARGET, take_turns
 from benchmarks.reporting import Bars, Panel, Report, Row
 from benchmarks.sequences import fit, letters
-from maxmargin.inference.chains import viterbi
-from maxmargin.problems.chains import Layout
+from maxmargin.structures.chain.inference import viterbi
+from maxmargin.structures.chain.problem import Layout
 
 OURS, DLIB = "ours", "dlib"
 NOT_INSTALLED = "not installed: pip install dlib"

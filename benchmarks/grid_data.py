@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.ndimage import uniform_filter
 from sklearn.exceptions import ConvergenceWarning
 
-from maxmargin.data.graphs import grid_edges
-from maxmargin.estimators.graph_labeler import GraphLabeler
+from maxmargin.structures.graph.estimator import GraphLabeler
+from maxmargin.structures.graph.formats import grid_edges
 
 Floats = NDArray[np.float64]
 

@@ -18,8 +18,8 @@ import maxmargin as mm
 from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import GROUPS, Choice, Labelled, choose, images, newsgroups
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.estimators.hierarchical import HierarchicalClassifier
-from maxmargin.problems.hierarchy import Taxonomy
+from maxmargin.structures.taxonomy.estimator import HierarchicalClassifier
+from maxmargin.structures.taxonomy.problem import Taxonomy
 
 FLAT, TREE, SLACK = KINDS = "flat", "tree", "tree, slack"
 DATA = {"20news": (0.3, 1.0, 3.0), "imclef07a": (0.1, 1.0), "imclef07d": (0.1, 1.0)}

@@ -13,13 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from benchmarks.machine_limits import bandwidth, place_seconds, rate
-from maxmargin.dual.compiled import compiled
-from maxmargin.dual.planes import add_planes, plane_slopes
-from maxmargin.dual.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
-from maxmargin.dual.simd import padded
-from maxmargin.inference.chains import marginals, marginals_along, viterbi
-from maxmargin.inference.cky import fill_chart
-from maxmargin.inference.cky_chart import Scores, make_chart, make_rules, row_of_top
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
+from maxmargin.compiled.simd import padded
+from maxmargin.core.cuts import add_planes, plane_slopes
+from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
+from maxmargin.structures.constituency.chart import Scores, make_chart, make_rules, row_of_top
+from maxmargin.structures.constituency.inference import fill_chart
 
 Floats = NDArray[np.float64]
 

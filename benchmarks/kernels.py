@@ -20,15 +20,15 @@ from sklearn.svm import SVC
 import maxmargin as mm
 from benchmarks.common import clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.dual.certificate import Certificate
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.kernel_oracle import KernelTrainingSet
 from maxmargin.dual.kernels import RBFKernel
-from maxmargin.engines.threads import Threads
 from maxmargin.estimators.kernel import KernelStructuredSVM
-from maxmargin.estimators.kernel_low_rank import LowRankKernel
-from maxmargin.problems.kernel_training import KernelTrainingSet
-from maxmargin.problems.multiclass_kernel import Classes, Multiclass
+from maxmargin.estimators.low_rank import LowRankKernel
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual, MiniBatchRun
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.multiclass.kernel import Classes, Multiclass
 
 HALF_A_POINT = 0.005
 TIMES = 3.0

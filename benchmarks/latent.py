@@ -35,7 +35,7 @@ from benchmarks.common import clocks, parser, run, say, timed
 from benchmarks.label_data import Choice, Labelled, choose
 from benchmarks.latent_data import NOTHING, OBJECT, Hidden, frames, half_of, images, pictures
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.estimators.latent_classifier import LatentClassifier
+from maxmargin.structures.latent.estimator import LatentClassifier
 
 CS = (0.003, 0.01, 0.03, 0.1)
 WANTED = 3

@@ -8,7 +8,7 @@ import numpy as np
 import maxmargin as mm
 from benchmarks.common import Data, load
 from benchmarks.stream_tasks import Stopwatch
-from maxmargin.solvers.result import Round
+from maxmargin.core.result import Round
 
 BETWEEN = 1.15
 """Factor of the time from one look at the test rows to the next."""

@@ -18,8 +18,8 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from maxmargin.dual.exponentials import EXP_OPERATIONS
-from maxmargin.dual.simd import LANES, VECTOR, splat
+from maxmargin.compiled.exponentials import EXP_OPERATIONS
+from maxmargin.compiled.simd import LANES, VECTOR, splat
 
 _INT = ir.IntType(64)
 

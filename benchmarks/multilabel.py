@@ -21,7 +21,7 @@ from sklearn.svm import LinearSVC
 from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import Choice, Labelled, choose, scene, yeast
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.estimators.multilabel import MultilabelClassifier
+from maxmargin.structures.multilabel.estimator import MultilabelClassifier
 
 DATA = {"scene": scene, "yeast": yeast}
 CS = (0.01, 0.1, 1.0)

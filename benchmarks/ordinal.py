@@ -19,7 +19,7 @@ import maxmargin as mm
 from benchmarks.common import clocks, parser, run
 from benchmarks.label_data import Choice, Labelled, abalone, choose
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.estimators.ordinal import OrdinalClassifier
+from maxmargin.structures.ordinal.estimator import OrdinalClassifier
 
 CS = (0.001, 0.01, 0.1, 1.0)
 

@@ -187,7 +187,7 @@ def above(problem: Any, optimum: float, coef: Any, intercept: Any) -> float:
 
 def one_pass(name: str, options: argparse.Namespace, report: Report) -> None:
     from maxmargin import LinearClassifier
-    from maxmargin.problems.linear import CrammerSinger
+    from maxmargin.core.linear import CrammerSinger
 
     data = load(name, options.quick)
     classes, labels = np.unique(data.y, return_inverse=True)

@@ -10,7 +10,7 @@ from benchmarks.fingerprint import ROOT
 from benchmarks.publishing import publish, published
 from benchmarks.recording import published_file
 from benchmarks.reporting import Quote, Row, count
-from maxmargin.report.amounts import duration
+from maxmargin.report.progress import duration
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 

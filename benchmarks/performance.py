@@ -31,7 +31,7 @@ from benchmarks.common import (
 )
 from benchmarks.ocr_chains import LIBLINEAR, cpu_seconds, slowness
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.estimators.performance import PerformanceClassifier
+from maxmargin.structures.performance.estimator import PerformanceClassifier
 
 TOLERANCE = 1e-3
 NO_SCALE = "LIBLINEAR not installed: pip install liblinear-official"

@@ -28,8 +28,8 @@ from benchmarks.common import parser, run, say
 from benchmarks.pose_data import Posed, split
 from benchmarks.pose_training import WINDOW, PoseTask, traced
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.estimators.pose import SOLVER, PoseEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.structures.pose.estimator import SOLVER, PoseEstimator
 
 SHARE = 0.99
 NEVER = 10**9

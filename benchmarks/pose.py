@@ -23,9 +23,9 @@ from sklearn.svm import LinearSVC
 from benchmarks.common import parser, run, say, timed
 from benchmarks.pose_data import Posed, split
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.estimators.pose import PoseEstimator
-from maxmargin.inference.angles import TURN, angular_distance
-from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid, overlaps
+from maxmargin.structures.pose.estimator import PoseEstimator
+from maxmargin.structures.pose.inference import TURN, angular_distance
+from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid, overlaps
 
 Floats = NDArray[np.float64]
 

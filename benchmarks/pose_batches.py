@@ -22,11 +22,11 @@ from benchmarks.common import parser, run, say
 from benchmarks.pose_data import split
 from benchmarks.pose_training import PoseTask, Trace, traced
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_planes import KernelPlanes
-from maxmargin.estimators.pose import SOLVER
-from maxmargin.problems.pose import PoseTrainingSet
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.pose.estimator import SOLVER
+from maxmargin.structures.pose.problem import PoseTrainingSet
 
 SHARES = (0.5, 0.9, 0.99)
 """Parts of the best dual value at which times are compared."""

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pose_data import Posed
-from maxmargin.problems.pose import PoseProblem, PoseTrainingSet
-from maxmargin.problems.pose_linear import LinearPoses
-from maxmargin.problems.pose_windows import ImageWindows, Pose, WindowGrid
-from maxmargin.problems.structured import TrainingSet, bind
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.core.problem import TrainingSet, bind
+from maxmargin.core.stopping import Stopping
+from maxmargin.structures.pose.linear import LinearPoses
+from maxmargin.structures.pose.problem import PoseProblem, PoseTrainingSet
+from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid
 
 Floats = NDArray[np.float64]
 

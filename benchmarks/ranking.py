@@ -20,9 +20,9 @@ import scipy.sparse as sp
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Quote, Report, Row
-from maxmargin.data.letor import read_letor
-from maxmargin.estimators.ranker import Ranker, query_rows
-from maxmargin.problems.ranking_measures import average_precision, ndcg
+from maxmargin.structures.ranking.estimator import Ranker, query_rows
+from maxmargin.structures.ranking.formats import read_letor
+from maxmargin.structures.ranking.problem import average_precision, ndcg
 
 N_FEATURES = 45
 CS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)

@@ -34,9 +34,9 @@ from benchmarks.kernel_cases import all_class_scores, all_viterbi, grammar_case,
 from benchmarks.machine_limits import fastest
 from benchmarks.reporting import Panel, Report, Row
 from benchmarks.sequences import Chains, fit
-from maxmargin.dual.rows import make_rows
-from maxmargin.dual.simd import padded
-from maxmargin.inference.chains import viterbi2
+from maxmargin.compiled.rows import make_rows
+from maxmargin.compiled.simd import padded
+from maxmargin.structures.chain.inference import viterbi2
 
 SLACK = 0.15
 """By how much an exponent may be larger than expected."""

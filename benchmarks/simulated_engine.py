@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxmargin.engines.base import Engine
-from maxmargin.engines.shards import Answer, Loader, Shards
-from maxmargin.problems.shards import PartExamples, Shard, ShardedTrainingSet
-from maxmargin.problems.structured import TrainingSet
-from maxmargin.solvers.distributed_shard import Move, Progress
+from maxmargin.core.problem import TrainingSet
+from maxmargin.training.distributed_shard import Move, Progress
+from maxmargin.training.engines import Engine
+from maxmargin.training.sharded_oracle import PartExamples, Shard, ShardedTrainingSet
+from maxmargin.training.shards import Answer, Loader, Shards
 
 Bind = Callable[[Any, Any, Any], TrainingSet]
 

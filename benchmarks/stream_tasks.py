@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.common import Data, Floats, load, subsample
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.classes import Classes
-from maxmargin.problems.feature_rows import RowTrainingSet
-from maxmargin.problems.streams import SourceStream
 from maxmargin.solvers.online import Online
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.training.stream import SourceStream
 
 C = 0.01
 TOLERANCE = 1e-3

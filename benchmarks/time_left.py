@@ -18,8 +18,8 @@ import maxmargin as mm
 from benchmarks.common import load, parser, run, say
 from benchmarks.reporting import Bars, Report, Row
 from benchmarks.sequences import fit, letters
+from maxmargin.core.result import Round
 from maxmargin.report.remaining import TimeLeft
-from maxmargin.solvers.result import Round
 
 FACTOR = 2.0
 MOMENTS = np.linspace(1.0 / 3.0, 0.98, 60)

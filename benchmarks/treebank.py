@@ -24,7 +24,8 @@ import numpy as np
 
 from benchmarks.common import Floats, best, clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Quote, Report, Row
-from maxmargin.data.trees import (
+from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
+from maxmargin.structures.constituency.trees import (
     PUNCTUATION,
     BracketScores,
     Tree,
@@ -32,7 +33,6 @@ from maxmargin.data.trees import (
     brackets,
     read_trees,
 )
-from maxmargin.estimators.parser import GrammarParser, UnparsedWarning
 
 LENGTHS = ("15", "40")
 TITLE = "at most {} words"

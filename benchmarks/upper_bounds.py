@@ -21,11 +21,11 @@ from benchmarks.common import Timed, interleaved, parser, run, say
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, fit, letters
 from benchmarks.stream_tasks import stream_task
-from maxmargin.problems.feature_rows import RowTrainingSet
+from maxmargin.core.result import Round
+from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.online import Online
-from maxmargin.solvers.result import Round
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.rows.oracle import RowTrainingSet
 
 FACTOR = 2.0
 TRACKED, TRUE = "tracked", "true"

@@ -3,11 +3,11 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
+from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.problems.classes import Classes
-from maxmargin.problems.streams import SourceStream
 from maxmargin.solvers.online import Online
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.training.stream import SourceStream
 
 
 class Digits(Source):

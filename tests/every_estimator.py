@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import maxmargin as mm
-from maxmargin.problems.multiclass_kernel import Multiclass
+from maxmargin.structures.multiclass.kernel import Multiclass
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(24, 3))

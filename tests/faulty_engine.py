@@ -3,8 +3,8 @@
 from concurrent.futures import Future
 
 from maxmargin.engines import shards as shards_module
-from maxmargin.engines.base import LostPlaceError
-from maxmargin.engines.local import ThreadEngine
+
+from maxmargin.training.engines import LostPlaceError, ThreadEngine
 
 
 def question(function, arguments):

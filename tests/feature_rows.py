@@ -12,12 +12,12 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
-from maxmargin.dual.certificate import certify
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.feature_rows import RowProblem, RowTrainingSet
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import certify
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import make_solver
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.rows.oracle import RowProblem, RowTrainingSet
 
 SOLVERS = (
     "auto",
@@ -144,7 +144,7 @@ def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
-    monkeypatch.setattr("maxmargin.engines.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.compiled.threads.WORK_FOR_THREADS", 0.0)
     training = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=training.n_features)
     blocks = np.arange(training.n_blocks)

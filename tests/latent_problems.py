@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from maxmargin.problems.latent import LatentProblem
+from maxmargin.core.latent import LatentProblem
 
 
 class Instances(LatentProblem):

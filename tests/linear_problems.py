@@ -7,7 +7,7 @@ import numpy as np
 import referee
 import scipy.sparse as sp
 
-from maxmargin.problems.linear import CrammerSinger, ScalarProblem, WestonWatkins
+from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins
 
 KINDS = ("crammer-singer", "weston-watkins", "hinge", "epsilon-insensitive")
 

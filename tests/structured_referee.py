@@ -20,8 +20,8 @@ import referee
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
-from maxmargin.problems.structured import Problem, PythonTrainingSet
+from maxmargin.core.problem import Problem, PythonTrainingSet
+from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
 
 Floats = NDArray[np.float64]
 

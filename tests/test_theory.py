@@ -15,22 +15,22 @@ from scipy import optimize
 from sklearn.svm import LinearSVC, LinearSVR
 
 from maxmargin import GaussianPrior, LinearClassifier
-from maxmargin.dual.subproblems import (
-    MOVED,
-    NEVER,
-    crammer_singer_step,
-    weston_watkins_step,
-)
-from maxmargin.dual.sweeps import add_snapshot
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.conventions import (
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conventions import (
     C_from_joachims,
     C_from_lambda,
     joachims_from_C,
     lambda_from_C,
 )
-from maxmargin.problems.linear import CrammerSinger, ScalarProblem, WestonWatkins
-from maxmargin.solvers.blocks import Blocks, Geometry, make_blocks
+from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins
+from maxmargin.dual.explicit import Blocks, Geometry, make_blocks
+from maxmargin.dual.sweeps import (
+    MOVED,
+    NEVER,
+    add_snapshot,
+    crammer_singer_step,
+    weston_watkins_step,
+)
 from maxmargin.solvers.momentum import SWEEPS_PER_EXTRAPOLATION, Momentum
 from maxmargin.solvers.sequential_dual import COOLING, LONGEST_WAIT
 

@@ -218,7 +218,7 @@ FITS: dict[str, Fit] = {
     ),
     "classes of a kernel": Fit(
         mm.KernelStructuredSVM,
-        {"problem": mm.problems.Multiclass(), "gamma": 0.5},
+        {"problem": mm.structures.Multiclass(), "gamma": 0.5},
         lambda: (MANY, MANY_CLASSES),
         kernel_classes_objective,
     ),
@@ -235,7 +235,7 @@ FITS: dict[str, Fit] = {
 @contextmanager
 def small_blocks():
     """Streams of so few rows are one block otherwise."""
-    with mock.patch("maxmargin.estimators.streams.SMALL_BLOCK", 1), warnings.catch_warnings():
+    with mock.patch("maxmargin.training.linear_stream.SMALL_BLOCK", 1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 

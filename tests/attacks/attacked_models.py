@@ -14,8 +14,8 @@ from pose_scenes import hooks
 from sklearn.datasets import load_iris
 
 import maxmargin as mm
-from maxmargin.data.trees import read_trees
-from maxmargin.problems.latent_chains import HiddenChains
+from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.constituency.trees import read_trees
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 X, y = IRIS[::5], SPECIES[::5]
@@ -77,7 +77,7 @@ class Attacked(NamedTuple):
 
 
 def _kernel(kernel, rows=X, labels=y, own=False):
-    model = mm.KernelStructuredSVM(mm.problems.Multiclass(), kernel=kernel, tol=1e-2)
+    model = mm.KernelStructuredSVM(mm.structures.Multiclass(), kernel=kernel, tol=1e-2)
     return Attacked(model.fit(rows, labels), rows, {"kernel": kernel} if own else {})
 
 

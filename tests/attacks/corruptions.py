@@ -135,7 +135,7 @@ class Repeated(dict[str, Any]):
 
 
 NAMES_OF_CODE = [
-    "maxmargin.solvers.checkpoint:Checkpoint", "maxmargin.data.files:open_bytes", "os:system",
+    "maxmargin.io.checkpoint:Checkpoint", "maxmargin.data.files:open_bytes", "os:system",
     "maxmargin.dual.kernels:RBFKernel", "numpy:ndarray", "builtins:eval", "", ":", "maxmargin.",
     "Certificate", "Vocabulary", "NameTable", "Layout", "KernelModel", "RBFKernel", "Round",
     "Grammar", "Checkpoint", "WorkingSet", "LinearClassifier", "DualPoint",

@@ -14,8 +14,8 @@ from benchmarks.machine_limits import (
     rate,
 )
 from benchmarks.scaling import exponent
-from maxmargin.inference.cky import fill_chart
-from maxmargin.inference.cky_chart import Scores, make_chart, make_rules
+from maxmargin.structures.constituency.chart import Scores, make_chart, make_rules
+from maxmargin.structures.constituency.inference import fill_chart
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))

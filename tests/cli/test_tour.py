@@ -7,7 +7,7 @@ import pytest
 
 from maxmargin.cli import tour as module
 from maxmargin.cli.tour import tour
-from maxmargin.persistence.models import load
+from maxmargin.io.models import load
 
 
 def test_the_tour(tmp_path, capsys):

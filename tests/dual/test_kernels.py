@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.dual.kernel_cache import KernelRowCache
+from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.dual.kernel_gram import GrowingGram
 from maxmargin.dual.kernel_planes import KernelPlanes, NewOutputs
 from maxmargin.dual.kernels import (

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from test_working_set import N_FEATURES, dense, random_planes
 
-from maxmargin.dual.cache_kernels import measure_blocks
-from maxmargin.dual.mixtures import Mixture, mixed_output, size_of
-from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.dual.planes import Planes
+from maxmargin.core.cuts import Planes
+from maxmargin.dual.plane_cache import Mixture, PlaneCache, mixed_output, size_of
+from maxmargin.dual.plane_cache_routines import measure_blocks
 from maxmargin.dual.working_set import DualPoint, StepRule
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]

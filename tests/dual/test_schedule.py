@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from maxmargin.dual import schedule
-from maxmargin.dual.schedule import DUE, WAIT, postpone, random_below
+from maxmargin.dual.sweeps import DUE, WAIT, postpone, random_below
 
 
 def visiting_order(visits, now, state):

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from maxmargin.dual.simd import padded
-from maxmargin.dual.subproblems import (
+from maxmargin.compiled.simd import padded
+from maxmargin.dual.sweeps import (
     CORNER,
     MOVED,
     NEVER,

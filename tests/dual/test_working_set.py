@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.testing import assert_allclose, assert_array_equal
 
+from maxmargin.core.cuts import Planes
 from maxmargin.dual import working_set
 from maxmargin.dual.gram import DIRECT_BELOW
-from maxmargin.dual.planes import Planes
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import (
     AWAY,

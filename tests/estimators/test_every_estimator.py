@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from every_estimator import CASES, EDGES, GRAPHS, LABELS, ROWS, SEQUENCES, TAGS, estimators
 
 import maxmargin as mm
-from maxmargin.data.magnitudes import LARGEST
-from maxmargin.problems.multiclass_kernel import Multiclass
+from maxmargin.core.magnitudes import LARGEST
+from maxmargin.structures.multiclass.kernel import Multiclass
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -17,6 +17,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import maxmargin as mm
+from maxmargin.core.kernel import KernelProblem
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,
@@ -26,12 +27,10 @@ from maxmargin.dual.kernels import (
     RBFKernel,
 )
 from maxmargin.estimators.kernel import KernelStructuredSVM
-from maxmargin.estimators.kernel_low_rank import LowRankKernel, pivots
-from maxmargin.problems.kernel import KernelProblem
-from maxmargin.problems.low_rank_kernel import LowRankProblem
-from maxmargin.problems.multiclass_kernel import Multiclass
+from maxmargin.estimators.low_rank import LowRankKernel, LowRankProblem, pivots
+from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
+from maxmargin.structures.multiclass.kernel import Multiclass
 
 HALF_A_POINT = 0.005
 

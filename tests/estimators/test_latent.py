@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import maxmargin as mm
 from maxmargin.estimators.latent import LatentStructuredSVM
-from maxmargin.estimators.latent_classifier import LatentClassifier
-from maxmargin.problems.latent_chains import HiddenChains
+from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.latent.estimator import LatentClassifier
 
 ROOT = Path(__file__).parents[2]
 

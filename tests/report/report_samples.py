@@ -11,8 +11,8 @@ from pose_scenes import hooks
 from sklearn.datasets import load_diabetes, load_iris
 
 import maxmargin as mm
-from maxmargin.data.conllu import DependencySentence
-from maxmargin.problems.multiclass_kernel import Multiclass
+from maxmargin.structures.dependency.formats import DependencySentence
+from maxmargin.structures.multiclass.kernel import Multiclass
 
 
 class Page(HTMLParser):

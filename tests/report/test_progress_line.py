@@ -17,10 +17,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
+from maxmargin.core.result import Round
 from maxmargin.report import live_line
-from maxmargin.report.live_line import Field, LiveLine, fitted
-from maxmargin.report.progress import ProgressLine, _News, _Run
-from maxmargin.solvers.result import Round
+from maxmargin.report.progress import Field, LiveLine, ProgressLine, _News, _Run, fitted
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 

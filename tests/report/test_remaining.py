@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maxmargin.core.result import Round
 from maxmargin.report.remaining import TimeLeft
-from maxmargin.solvers.result import Round
 
 HISTORIES = json.loads(Path(__file__).with_name("histories.json").read_text())
 FEW_ROUNDS = {"letters, online, lambda 0.1, tol 0.01"}

@@ -12,8 +12,8 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 import maxmargin as mm
+from maxmargin.core.result import Round
 from maxmargin.report.plots import plot_confusion, plot_convergence, plot_path
-from maxmargin.solvers.result import Round
 
 matplotlib.use("Agg")
 

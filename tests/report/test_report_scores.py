@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.data.trees import as_tree
 from maxmargin.report.answers import worst
-from maxmargin.report.drawn_trees import Arcs, drawn_arcs, drawn_pair, text_width
+from maxmargin.report.drawing import Arcs, drawn_arcs, drawn_pair, text_width
 from maxmargin.report.feature_names import feature_names, strongest, weight_rows
 from maxmargin.report.markup import Markup, escaped, number, table, tag
 from maxmargin.report.scores import (
@@ -15,6 +14,7 @@ from maxmargin.report.scores import (
     largest_confusions,
     look_like_chunks,
 )
+from maxmargin.structures.constituency.trees import as_tree
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,19 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.data.conllu import DependencySentence
+from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.problem import bind
+from maxmargin.core.result import Round
+from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.engines.local import ThreadEngine
-from maxmargin.problems.linear import OneVersusRest, ScalarProblem
-from maxmargin.problems.multiclass_kernel import Multiclass
-from maxmargin.problems.shards import PartExamples, place
-from maxmargin.problems.structured import bind
-from maxmargin.solvers.distributed_cutting_plane import DistributedOneSlack
-from maxmargin.solvers.distributed_dual import DistributedDual
 from maxmargin.solvers.names import SOLVERS, make_solver
-from maxmargin.solvers.result import Round
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.dependency.formats import DependencySentence
+from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
+from maxmargin.training.distributed_dual import DistributedDual
+from maxmargin.training.engines import ThreadEngine
+from maxmargin.training.sharded_oracle import PartExamples, place
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 IRIS, SPECIES = IRIS[::2], SPECIES[::2]

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from maxmargin.compiled.simd import padded
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.kernel import Candidates, KernelProblem
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_classes import RowsAtHand, project
+from maxmargin.dual.kernel_oracle import KernelTrainingSet
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,
@@ -16,16 +23,9 @@ from maxmargin.dual.kernels import (
     ProductKernel,
     RBFKernel,
 )
-from maxmargin.dual.simd import padded
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.kernel import Candidates, KernelProblem
-from maxmargin.problems.kernel_training import KernelTrainingSet
-from maxmargin.problems.multiclass_kernel import Classes, ClassTrainingSet
-from maxmargin.problems.structured import ProblemError
+from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.multiclass.kernel import Classes, ClassTrainingSet
 
 TIGHT = 1e-6
 

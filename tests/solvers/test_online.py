@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 from structured_referee import Case, Classes, compiled_chains, random_chains, random_classes
 from test_structured_solvers import Blurred, assert_brackets, assert_history, fragile
 
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import certify
+from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.dual.certificate import certify
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.classes import Classes as ManyClasses
-from maxmargin.problems.streams import FrozenPoint, InMemory, SourceStream, Valuation
-from maxmargin.problems.structured import PythonTrainingSet
+from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.auto import Auto
-from maxmargin.solvers.checkpoint import Checkpoint
 from maxmargin.solvers.online import Online
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.multiclass.problem import Classes as ManyClasses
+from maxmargin.training.stream import FrozenPoint, InMemory, SourceStream, Valuation
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 TIGHT = 6_000

@@ -16,15 +16,15 @@ from structured_referee import (
 )
 
 import maxmargin as mm
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.dual.marginal_explicit import ExplicitPoint
 from maxmargin.dual.working_set import DualPoint
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.chains import ChainTrainingSet, Layout, Sequences
-from maxmargin.problems.distributions import distributions_of
-from maxmargin.problems.distributions.chains import ChainDistributions
-from maxmargin.problems.distributions.explicit import ExplicitPoint
-from maxmargin.problems.structured import PythonTrainingSet
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.structures.chain.marginals import ChainDistributions
+from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
 
 ONE = Threads(1)
 TEMPERATURES = (0.0, 0.001, 0.1, 3.0, "scheduled")

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
-from maxmargin.dual.certificate import certify
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.linear import OneVersusRest, ScalarProblem
-from maxmargin.solvers.blocks import Geometry, make_blocks
-from maxmargin.solvers.result import Status
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import certify
+from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.explicit import Geometry, make_blocks
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.stopping import Stopping
 
 PLAIN = SequentialDual(shrinking=False, cooling=False, acceleration=False, averaging=False)
 

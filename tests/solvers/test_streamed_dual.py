@@ -10,18 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
-from maxmargin.dual.certificate import certify
-from maxmargin.engines.ahead import read_ahead
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.linear import OneVersusRest, ScalarProblem
-from maxmargin.problems.summed_value import SummedValue
-from maxmargin.solvers.block_learner import BlockLearner
-from maxmargin.solvers.online_dual import OnlineDual
-from maxmargin.solvers.result import Status
+from maxmargin.compiled.threads import Threads, read_ahead
+from maxmargin.core.certificate import certify
+from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.row_cache import StoredCoefficients, fractions_of
+from maxmargin.solvers.online_dual import BlockLearner, OnlineDual
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.stored_coefficients import StoredCoefficients, fractions_of
 from maxmargin.solvers.streamed_dual import StreamedDual
+from maxmargin.solvers.summed_value import SummedValue
 
 GEOMETRIES = {
     "plain": {},

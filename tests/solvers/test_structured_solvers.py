@@ -17,10 +17,12 @@ from structured_referee import (
     widen,
 )
 
-from maxmargin.dual.certificate import certify
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.oracle_watch import ProblemWarning
-from maxmargin.problems.structured import ProblemError
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import certify
+from maxmargin.core.oracle_check import ProblemWarning
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
@@ -28,8 +30,6 @@ from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import BlockRun
 
 KINDS = ("classes", "chains", "compiled")

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
+from maxmargin.core.certificate import Certificate
 from maxmargin.data.sources_opening import open_examples
-from maxmargin.data.trees import read_trees
-from maxmargin.dual.certificate import Certificate
-from maxmargin.problems.latent_chains import HiddenChains
-from maxmargin.problems.multiclass_kernel import Multiclass
-from maxmargin.report.verdict import certified
+from maxmargin.report.sections import certified
+from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.structures.multiclass.kernel import Multiclass
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(40, 3))

@@ -1,4 +1,7 @@
-"""What the commands do, apart from parsing their options."""
+"""What the commands do, apart from parsing their options.
+
+What is in a file: a model, or data.
+"""
 
 import ast
 import sys
@@ -11,17 +14,17 @@ import numpy as np
 from sklearn.model_selection import ShuffleSplit
 
 import maxmargin as mm
-from maxmargin.cli.checks import check_place, check_there, validated
-from maxmargin.cli.choosing import Reading, choose_task
-from maxmargin.cli.errors import UsageError
-from maxmargin.cli.kinds import check_kind
+from maxmargin.cli.checks import UsageError, check_place, check_there, validated
+from maxmargin.cli.choosing import Reading, check_kind, choose_task
 from maxmargin.cli.models import Model, load_model, read_for, save_model
 from maxmargin.cli.svmstruct import Conversion
-from maxmargin.cli.tasks.base import Data, Task
-from maxmargin.cli.training import train
-from maxmargin.data.atomic import atomic_write
+from maxmargin.cli.task import Data, Task
+from maxmargin.cli.training import percentage, train
 from maxmargin.data.files import STANDARD_INPUT, create
-from maxmargin.report.amounts import short
+from maxmargin.io.atomic import atomic_write
+from maxmargin.io.models import ModelFileError
+from maxmargin.report.markup import plural
+from maxmargin.report.progress import short
 
 Say = Callable[[str], None]
 
@@ -304,7 +307,7 @@ def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any)
 def _pruned(
     model: Model, threshold: float, test: str | None, numbers: dict[str, Any], say: Say
 ) -> Model:
-    from maxmargin.persistence.pruning import prune
+    from maxmargin.io.pruning import prune
 
     data = None if test is None else read_for(model, test)
     arguments = () if data is None else (data.X, data.y)
@@ -367,3 +370,55 @@ def _value(text: str) -> Any:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
         return text
+
+
+def inspect_file(path: str, encoding: str | None, say: Say) -> dict[str, Any]:
+    """What a model or a data file holds."""
+    header = None if path == STANDARD_INPUT else _model_header(Path(path))
+    if header is not None:
+        return _inspect_model(Path(path), header, say)
+    task, why = choose_task(path, Reading(encoding=encoding))
+    data = task.read(path)
+    say(f"{path}: {why}; {data.size}")
+    return {"task": task.name, "format": task.format, "examples": data.n_examples}
+
+
+def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, Any]:
+    certificate = header.pop("certificate")
+    facts = header | {
+        "objective": certificate.primal,
+        "dual": certificate.dual,
+        "relative_gap": certificate.relative_gap,
+        "bytes": path.stat().st_size,
+    }
+    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no round
+    say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
+    say(f"  trained: {facts['status']}, {plural(facts['rounds'], 'round')}, {seconds:.1f} s")
+    say(f"  objective {certificate.primal:.6g}, within {percentage(certificate.relative_gap)}")
+    if classes is not None:
+        some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        say(f"  {len(classes)} classes: {some}")
+    changed = {
+        name: value
+        for name, value in facts["parameters"].items()
+        if name in ("C", "tol", "solver", "loss", "formulation")
+    }
+    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
+    if facts["about"]:
+        say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
+    for name, (shape, kind) in facts["arrays"].items():
+        if ".history_." not in name:
+            say(f"  {name}: {kind} {' x '.join(f'{n:,}' for n in shape)}")
+    return facts
+
+
+def _model_header(path: Path) -> dict[str, Any] | None:
+    """What a model file says; None of a file that is none, and is not named as one."""
+    if not path.is_file():
+        return None
+    try:
+        return mm.read_header(path)
+    except ModelFileError:
+        if path.suffix == ".mm":
+            raise
+        return None

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from maxmargin.cli.errors import UsageError, sentence
+from maxmargin.cli.checks import UsageError, sentence
 
 FAILED, BAD_USAGE, BAD_FILE = 1, 2, 3
 """Exit codes; 130 is an interrupt."""
@@ -311,7 +311,7 @@ def inspect(
 ) -> None:
     """Tell what is in a model file, or what a data file looks like."""
     with _sentences():
-        from maxmargin.cli.inspecting import inspect_file
+        from maxmargin.cli.commands import inspect_file
 
         facts = inspect_file(file, encoding, _speaker(as_json))
         _print_json(facts, as_json)
@@ -389,7 +389,7 @@ def _exit_code(error: Exception) -> int:
     from sklearn.utils._param_validation import InvalidParameterError
 
     from maxmargin.data.files import FileFormatError
-    from maxmargin.persistence.models import ModelFileError
+    from maxmargin.io.models import ModelFileError
 
     if isinstance(error, UsageError | InvalidParameterError):
         return BAD_USAGE

@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_type_hints
 
 import maxmargin as mm
-from maxmargin.cli.checks import check_there
-from maxmargin.cli.choosing import TASKS
-from maxmargin.cli.errors import UsageError
-from maxmargin.cli.kinds import check_kind, kind_of
-from maxmargin.cli.tasks.base import Data, Task
+from maxmargin.cli.checks import UsageError, check_there
+from maxmargin.cli.choosing import TASKS, check_kind, kind_of
+from maxmargin.cli.task import Data, Task
+from maxmargin.core.conforming import check_types
 from maxmargin.data.files import FileFormatError
-from maxmargin.dual.conforming import check_types
-from maxmargin.persistence.models import load_with_about
+from maxmargin.io.models import load_with_about
 
 
 class Model(NamedTuple):

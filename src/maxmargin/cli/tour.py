@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
+from maxmargin.core.result import Status
 from maxmargin.data.words import make_digit_words
-from maxmargin.persistence.models import save
+from maxmargin.io.models import save
 from maxmargin.report.page import write_report
-from maxmargin.solvers.result import Status
 
 _MODEL, _REPORT = "words.mm", "report.html"
 

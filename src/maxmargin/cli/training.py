@@ -8,10 +8,10 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
+from maxmargin.core.result import Status
 from maxmargin.estimators.causes import NotConvergedWarning
-from maxmargin.report.amounts import duration
 from maxmargin.report.markup import plural
-from maxmargin.solvers.result import Status
+from maxmargin.report.progress import duration
 
 ROUNDING = 1e-13
 """Relative gap below which there is nothing but rounding."""

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import PathLike, begins_with
 from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource
 from maxmargin.data.sources_columns import Columns
-from maxmargin.data.sources_hash import SampledHash
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 """How such files begin."""

@@ -3,6 +3,8 @@
 ``indptr.npy`` (int64), ``indices.npy`` (int32), ``data.npy`` (float32 or float64), ``y.npy`` and
 ``meta.json``, which says what the others must hold. Targets that are no numbers are numbered; their
 names are in ``meta.json``.
+
+Arrays in files, mapped into memory so that only what is looked at is read.
 """
 
 import json
@@ -19,11 +21,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
+from maxmargin.core.arrays import GrowingArray, SampledHash, open_mapped, release
+from maxmargin.core.conforming import check_indices, checked_csr, conforms
 from maxmargin.data.files import PathLike
-from maxmargin.data.mapped import GrowingArray, open_mapped, release
 from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource, as_targets
-from maxmargin.data.sources_hash import SampledHash
-from maxmargin.dual.conforming import check_indices, checked_csr, conforms
 
 META = "meta.json"
 FORMAT = "maxmargin CSR folder 1"

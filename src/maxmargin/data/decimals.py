@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled
+from maxmargin.compiled.compile import compiled
 
 LEAST_POWER, MOST_POWER = -342, 308
 MOST_DIGITS = 19

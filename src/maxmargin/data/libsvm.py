@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import (
     STANDARD_INPUT,
     FileFormatError,
@@ -28,7 +29,6 @@ from maxmargin.data.files import (
 )
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, Source, widened
-from maxmargin.data.sources_hash import SampledHash
 from maxmargin.data.text import shown_name
 
 

@@ -18,10 +18,10 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled_with
-from maxmargin.dual.conforming import check_indices, check_offsets, check_types
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Remade
+from maxmargin.compiled.compile import compiled_with
+from maxmargin.core.conforming import check_indices, check_offsets, check_types
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
 
 SEPARATOR = "="
 """Between a feature and its value in the name of an indicator: ``word=the``."""

@@ -11,11 +11,11 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.data.columns import DOCUMENT
 from maxmargin.data.files import FileFormatError, PathLike, head_of
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.text import shown_name
-from maxmargin.data.trees import TreeError, read_trees
+from maxmargin.structures.chain.columns import DOCUMENT
+from maxmargin.structures.constituency.trees import TreeError, read_trees
 
 HEAD_BYTES = 1 << 20
 """Bytes that are looked at, if nobody says otherwise."""

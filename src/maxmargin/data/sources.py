@@ -1,6 +1,8 @@
 """Examples that need not fit in memory: anything that can be gone through again and again.
 
 A `Source` gives examples some at a time. What solvers do with them is theirs: one pass or many.
+
+Hashes of data that look at a part of it only: quick, and the same in every process.
 """
 
 from abc import ABC, abstractmethod
@@ -13,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.arrays import SampledHash
 from maxmargin.data.labels import label_array
-from maxmargin.data.sources_hash import SampledHash
 
 BLOCK_BYTES = 1 << 24
 """What a block of a source takes in memory or on disk, about, if nobody says otherwise."""

@@ -12,21 +12,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from maxmargin.core.arrays import open_mapped
 from maxmargin.data.arrow import ArrowSource, is_arrow
-from maxmargin.data.column_file import ColumnFile
 from maxmargin.data.csr_folder import META, CsrFolder
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, begins_with, head_of
 from maxmargin.data.libsvm import LibsvmFile
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.mapped import open_mapped
 from maxmargin.data.sniff import guess_format
 from maxmargin.data.sources import Source
 from maxmargin.data.sources_columns import Columns
-from maxmargin.data.sources_dask import DaskSource, is_dask
-from maxmargin.data.sources_dask_arrays import DaskArrays, is_dask_array
+from maxmargin.data.sources_dask import DaskArrays, DaskSource, is_dask, is_dask_array
 from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
-from maxmargin.data.svm_hmm import SvmHmmFile
 from maxmargin.data.text import shown_name
+from maxmargin.structures.chain.svm_hmm import SvmHmmFile
+from maxmargin.structures.chain.templates import ColumnFile
 
 _NUMPY = b"\x93NUMPY"
 _LOOKED_AT = 1 << 16

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from maxmargin.data.mapped import release
+from maxmargin.core.arrays import SampledHash, places, release
 from maxmargin.data.sources import (
     BLOCK_BYTES,
     CountedSource,
@@ -20,7 +20,6 @@ from maxmargin.data.sources import (
     is_matrix,
 )
 from maxmargin.data.sources_columns import Columns
-from maxmargin.data.sources_hash import SampledHash, places
 
 BLOCK_EXAMPLES = 1024
 """Examples of a block, where their size is not known before they are looked at."""

@@ -13,11 +13,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.conforming import check_types
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
 from maxmargin.data.name_table import SEPARATOR, NameTable
 from maxmargin.data.sequences import place_of
-from maxmargin.dual.conforming import check_types
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Remade
 
 _LISTS = list, tuple, set, frozenset
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import inlined
+from maxmargin.compiled.compile import inlined
 
 EMPTY = np.uint32(0xFFFFFFFF)
 _MIXING = np.uint64(0x9E3779B97F4A7C15)

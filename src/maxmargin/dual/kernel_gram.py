@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.registry import registered
 from maxmargin.dual.kernels import SAMPLE, Kernel, KernelError, check_block, check_gram
-from maxmargin.dual.registry import registered
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

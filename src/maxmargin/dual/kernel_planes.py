@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled
-from maxmargin.dual.conforming import check_indices, check_shape
+from maxmargin.compiled.compile import compiled
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.registry import registered
 from maxmargin.dual.kernel_gram import GramState, GrowingGram
 from maxmargin.dual.kernels import KernelError, ProductKernel
-from maxmargin.dual.registry import registered
 from maxmargin.dual.simplex import ROUNDING
 
 Floats = NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Remade
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
 
 Floats = NDArray[np.float64]
 

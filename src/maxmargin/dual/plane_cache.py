@@ -1,4 +1,6 @@
-"""A working set whose blocks come and go, within a limit of memory.
+"""Mixtures of outputs: what planes that were merged are planes of.
+
+A working set whose blocks come and go, within a limit of memory.
 
 Examples of a stream enter with their first violating plane and leave when no coefficient is left.
 When memory runs out, three things give some back, none of which changes the weights or the dual
@@ -15,13 +17,18 @@ value:
   part for another such plane, found in a later pass; both are exact steps of the dual.
 """
 
+import sys
 from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.cache_kernels import (
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.cuts import Planes
+from maxmargin.core.registry import registered
+from maxmargin.dual.gram import make_table
+from maxmargin.dual.plane_cache_routines import (
     BLOCK_BYTES,
     ENTRY_BYTES,
     NOWHERE,
@@ -35,11 +42,6 @@ from maxmargin.dual.cache_kernels import (
     pack_lists,
     shrink_frozen,
 )
-from maxmargin.dual.conforming import check_indices, check_shape
-from maxmargin.dual.gram import make_table
-from maxmargin.dual.mixtures import mixed_output, parts_of, size_of
-from maxmargin.dual.planes import Planes
-from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import (
     _N_FREE,
     _N_GRAM,
@@ -53,6 +55,50 @@ from maxmargin.dual.working_set import (
     WorkingSet,
     _without_repeats,
 )
+
+
+@registered("Mixture")
+class Mixture(NamedTuple):
+    """What a merged plane is a plane of: outputs of an example in proportions that add up to 1."""
+
+    outputs: tuple[Any, ...]
+    shares: tuple[float, ...]
+
+
+def size_of(output: Any) -> int:
+    """Bytes that an output takes, about."""
+    if isinstance(output, np.ndarray):
+        return output.nbytes + sys.getsizeof(output)
+    size = sys.getsizeof(output)
+    if isinstance(output, tuple | list):
+        size += sum(map(size_of, output))
+    return size
+
+
+def parts_of(output: Any) -> list[tuple[Any, float]]:
+    """Outputs with their shares; of a plane that is not merged, the one."""
+    if isinstance(output, Mixture):
+        return list(zip(output.outputs, output.shares, strict=True))
+    return [(output, 1.0)]
+
+
+def mixed_output(mixed: list[tuple[Any, float]]) -> Mixture:
+    """The mixture of outputs, or mixtures, in these proportions."""
+    parts = [
+        (part, share * inner)
+        for output, share in mixed
+        if share > 0.0
+        for part, inner in parts_of(output)
+    ]
+    try:
+        sums: dict[Any, float] = {}
+        for part, share in parts:
+            sums[part] = sums.get(part, 0.0) + share
+        parts = list(sums.items())
+    except TypeError:  # outputs that cannot be looked up stay as many as they are
+        pass
+    return Mixture(tuple(part for part, _ in parts), tuple(share for _, share in parts))
+
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -6,7 +6,7 @@ slope of plane ``j`` is ``loss_j - <w, psi_j>``; the zero plane's is zero. `gram
 products from position `at` on, in rows of length `stride`.
 """
 
-from maxmargin.dual.compiled import inlined
+from maxmargin.compiled.compile import inlined
 
 ZERO_PLANE = -1
 

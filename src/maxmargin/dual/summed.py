@@ -6,11 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled
-from maxmargin.dual.conforming import check_shape
-from maxmargin.dual.registry import registered
+from maxmargin.compiled.compile import compiled
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Stateful
 from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps
-from maxmargin.dual.state import Stateful
 from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]

@@ -16,13 +16,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.compiled import compiled, inlined
-from maxmargin.dual.conforming import check_indices, check_shape
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.cuts import Planes, add_plane, plane_product
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Stateful
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
-from maxmargin.dual.planes import Planes, add_plane, plane_product
-from maxmargin.dual.registry import registered
 from maxmargin.dual.simplex import ROUNDING, frank_wolfe_step, pairwise_steps
-from maxmargin.dual.state import Stateful
 from maxmargin.dual.table_check import check_table
 
 Floats = NDArray[np.float64]

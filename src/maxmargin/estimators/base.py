@@ -1,11 +1,20 @@
-"""What every estimator shares: bounds on the solver, callbacks, warnings, warm starts."""
+"""What every estimator shares: bounds on the solver, callbacks, warnings, warm starts.
+
+What Ctrl-C does to a fit that keeps checkpoints.
+
+Fits that start from the dual solution of the fit before.
+
+What a file may hold of an estimator: attributes it declares, of the types it declares.
+"""
 
 import inspect
 import os
+import signal
 import threading
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,16 +26,117 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval
 
-from maxmargin.data.sources_hash import SampledHash
-from maxmargin.dual.certificate import Certificate
+from maxmargin.core.arrays import SampledHash
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.stopping import AbsoluteGap, Stopping
 from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_costs, check_per_sample
-from maxmargin.estimators.interrupts import first_interrupt_sets
-from maxmargin.estimators.stored import StoredEstimator
-from maxmargin.problems.structured import ProblemError
-from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.stopping import AbsoluteGap, Stopping
+from maxmargin.io.checkpoint import Checkpoint
+
+
+@contextmanager
+def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C set `cancelled`, so that the round under way is ended and kept.
+
+    The second one comes at once. Where somebody else handles Ctrl-C, or this is not the main
+    thread, nothing changes.
+    """
+    usual = signal.default_int_handler
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+
+    def cancel(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        cancelled.set()
+
+    signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def train_warm(
+    model: Any,
+    solver: Any,
+    training: Any,
+    shape: Hashable,
+    X: Any,
+    y: Any,
+    attributes: Callable[[Any], dict[str, Any]],
+) -> Result:
+    """Train an estimator, with `warm_start` from where its last fit ended, if the shapes are equal.
+
+    Parameters
+    ----------
+    model : CertifiedEstimator
+    solver
+        With ``solve(training, ..., start)``.
+    training
+    shape : hashable
+        What must be the same for a dual solution to fit again.
+    X, y, attributes
+        As in ``CertifiedEstimator._train``.
+    """
+    known, point = (model.warm_start and getattr(model, "_warm", None)) or (None, None)
+    solve = partial(solver.solve, training, start=point if known == shape else None)
+    result: Result = model._train(X, y, solve, attributes)
+    model._warm = (shape, result.dual_point) if model.warm_start else None
+    return result
+
+
+class StoredEstimator:
+    """Base of the estimators that files can hold.
+
+    Attributes that a fit sets are annotated in the body of the class. A file can set no others.
+    """
+
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    @classmethod
+    def fitted_types(cls) -> dict[str, Any]:
+        """Type hints of the attributes that a fit sets, by name."""
+        ours = [base for base in cls.__mro__ if base.__module__.startswith("maxmargin.")]
+        hints: dict[str, Any] = {}
+        for base in reversed(ours):
+            hints |= inspect.get_annotations(base)
+        parameters = inspect.signature(cls).parameters
+        return {name: hint for name, hint in hints.items() if name not in parameters}
+
+    def _check_fitted(self) -> None:
+        """Raise an error if attributes that come from a file do not fit together."""
+
+
+def check_classes(classes: NDArray[Any], n_classes: int | None = None) -> None:
+    """Refuse what can be no array of class labels, or not of so many.
+
+    Raises
+    ------
+    ValueError
+    """
+    labels = classes.tolist()
+    plain = all(isinstance(label, str | int | float) for label in labels)
+    if classes.ndim != 1 or not plain or n_classes not in (None, len(labels)):
+        raise ValueError("classes_ are not the labels of the model's classes")
+
+
+def check_weights(name: str, weights: Any, *shape: int) -> None:
+    """Refuse weights, dense or sparse, that are not of this shape, or no numbers of 64 bits.
+
+    Raises
+    ------
+    ValueError
+    """
+    check_shape(name, weights, *shape)
+    if weights.dtype != np.float64:
+        raise ValueError(f"{name} must be numbers of 64 bits")
+
 
 Floats = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from maxmargin.core.result import Result
 from maxmargin.dual.working_set import DualPoint
-from maxmargin.solvers.result import Result
 
 Floats = NDArray[np.float64]
 

@@ -13,9 +13,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.core.linear import (
+    CrammerSinger,
+    LinearProblem,
+    OneVersusRest,
+    ScalarProblem,
+    WestonWatkins,
+)
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
-from maxmargin.engines.choice import chosen_engine
+from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import (
     as_floats,
     check_costs,
@@ -23,26 +30,19 @@ from maxmargin.estimators.checks import (
     check_per_sample,
 )
 from maxmargin.estimators.linear import LinearEstimator, Targets
-from maxmargin.estimators.sharded import ENGINES, HasEngine
-from maxmargin.estimators.sharded_linear import fit_on_shards
-from maxmargin.estimators.stored import check_classes, check_weights
-from maxmargin.estimators.streams import (
+from maxmargin.solvers.cutting_plane import OneSlack
+from maxmargin.solvers.sequential_dual import SequentialDual
+from maxmargin.solvers.streamed_dual import StreamedDual
+from maxmargin.training.distributed_names import ON_SHARDS
+from maxmargin.training.engines import chosen_engine
+from maxmargin.training.linear_stream import (
     BlockStream,
     CheckedExamples,
     class_numbers,
     joined_classes,
 )
-from maxmargin.problems.linear import (
-    CrammerSinger,
-    LinearProblem,
-    OneVersusRest,
-    ScalarProblem,
-    WestonWatkins,
-)
-from maxmargin.solvers.cutting_plane import OneSlack
-from maxmargin.solvers.distributed_names import ON_SHARDS
-from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.streamed_dual import StreamedDual
+from maxmargin.training.sharded import ENGINES, HasEngine
+from maxmargin.training.sharded_linear import fit_on_shards
 
 Floats = NDArray[np.float64]
 

@@ -1,4 +1,7 @@
-"""KernelStructuredSVM: any problem whose outputs can be listed, through a kernel."""
+"""What the estimators that train through kernels share.
+
+KernelStructuredSVM: any problem whose outputs can be listed, through a kernel.
+"""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -11,25 +14,67 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import conforms
+from maxmargin.core.kernel import Pairs, n_rows
+from maxmargin.core.problem import check_instance
+from maxmargin.dual.kernel_model import KernelModel, predict
+from maxmargin.dual.kernel_oracle import KernelTrainingSet
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
-from maxmargin.engines.threads import Threads
-from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.base import CertifiedEstimator, check_classes, n_threads, train_warm
 from maxmargin.estimators.checks import check_features, check_loss_matrix
-from maxmargin.estimators.kernel_base import KernelEstimator
-from maxmargin.problems.inputs import check_instance
-from maxmargin.problems.kernel import n_rows
-from maxmargin.problems.kernel_scores import predict
-from maxmargin.problems.kernel_training import KernelTrainingSet
-from maxmargin.problems.multiclass_kernel import (
+from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.structures.multiclass.kernel import (
     Classes,
     ClassTrainingSet,
     Multiclass,
     class_scores,
 )
-from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.solvers.mini_batch_dual_classes import KernelClassesDual
 
 Floats = NDArray[np.float64]
+
+
+class KernelEstimator(CertifiedEstimator):
+    """Base of the estimators whose model is a `KernelModel`."""
+
+    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    rescaling: str
+
+    classes_: NDArray[Any]
+    model_: KernelModel
+    support_size_: int
+    _problem: Any
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        if not callable(getattr(self._problem, "candidates", None)) or self.model_ is None:
+            raise ValueError("there is no problem that could list outputs")
+        if isinstance(self._problem, Pairs) and not conforms(
+            self.model_.parts.tolist(), list[tuple[Any, Any]]
+        ):
+            raise ValueError("the kernel model has parts that are no inputs with outputs")
+        if isinstance(self._problem, Classes):
+            check_classes(self.classes_, len(self._problem.classes))
+
+    def _fit_training(self, training: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
+        """Train; if the problem fails on the way, what was learned before is kept."""
+
+        def attributes(model: Any) -> dict[str, Any]:
+            known = {"classes_": problem.classes} if isinstance(problem, Classes) else {}
+            return known | {
+                "model_": model,
+                "support_size_": int(model.parts.shape[0]),
+                "_problem": problem,
+            }
+
+        shape = type(solver), len(training.cost)
+        result = train_warm(self, solver, training, shape, X, Y, attributes)
+        self._warn_unless_converged(result, X, stacklevel=4)
+        return self
 
 
 class KernelStructuredSVM(KernelEstimator):
@@ -114,7 +159,7 @@ class KernelStructuredSVM(KernelEstimator):
 
     >>> from maxmargin.dual.kernels import JointKernel
     >>> from maxmargin.estimators.kernel import KernelStructuredSVM
-    >>> from maxmargin.problems.kernel import KernelProblem
+    >>> from maxmargin.core.kernel import KernelProblem
     >>> class Choice(KernelProblem):
     ...     def outputs(self, x):
     ...         return x[1:]

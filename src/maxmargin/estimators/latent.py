@@ -14,15 +14,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.estimators.stored import check_weights
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.latent import LatentTrainingSet, as_pair, bind_latent
+from maxmargin.core.problem import called, check_instance
+from maxmargin.core.result import Result, Status
+from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.structured import StructuredEstimator
-from maxmargin.problems.inputs import check_instance
-from maxmargin.problems.latent import LatentTrainingSet, as_pair, bind_latent
-from maxmargin.problems.structured import called
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver
-from maxmargin.solvers.result import Result, Status
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.data.magnitudes import LARGEST, first_immoderate
+from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.magnitudes import LARGEST, first_immoderate
+from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
+from maxmargin.core.result import Result
+from maxmargin.core.stopping import Stopping
 from maxmargin.estimators.base import CertifiedEstimator, n_threads
 from maxmargin.estimators.checks import (
     as_floats,
@@ -27,16 +31,12 @@ from maxmargin.estimators.checks import (
     check_lengths,
     check_per_sample,
 )
-from maxmargin.problems.linear import LinearProblem, OneVersusRest
-from maxmargin.problems.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.solvers.online_dual import OnlineDual
-from maxmargin.solvers.result import Result
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.streamed_dual import StreamedDual
 
 if TYPE_CHECKING:
-    from maxmargin.estimators.streams import BlockStream
+    from maxmargin.training.linear_stream import BlockStream
 
 Floats = NDArray[np.float64]
 

@@ -12,13 +12,13 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
-from maxmargin.data.magnitudes import LARGEST, are_moderate
+from maxmargin.core.conforming import check_finite
+from maxmargin.core.linear import LinearProblem, ScalarProblem
+from maxmargin.core.magnitudes import LARGEST, are_moderate
 from maxmargin.data.sources import Source
-from maxmargin.dual.conforming import check_finite
+from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.linear import LinearEstimator, Targets
-from maxmargin.estimators.stored import check_weights
-from maxmargin.estimators.streams import BlockStream, CheckedExamples
-from maxmargin.problems.linear import LinearProblem, ScalarProblem
+from maxmargin.training.linear_stream import BlockStream, CheckedExamples
 
 Floats = NDArray[np.float64]
 

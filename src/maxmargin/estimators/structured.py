@@ -10,17 +10,14 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.core.problem import TrainingSet, as_inputs, bind, called, check_instance, check_pairs
+from maxmargin.core.slack_rescaling import SlackTrainingSet
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import CertifiedEstimator
-from maxmargin.estimators.sharded import ENGINES, ShardedEstimator
-from maxmargin.estimators.stored import check_weights
-from maxmargin.estimators.streaming import Checked, Fixed
-from maxmargin.estimators.warm import train_warm
-from maxmargin.problems.inputs import as_inputs, check_instance, check_pairs
-from maxmargin.problems.slack_rescaling import SlackTrainingSet
-from maxmargin.problems.structured import TrainingSet, bind, called
+from maxmargin.estimators.base import CertifiedEstimator, check_weights, train_warm
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
+from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
 

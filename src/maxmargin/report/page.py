@@ -9,14 +9,14 @@ from typing import Any
 from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
-from maxmargin.data.atomic import atomic_write
+from maxmargin.io.atomic import atomic_write
 from maxmargin.report.answers import Answers
 from maxmargin.report.answers_labels import LabelAnswers, NumberAnswers, SetAnswers
-from maxmargin.report.answers_rankings import RankedAnswers
-from maxmargin.report.answers_sequences import NodeAnswers, SequenceAnswers
-from maxmargin.report.answers_trees import ArcAnswers, TreeAnswers
 from maxmargin.report.markup import Markup, tag
 from maxmargin.report.sections import SECTIONS, Subject
+from maxmargin.structures.chain.report import NodeAnswers, SequenceAnswers
+from maxmargin.structures.constituency.report import ArcAnswers, TreeAnswers
+from maxmargin.structures.ranking.report import RankedAnswers
 
 KINDS: tuple[type[Answers], ...] = (
     TreeAnswers,

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
+from maxmargin.core.stopping import Stopping
 from maxmargin.report.drawing import heat_colors, new_axes, pyplot
 from maxmargin.report.feature_names import dense
 from maxmargin.report.markup import printable
 from maxmargin.report.scores import confusion, flat_pairs
-from maxmargin.solvers.stopping import Stopping
 
 MOST_NUMBERS, MOST_NAMES = 16, 40
 """Classes up to which a confusion matrix shows its numbers, and the names of all classes."""
@@ -32,7 +32,7 @@ def plot_convergence(
 
     Most solvers evaluate the objective rarely, because that takes a pass over the data. Where they
     did, there are solid lines and filled points; dashed lines and hollow points are estimates (see
-    `maxmargin.solvers.result.Round`). The last point is the certificate.
+    `maxmargin.core.result.Round`). The last point is the certificate.
 
     Parameters
     ----------

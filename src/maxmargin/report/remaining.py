@@ -6,8 +6,8 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.solvers.result import Round
-from maxmargin.solvers.stopping import AbsoluteGap, Stopping
+from maxmargin.core.result import Round
+from maxmargin.core.stopping import AbsoluteGap, Stopping
 
 Floats = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class TimeLeft:
 
     Examples
     --------
-    >>> from maxmargin.solvers.result import Round
+    >>> from maxmargin.core.result import Round
     >>> left = TimeLeft(tol=1e-4)
     >>> for second in range(1, 11):  # half of the gap is closed every second
     ...     left.add(Round(second, 0, 0, primal=1.0 + 0.5**second, dual=1.0, planes=0))

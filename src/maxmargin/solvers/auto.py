@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxmargin.dual.registry import registered
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import StepRule, Visit
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import TrainingSet
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
 
 ENTRY_COST = 6.0

@@ -14,18 +14,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.conforming import check_shape
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Stateful
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.latent import LatentTrainingSet
+from maxmargin.core.problem import ProblemError, TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import DualPoint
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.latent import LatentTrainingSet
-from maxmargin.problems.structured import ProblemError, TrainingSet
-from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnRound
-from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import RESUMED, StructuredSolver
 
 Floats = NDArray[np.float64]

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from maxmargin.dual.conforming import check_shape
-from maxmargin.dual.registry import registered
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.summed import SummedPlane, SummedPlanes
 from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import Hinges, TrainingSet
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
 MOST_HITS = 500

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maxmargin.dual.registry import registered
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import StepRule
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import TrainingSet
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import BlockRun, StructuredSolver
 
 

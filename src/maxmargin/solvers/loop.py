@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.state import Stateful
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import ProblemError
-from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import Stopping
+from maxmargin.io.checkpoint import Checkpoint
 
 OnRound = Callable[[Round, Callable[[], Any]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""

@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.conforming import check_indices
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.conforming import check_indices
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Result, Status
+from maxmargin.core.stopping import TINY, Stopping
+from maxmargin.dual.kernel_model import KernelModel
+from maxmargin.dual.kernel_oracle import Found, KernelTrainingSet
 from maxmargin.dual.kernel_planes import KernelPlanes, PlanesState
-from maxmargin.dual.registry import registered
 from maxmargin.dual.working_set import DualPoint
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.kernel_model import KernelModel
-from maxmargin.problems.kernel_training import Found, KernelTrainingSet
-from maxmargin.problems.structured import ProblemError
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
-from maxmargin.solvers.result import Result, Status
-from maxmargin.solvers.stopping import TINY, Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

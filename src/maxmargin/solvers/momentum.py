@@ -3,7 +3,7 @@
 import math
 from typing import Protocol
 
-from maxmargin.dual.state import Stateful
+from maxmargin.core.state import Stateful
 
 SWEEPS_PER_EXTRAPOLATION = 3
 """Sweeps between extrapolations; three see a steadier direction, at a third of the price."""

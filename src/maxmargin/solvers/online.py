@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.dual.certificate import Certificate
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.problem import ProblemError, TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Result, Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.dual.registry import registered
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.streams import InMemory, Stream
-from maxmargin.problems.structured import ProblemError, TrainingSet
-from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnRound, uncertified
 from maxmargin.solvers.online_run import StreamRun
-from maxmargin.solvers.result import Result, Status
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import StructuredSolver
+from maxmargin.training.stream import InMemory, Stream
 
 SCHEDULES = ("larank", "gap", "one-pass")
 

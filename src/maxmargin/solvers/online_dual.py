@@ -1,19 +1,215 @@
-"""OnlineDual: dual coordinate steps on examples that come once, some at a time."""
+"""Weights that learn from blocks of examples, one after the other, with a cache of earlier rows.
+
+OnlineDual: dual coordinate steps on examples that come once, some at a time.
+"""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.linear import LinearProblem, OneVersusRest
-from maxmargin.problems.summed_value import parts_of
-from maxmargin.solvers.block_learner import BlockLearner
-from maxmargin.solvers.result import Round
-from maxmargin.solvers.stopping import Stopping
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.result import Round
+from maxmargin.core.state import Stateful, alike
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.explicit import SharedWeights
+from maxmargin.dual.row_cache import Portion, RowCache
+from maxmargin.solvers.summed_value import parts_of
 
 Floats = NDArray[np.float64]
+
+SWEEPS = 5
+"""Sweeps over a block while it is in memory, each followed by as many visits of cached rows. Noisy
+MNIST (C = 0.1, 40 blocks, 5 % of the rows cached): five sweeps leave the dual 2.7 % below the
+optimum after two passes, twenty 1.3 %, at two and a half times the visits."""
+
+SPARE_ROWS = 1.25
+"""Weights are given this much room to grow when features turn up that nobody has seen before."""
+
+
+def _kind_of(parts: Sequence[LinearProblem]) -> tuple[type, int, int]:
+    return type(parts[0]), len(parts), parts[0].n_outputs
+
+
+class BlockLearner(Stateful):
+    """Dual coordinate steps on blocks as they come.
+
+    Parameters
+    ----------
+    cache_bytes : int
+        Memory for rows of earlier blocks.
+    seed : int
+
+    Attributes
+    ----------
+    weights : list of SharedWeights
+        One for each part of the problem; empty before the first block.
+    cache : RowCache
+    linear : float
+        Linear term of the dual, of all examples so far.
+    visits, cache_visits : int
+        Visits of examples so far, and those of cached ones among them.
+    loss : float
+        Sum of cost times loss of the examples learned from, as their last visits saw it.
+    """
+
+    state_names = ("visits", "cache_visits", "linear", "loss", "model", "cache", "cached")
+
+    def __init__(self, cache_bytes: int, seed: int) -> None:
+        self.cache_bytes, self.seed = cache_bytes, seed
+        self.visits = self.cache_visits = 0
+        self._kind: tuple[type, int, int] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.weights: list[SharedWeights] = []
+        self.cache = RowCache(self.cache_bytes, self.seed)
+        self.linear = self.loss = 0.0
+        self.geometry: tuple[LinearProblem, ...] = ()
+
+    @property
+    def model(self) -> tuple[Any, ...]:
+        """What the weights are for, and their arrays."""
+        return self.geometry, [[getattr(w, name) for name in w.state_names] for w in self.weights]
+
+    @model.setter
+    def model(self, model: tuple[Any, ...]) -> None:
+        self.geometry = model[0]
+        self.weights = [SharedWeights(part) for part in self.geometry]
+        for weights, values in zip(self.weights, model[1], strict=True):
+            width = weights.unclipped.shape[1]
+            for name, value in zip(weights.state_names, values, strict=True):
+                if not alike(getattr(weights, name), value, may_grow=True):
+                    raise ValueError(f"{name} of the weights is of another type")
+                setattr(weights, name, value)
+            for name in ("unclipped", "weights", "average"):
+                check_shape(name, getattr(weights, name), len(weights.unclipped), width)
+        if self.geometry:
+            self._kind = _kind_of(self.geometry)
+
+    @property
+    def cached(self) -> list[tuple[Any, ...]]:
+        """The portions in the cache, as plain data."""
+        return [(block, *portion.plain) for block, portion in self.cache.portions.items()]
+
+    @cached.setter
+    def cached(self, portions: list[tuple[Any, ...]]) -> None:
+        self.cache.portions = {
+            block: Portion.of_plain(plain, self.weights) for block, *plain in portions
+        }
+
+    def prepare(self, parts: Sequence[LinearProblem]) -> bool:
+        """Be ready for a block; False if all that was learned is lost.
+
+        That is so when the block belongs to a problem with other outputs.
+        """
+        kind = _kind_of(parts)
+        known = kind == self._kind
+        n_rows = parts[0].weights_shape[0]
+        if not known:
+            self._forget()
+            self._kind = kind
+            self.weights = [SharedWeights(part) for part in parts]
+            nothing = np.zeros(0, dtype=np.intp)
+            self.geometry = tuple(part.some(nothing) for part in parts)
+        elif n_rows > len(self.weights[0].weights):
+            self.resize(int(n_rows * SPARE_ROWS))
+        return known
+
+    def resize(self, n_rows: int) -> None:
+        """Have weights for so many features, the constant one included."""
+        if n_rows == len(self.weights[0].weights):
+            return
+        for weights in self.weights:
+            weights.resize(n_rows)
+        for portion in self.cache.portions.values():
+            portion.attach(self.weights)
+
+    def load(
+        self, block: int, parts: Sequence[LinearProblem], starts: Sequence[Floats] | None
+    ) -> Portion:
+        """A block ready for sweeps; `starts` are coefficients that the weights contain already."""
+        rows = np.arange(parts[0].n_samples, dtype=np.int32)
+        seed = self.seed + 7919 * (block + 1)
+        portion = Portion(parts, rows, self.weights, starts or [None] * len(parts), seed)
+        if starts is None:
+            self.linear += portion.linear  # of rows without features, which are settled at once
+        return portion
+
+    def learn(self, portion: Portion, threads: Threads) -> None:
+        """Sweep a block, and with it the cached rows of others."""
+        before = portion.linear
+        try:
+            for _ in range(SWEEPS):
+                self.visits += portion.sweep(threads)
+                self._sweep_cache(len(portion), threads)
+        finally:
+            self.linear += portion.linear - before
+            self.loss += portion.loss
+
+    def polish(self, n_visits: int, enough: float, threads: Threads) -> None:
+        """Sweep the cached rows until a sweep gains less than `enough`, or all visits are made."""
+        left = n_visits
+        dual = self.dual
+        while left > 0 and len(self.cache):
+            left -= self._sweep_cache(len(self.cache), threads)
+            before, dual = dual, self.dual
+            if dual - before < enough:
+                return
+
+    def _sweep_cache(self, n_visits: int, threads: Threads) -> int:
+        visits, change, loss = self.cache.sweep(n_visits, threads)
+        self.visits += visits
+        self.cache_visits += visits
+        self.linear += change
+        self.loss += loss
+        return visits
+
+    @property
+    def dual(self) -> float:
+        """Dual value of all coefficients so far, as the sweeps have kept account of it."""
+        sums = zip(self.geometry, self.unclipped(), strict=True)
+        return self.linear + sum(part.dual_of_sums(0.0, unclipped) for part, unclipped in sums)
+
+    @property
+    def expected(self) -> float:
+        """Objective of the present weights on the blocks learned from, if `loss` still holds."""
+        weights = self.clipped(self.unclipped())
+        pairs = zip(self.geometry, weights, strict=True)
+        return self.loss + sum(part.penalty(own) for part, own in pairs)
+
+    def unclipped(self) -> list[Floats]:
+        """``origin + X' coef`` of each part, copied."""
+        return [shared.without_padding(shared.unclipped) for shared in self.weights]
+
+    def clipped(self, unclipped: list[Floats]) -> list[Floats]:
+        """Weights that belong to `unclipped`; the same arrays where nothing has to be clipped."""
+        if not self.weights[0].nonnegative:
+            return unclipped
+        return [np.vstack([np.maximum(sums[:-1], 0.0), sums[-1:]]) for sums in unclipped]
+
+    def correct(self, wrong: list[Floats], right: list[Floats]) -> None:
+        """Take out rounding errors, by which `unclipped` was `wrong` at an earlier time."""
+        for shared, before, exact in zip(self.weights, wrong, right, strict=True):
+            shared.unclipped[:, : shared.n_outputs] += exact - before
+            shared.clip()
+
+    def prior_weights(self) -> list[Floats]:
+        """The best weights of each part without any example."""
+        return [
+            np.zeros_like(average) if part.origin is None else part.prior_weights()
+            for part, average in zip(self.geometry, self.average(), strict=True)
+        ]
+
+    def average(self) -> list[Floats]:
+        """The average of recent weights of each part, copied."""
+        return [shared.without_padding(shared.average) for shared in self.weights]
+
 
 SETTLED = 0.05
 """Cached rows have settled when a sweep over them gains less than this times `tol`, relatively."""

@@ -7,16 +7,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.problem import Hinges
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.dual.working_set import DualPoint, StepRule
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.streams import DualPointOfStream, FrozenPoint, Stream, Stretch
-from maxmargin.problems.structured import Hinges
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.solvers.result import Status
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, TrackedRun
+from maxmargin.training.stream import DualPointOfStream, FrozenPoint, Stream, Stretch
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

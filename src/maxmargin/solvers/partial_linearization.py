@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeGuard
 
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Stateful
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.marginal import DistributionPoint
+from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.dual.working_set import Visit
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.distributions import distributions_of
-from maxmargin.problems.distributions.contract import DistributionPoint
-from maxmargin.problems.structured import Hinges, TrainingSet
-from maxmargin.solvers.stopping import Stopping
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
     MOST_WORK,

@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate, certify
-from maxmargin.dual.conforming import check_finite, conforms
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Stateful
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.linear import LinearProblem, OneVersusRest
-from maxmargin.solvers.blocks import MERGES, Blocks, Geometry, make_blocks
-from maxmargin.solvers.checkpoint import Checkpoint
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate, certify
+from maxmargin.core.conforming import check_finite, conforms
+from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.explicit import MERGES, Blocks, Geometry, make_blocks
+from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.stopping import Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int32]

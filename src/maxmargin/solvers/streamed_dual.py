@@ -9,21 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate
-from maxmargin.dual.conforming import check_finite, check_indices, check_types
-from maxmargin.dual.registry import registered
-from maxmargin.dual.state import Stateful
-from maxmargin.engines.ahead import read_ahead
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.linear import LinearProblem, OneVersusRest
-from maxmargin.problems.summed_value import SummedValue, parts_of
-from maxmargin.solvers.block_learner import BlockLearner
-from maxmargin.solvers.checkpoint import Checkpoint
-from maxmargin.solvers.result import Result, Round, Status
-from maxmargin.solvers.row_cache import Portion
+from maxmargin.compiled.threads import Threads, read_ahead
+from maxmargin.core.certificate import Certificate
+from maxmargin.core.conforming import check_finite, check_indices, check_types
+from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import Stopping
+from maxmargin.dual.row_cache import Portion, StoredCoefficients
+from maxmargin.io.checkpoint import Checkpoint
+from maxmargin.solvers.online_dual import BlockLearner
 from maxmargin.solvers.sequential_dual import OnRound
-from maxmargin.solvers.stopping import Stopping
-from maxmargin.solvers.stored_coefficients import StoredCoefficients
+from maxmargin.solvers.summed_value import SummedValue, parts_of
 
 Floats = NDArray[np.float64]
 

@@ -13,14 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.dual.certificate import Certificate, certify
-from maxmargin.dual.conforming import check_finite, check_shape
-from maxmargin.dual.planes import Planes
-from maxmargin.dual.state import Stateful
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import Certificate, certify
+from maxmargin.core.conforming import check_finite, check_shape
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import Hinges, ProblemError, TrainingSet
+from maxmargin.core.result import Result, Status
+from maxmargin.core.state import Stateful
+from maxmargin.core.stopping import TINY, Stopping
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
-from maxmargin.engines.threads import Threads
-from maxmargin.problems.structured import Hinges, ProblemError, TrainingSet
 from maxmargin.solvers.loop import (
     IterativeRun,
     IterativeSolver,
@@ -28,8 +30,6 @@ from maxmargin.solvers.loop import (
     uncertified,
 )
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.solvers.result import Result, Status
-from maxmargin.solvers.stopping import TINY, Stopping
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

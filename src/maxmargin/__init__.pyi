@@ -1,0 +1,75 @@
+from maxmargin import data as data
+from maxmargin import structures as structures
+from maxmargin.checking.check import ProblemReport as ProblemReport
+from maxmargin.checking.check import check_problem as check_problem
+from maxmargin.checking.sheet import ProblemCheck as ProblemCheck
+from maxmargin.core.certificate import Certificate as Certificate
+from maxmargin.core.cuts import Planes as Planes
+from maxmargin.core.kernel import Candidates as Candidates
+from maxmargin.core.kernel import KernelProblem as KernelProblem
+from maxmargin.core.latent import LatentProblem as LatentProblem
+from maxmargin.core.oracle_check import ProblemWarning as ProblemWarning
+from maxmargin.core.prior import GaussianPrior as GaussianPrior
+from maxmargin.core.problem import Problem as Problem
+from maxmargin.core.problem import ProblemError as ProblemError
+from maxmargin.core.stopping import AbsoluteGap as AbsoluteGap
+from maxmargin.dual.kernels import FunctionKernel as FunctionKernel
+from maxmargin.dual.kernels import JointKernel as JointKernel
+from maxmargin.dual.kernels import KernelError as KernelError
+from maxmargin.dual.kernels import LinearKernel as LinearKernel
+from maxmargin.dual.kernels import PolynomialKernel as PolynomialKernel
+from maxmargin.dual.kernels import ProductKernel as ProductKernel
+from maxmargin.dual.kernels import RBFKernel as RBFKernel
+from maxmargin.estimators.classifier import LinearClassifier as LinearClassifier
+from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredSVM
+from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM
+from maxmargin.estimators.low_rank import LowRankKernel as LowRankKernel
+from maxmargin.estimators.low_rank import LowRankProblem as LowRankProblem
+from maxmargin.estimators.regressor import LinearRegressor as LinearRegressor
+from maxmargin.estimators.structured import StructuredSVM as StructuredSVM
+from maxmargin.io.checkpoint import Checkpoint as Checkpoint
+from maxmargin.io.checkpoint import CheckpointWarning as CheckpointWarning
+from maxmargin.io.models import ModelFileError as ModelFileError
+from maxmargin.io.models import load as load
+from maxmargin.io.models import read_header as read_header
+from maxmargin.io.models import save as save
+from maxmargin.io.pruning import Pruned as Pruned
+from maxmargin.io.pruning import prune as prune
+from maxmargin.report.page import write_report as write_report
+from maxmargin.report.plots import plot_confusion as plot_confusion
+from maxmargin.report.plots import plot_convergence as plot_convergence
+from maxmargin.report.plots import plot_path as plot_path
+from maxmargin.report.progress import ProgressLine as ProgressLine
+from maxmargin.solvers.auto import Auto as Auto
+from maxmargin.solvers.cutting_plane import NSlack as NSlack
+from maxmargin.solvers.cutting_plane import OneSlack as OneSlack
+from maxmargin.solvers.dual_coordinate import DualCoordinate as DualCoordinate
+from maxmargin.solvers.frank_wolfe import FrankWolfe as FrankWolfe
+from maxmargin.solvers.kernel_classes_dual import KernelClassesDual as KernelClassesDual
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual as MiniBatchDual
+from maxmargin.solvers.online import Online as Online
+from maxmargin.solvers.partial_linearization import ExponentiatedGradient as ExponentiatedGradient
+from maxmargin.solvers.partial_linearization import PartialLinearization as PartialLinearization
+from maxmargin.solvers.sequential_dual import SequentialDual as SequentialDual
+from maxmargin.solvers.streamed_dual import StreamedDual as StreamedDual
+from maxmargin.structures.chain.estimator import SequenceTagger as SequenceTagger
+from maxmargin.structures.constituency.estimator import GrammarParser as GrammarParser
+from maxmargin.structures.dependency.estimator import DependencyParser as DependencyParser
+from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
+from maxmargin.structures.graph.estimator import GraphLabeler as GraphLabeler
+from maxmargin.structures.latent.estimator import LatentClassifier as LatentClassifier
+from maxmargin.structures.multilabel.estimator import MultilabelClassifier as MultilabelClassifier
+from maxmargin.structures.ordinal.estimator import OrdinalClassifier as OrdinalClassifier
+from maxmargin.structures.performance.estimator import (
+    PerformanceClassifier as PerformanceClassifier,
+)
+from maxmargin.structures.pose.estimator import PoseEstimator as PoseEstimator
+from maxmargin.structures.ranking.estimator import Ranker as Ranker
+from maxmargin.structures.taxonomy.estimator import HierarchicalClassifier as HierarchicalClassifier
+from maxmargin.training.distributed_dual import DistributedDual as DistributedDual
+from maxmargin.training.engines import EngineError as EngineError
+from maxmargin.training.engines import engine as engine
+from maxmargin.training.stream import SourceStream as SourceStream
+
+__version__: str
+__all__: list[str]

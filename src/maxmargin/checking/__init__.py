@@ -1,0 +1,1 @@
+"""Whether a problem keeps its contract."""

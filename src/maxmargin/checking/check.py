@@ -1,0 +1,143 @@
+"""Whether a problem keeps its contract: `check_problem`, and the report that it gives."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxmargin.checking.kernel import KernelTrial
+from maxmargin.checking.latent import LatentTrial
+from maxmargin.checking.sheet import Broken, ProblemCheck
+from maxmargin.checking.trial import Trial
+from maxmargin.core.kernel import KernelProblem, n_rows
+from maxmargin.core.problem import as_inputs, check_instance
+
+
+@dataclass(frozen=True)
+class ProblemReport:
+    """What `check_problem` has found.
+
+    Parameters
+    ----------
+    problem : str
+        Name of the class.
+    examples : tuple of int
+        Numbers of the examples that were tried.
+    checks : tuple of ProblemCheck
+
+    See Also
+    --------
+    maxmargin.check_problem
+    """
+
+    problem: str
+    examples: tuple[int, ...]
+    checks: tuple[ProblemCheck, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was wrong."""
+        return all(check.ok for check in self.checks)
+
+    @property
+    def failures(self) -> list[ProblemCheck]:
+        """The checks that failed."""
+        return [check for check in self.checks if not check.ok]
+
+    def __str__(self) -> str:
+        failed = len(self.failures)
+        verdict = f"{failed} of {len(self.checks)} checks FAILED" if failed else "ok"
+        head = f"{self.problem} on {len(self.examples)} examples: {verdict}"
+        return "\n".join([head, *map(str, self.checks)])
+
+
+def check_problem(
+    problem: Any, X: Any, y: Any, *, n_examples: int = 10, seed: int = 0, verbose: bool = True
+) -> ProblemReport:
+    """Try whether a problem keeps its contract, before a certificate is built on it.
+
+    On a sample of the examples, at zero weights and at random weights of several scales, tries
+    that joint features are finite and of one length, that losses are zero for the true output and
+    never negative, that methods answer the same when asked again, that inference (`decode`) finds
+    no lower score, and loss-augmented inference (`separate`) no lower score plus loss, than any
+    output that is known: the true one, those that were found at any weights, and all of them where
+    ``outputs(x)`` lists them. What else a problem has is tried, too: `separate_slack`, `top`,
+    `planes`, `bind`; of a `LatentProblem` also `complete` and `separate_wrong`; of a
+    `KernelProblem` `outputs`, `loss`, `candidates` and `losses`.
+
+    Inferences of a problem that says ``relaxed = True`` may miss the maximum: that is noted only,
+    with how much they miss, unless it is more than the `excess` of their planes admits.
+
+    Parameters
+    ----------
+    problem : Problem, LatentProblem or KernelProblem
+    X, y : sequence of length n_samples
+        Inputs and their true outputs.
+    n_examples : int, default=10
+        How many of them to try; about forty calls of the inferences each.
+    seed : int, default=0
+        Of the sample and of the random weights.
+    verbose : bool, default=True
+        Print the report.
+
+    Returns
+    -------
+    report : ProblemReport
+        ``report.ok``, and ``report.failures``.
+
+    See Also
+    --------
+    Problem : What to write.
+    ProblemWarning : What a fit says when it happens to see that something is wrong.
+
+    Examples
+    --------
+    The sign of the loss is wrong:
+
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> class ThreeClasses(mm.Problem):
+    ...     def joint_feature(self, x, y):
+    ...         return np.outer(np.arange(3) == y, x).ravel()
+    ...     def loss(self, truth, y):
+    ...         return float(truth != y)
+    ...     def decode(self, x, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x))
+    ...     def separate(self, x, truth, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x - (np.arange(3) != truth)))
+    >>> report = mm.check_problem(ThreeClasses(), np.eye(3), [0, 1, 2], verbose=False)
+    >>> report.ok
+    False
+    >>> [check.name for check in report.failures]
+    ['separate: the highest score plus loss']
+    """
+    check_instance(problem)
+    X, n = as_inputs(X), n_rows(y)
+    if n_rows(X) != n or not n or n_examples < 1:
+        raise ValueError(
+            f"check_problem needs as many outputs as inputs, and one example at least, but X has "
+            f"{n_rows(X)} inputs, y has {n} outputs and n_examples is {n_examples}."
+        )
+    random = np.random.default_rng(seed)
+    examples = np.sort(random.permutation(n)[:n_examples]).tolist()
+    kind = _kind_of(problem)
+    trial = kind(problem, X, y, examples, random)
+    with suppress(Broken):
+        trial.run()
+    checks = tuple(line.closed() for line in trial.lines.values())
+    report = ProblemReport(type(problem).__name__, tuple(examples), checks)
+    if verbose:
+        print(report)
+    return report
+
+
+def _kind_of(problem: Any) -> Any:
+    if all(hasattr(problem, name) for name in ("joint_feature", "decode", "separate", "loss")):
+        return LatentTrial if hasattr(problem, "complete") else Trial
+    if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
+        return KernelTrial
+    raise ValueError(
+        f"{type(problem).__name__} is no problem: write the methods of Problem, LatentProblem or "
+        f"KernelProblem."
+    )

@@ -1,1 +1,0 @@
-"""Kinds of files, and what the command line does with them."""

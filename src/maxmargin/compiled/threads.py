@@ -1,0 +1,96 @@
+"""Run compiled kernels, which release the GIL, side by side in threads.
+
+Read the next block in a thread while the present one is worked on.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
+from types import TracebackType
+from typing import Self, TypeVar
+
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+
+WORK_FOR_THREADS = 3e6
+"""Multiplications from which on work is shared out: about half a millisecond."""
+
+
+class Threads:
+    """A fixed number of threads that share out tasks and give the answers in order.
+
+    With one thread, or a single task, tasks simply run where they are asked for.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+
+    def shares(self, n: int, work: float = math.inf) -> list[slice]:
+        """``range(n)`` in equal parts, one for each thread.
+
+        In a single one if all of it, at so many multiplications each, is too little to share.
+        """
+        parts = self.n_threads if n * work > WORK_FOR_THREADS else 1
+        cuts = [n * part // parts for part in range(parts + 1)]
+        return [slice(a, b) for a, b in pairwise(cuts) if b > a]
+
+    def map(
+        self,
+        function: Callable[[Task], Answer],
+        tasks: Iterable[Task],
+        cancel: Callable[[], None] = lambda: None,
+    ) -> list[Answer]:
+        """Answers of `function` for all `tasks`; never returns while one is still running.
+
+        After Ctrl-C, too: arrays must not change under the caller's hands. `cancel` is called
+        before the wait that this may take.
+        """
+        tasks = list(tasks)
+        if self._pool is None or len(tasks) == 1:
+            return [function(task) for task in tasks]
+        running = [self._pool.submit(function, task) for task in tasks]
+        try:
+            return [future.result() for future in running]
+        except BaseException:
+            cancel()
+            wait(running)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+
+
+Item = TypeVar("Item")
+
+
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items in the same order, each asked for when the one before is handed out.
+
+    There are never more than two in memory. An error of `items` is raised here, when its item
+    would have been due.
+
+    Examples
+    --------
+    >>> from maxmargin.compiled.threads import read_ahead
+    >>> list(read_ahead(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    end = object()
+    with ThreadPoolExecutor(1) as reader:
+        following = reader.submit(next, items, end)
+        while (item := following.result()) is not end:
+            following = reader.submit(next, items, end)
+            yield item  # type: ignore[misc]
+            del item  # so that its memory is free before the next is waited for

@@ -1,0 +1,1 @@
+"""The contracts: problem, oracle, cutting planes, certificate, result, stopping."""

@@ -1,0 +1,160 @@
+"""Arrays in files, mapped into memory; hashes of data that look at a part of it only."""
+
+import hashlib
+import mmap
+import os
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import DTypeLike, NDArray
+
+
+def open_mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of an ``.npy`` file, mapped for reading."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        if os.path.getsize(path) and "mmap an empty file" in str(error):
+            return np.load(path, allow_pickle=False)  # type: ignore[no-any-return]
+        raise ValueError(f"{os.fspath(path)!r} is damaged or holds no array ({error}).") from error
+    return array
+
+
+def release(*arrays: Any) -> None:
+    """Take the pages of mapped arrays out of this process's memory, until they are looked at again.
+
+    Without it a pass over a file larger than memory would count as that much memory, even though
+    the system may take it back. Arrays that are not mapped, or whose changes are private, are left
+    alone.
+    """
+    for array in arrays:
+        mapped = getattr(array, "_mmap", None)
+        if mapped is not None and array.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED)
+
+
+class GrowingArray:
+    """An ``.npy`` file of one dimension that is written piece by piece.
+
+    Parameters
+    ----------
+    path : path
+        Of the file, which must not exist.
+    dtype : dtype
+        What pieces are converted to.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.size = 0
+        self._file = open(path, "xb")  # noqa: SIM115
+        self._write_header()
+
+    def append(self, piece: NDArray[Any]) -> None:
+        """Write more."""
+        self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).data)
+        self.size += len(piece)
+
+    def finish(self) -> None:
+        """Write how long it has become, and have the disk keep it."""
+        self._file.seek(0)
+        self._write_header()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def close(self) -> None:
+        """Give up."""
+        self._file.close()
+
+    def _write_header(self) -> None:
+        # numpy leaves room for the longest possible length: every header is as long as the first.
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.size,),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+PIECES, PIECE_BYTES = 64, 1024
+"""How many parts of an array or a file are looked at, and how long they are."""
+
+
+class SampledHash:
+    """A hash that data are added to."""
+
+    def __init__(self, kind: str) -> None:
+        self._hash = hashlib.blake2b(kind.encode(), digest_size=16)
+
+    def text(self) -> str:
+        """The hash of all that was added."""
+        return self._hash.hexdigest()
+
+    def add(self, value: Any) -> None:
+        """Anything that examples are made of; of what is unknown, the type only."""
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            self._add_array(value)
+        elif sp.issparse(value):
+            csr = sp.csr_array(value)
+            self._add_text(f"sparse {csr.shape}")
+            for part in (csr.indptr, csr.indices, csr.data):
+                self._add_array(part)
+        elif isinstance(value, Mapping):
+            self._add_text(f"mapping {len(value)}")
+            for key in sorted(value, key=repr):
+                self.add(key)
+                self.add(value[key])
+        elif isinstance(value, Set):
+            self._add_text(f"set {sorted(map(repr, value))}")
+        elif isinstance(value, (str, bytes, bool, int, float, complex, np.generic, type(None))):
+            self._add_text(repr(value))
+        elif isinstance(value, (Sequence, np.ndarray)):
+            self._add_text(f"sequence {len(value)}")
+            for place in self._places(len(value)):
+                self.add(value[place])
+        elif hasattr(value, "__array__"):
+            self.add(np.asarray(value))
+        else:
+            self._add_unknown(value)
+
+    def add_file(self, path: str | os.PathLike[str]) -> None:
+        """Size and parts of a file."""
+        size = os.path.getsize(path)
+        self._add_text(f"file {size}")
+        with open(path, "rb") as file:
+            for place in places(-(-size // PIECE_BYTES)):
+                file.seek(place * PIECE_BYTES)
+                self._hash.update(file.read(PIECE_BYTES))
+
+    def _places(self, n: int) -> Iterable[int]:
+        """Which of `n` items to look at."""
+        return places(n)
+
+    def _add_unknown(self, value: Any) -> None:
+        self._add_text(type(value).__qualname__)
+
+    def _add_array(self, array: Any) -> None:
+        self._add_text(f"array {array.shape} {array.dtype.str}")
+        if array.ndim == 0 or array.size * array.itemsize <= PIECES * PIECE_BYTES:
+            self._hash.update(array.tobytes())
+            return
+        if not array.flags.c_contiguous:
+            array = array if array.flags.f_contiguous else array[places(len(array))]
+        flat = array.reshape(-1, order="A")
+        per_piece = max(PIECE_BYTES // array.itemsize, 1)
+        for place in places(-(-len(flat) // per_piece)):
+            piece = flat[place * per_piece : (place + 1) * per_piece]
+            self._hash.update(piece.tobytes())
+            release(array)  # the system maps far more than was looked at
+
+    def _add_text(self, text: str) -> None:
+        self._hash.update(text.encode())
+        self._hash.update(b"\0")
+
+
+def places(n: int, most: int = PIECES) -> list[int]:
+    """Up to `most` numbers below `n`, evenly spread, the first and the last among them."""
+    return sorted({int(place) for place in np.linspace(0, n - 1, min(most, n))}) if n else []

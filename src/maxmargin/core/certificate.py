@@ -1,0 +1,100 @@
+"""How far from optimal a model can be, at most."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.core.registry import registered
+
+Floats = NDArray[np.float64]
+
+
+class CertifiableProblem(Protocol):
+    """A problem that can value weights and dual points from the data alone."""
+
+    def primal(self, weights: Floats, /) -> float: ...
+
+    def dual(self, dual_point: Any, /) -> float: ...
+
+    @property
+    def relaxed(self) -> bool: ...
+
+
+@registered("Certificate")
+@dataclass(frozen=True)
+class Certificate:
+    """Two numbers with the optimum between them.
+
+    Parameters
+    ----------
+    primal : float
+        Objective value of the weights that are returned.
+    dual : float
+        Value of a feasible dual point: no weights can have an objective below it.
+    relaxed : bool
+        Whether `primal` is an upper bound of the objective value, because the searches are
+        relaxed; the optimum is between the two numbers all the same.
+    at_zero : float or None
+        Objective of zero weights, if `primal` is not below it by the tolerance that was asked for:
+        then the weights are hardly worth more than none. None if they are.
+
+    Examples
+    --------
+    >>> from maxmargin import Certificate
+    >>> certificate = Certificate(primal=10.0, dual=9.5)
+    >>> certificate.gap, certificate.relative_gap
+    (0.5, 0.05)
+    """
+
+    primal: float
+    dual: float
+    relaxed: bool = False
+    at_zero: float | None = field(default=None, compare=False)
+
+    @property
+    def gap(self) -> float:
+        """``primal - dual``: the weights are at most this far above the optimum."""
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        """The gap divided by the larger of the two values; this is what ``tol`` bounds."""
+        if not np.isfinite(self.gap):
+            return np.inf
+        scale = max(abs(self.primal), abs(self.dual), np.finfo(np.float64).tiny)
+        return self.gap / scale
+
+    def __add__(self, other: "Certificate") -> "Certificate":
+        """Certificate of two independent problems solved side by side."""
+        at_zero = None
+        if self.at_zero is not None and other.at_zero is not None:
+            at_zero = self.at_zero + other.at_zero
+        return Certificate(
+            self.primal + other.primal,
+            self.dual + other.dual,
+            self.relaxed or other.relaxed,
+            at_zero,
+        )
+
+    def compared_with_zero(self, at_zero: float, tol: float) -> "Certificate":
+        """The same, with the objective of zero weights noted if it is not clearly higher."""
+        close = self.primal > (1.0 - tol) * at_zero
+        return replace(self, at_zero=at_zero if close else None)
+
+    def __str__(self) -> str:
+        return (
+            f"primal {self.primal:.6g}, dual {self.dual:.6g}, relative gap {self.relative_gap:.1e}"
+            f"{' (relaxed)' if self.relaxed else ''}"
+        )
+
+
+def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Certificate:
+    """Value `weights` and `dual_point` anew, from all the data.
+
+    Any weights and any feasible dual point certify each other; they need not belong together.
+    """
+    return Certificate(
+        primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=problem.relaxed
+    )

@@ -1,0 +1,283 @@
+"""Problems whose true outputs leave something open: latent variables.
+
+An example has an input ``x`` and a true output ``y``, but the score also depends on a latent
+variable ``h`` that nobody has written down. With the truth *completed*, by some choice of its
+latent variable, what is left is an ordinary structural SVM over pairs ``(y, h)``. So a latent
+problem is one that can be completed, and a `LatentTrainingSet` turns completions into training
+sets that every solver knows.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.oracle_check import OracleWatch, Rival
+from maxmargin.core.problem import (
+    ProblemError,
+    PythonTrainingSet,
+    TrainingSet,
+    called,
+)
+
+Floats = NDArray[np.float64]
+
+_ROUNDING = 1e-9
+"""Relative to the sizes of the scores, how far a completion may seem to be below another."""
+
+
+class LatentProblem(ABC):
+    """What is predicted, with a latent variable: write these six methods.
+
+    Inputs ``x``, outputs ``y`` and latent variables ``h`` are whatever objects you like; weights
+    ``w`` come as a read-only array of shape (n_features,). The searches answer with pairs
+    ``(y, h)``. Further methods that a problem may have:
+
+    - ``separate_wrong(x, truth, w)``, as `separate`, but only over pairs whose loss is positive.
+      Then pairs of the true output with another ``h`` are left out of the convex steps: a tighter
+      bound of the same objective. Without it, a start from latent variables that make little
+      sense may end close to weights of zero;
+    - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
+      that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
+    - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
+      `maxmargin.Planes`; truths and outputs are pairs ``(y, h)``. A search that may miss the
+      highest pair says by how much at most in their `excess`, and the problem says
+      ``relaxed = True``;
+    - ``bind(X, Y, cost)``, a `LatentTrainingSet` of its own, with compiled searches.
+
+    See Also
+    --------
+    maxmargin.LatentStructuredSVM
+    maxmargin.LatentClassifier : Which of several feature rows shows the class, ready made.
+
+    Examples
+    --------
+    Two classes; one of the rows of an input shows which:
+
+    >>> import numpy as np
+    >>> from maxmargin.estimators.latent import LatentStructuredSVM
+    >>> from maxmargin.core.latent import LatentProblem
+    >>> class WhichRow(LatentProblem):
+    ...     def joint_feature(self, x, y, h):
+    ...         return np.outer(np.arange(2) == y, x[h]).ravel()
+    ...     def loss(self, truth, y):
+    ...         return float(truth != y)
+    ...     def decode(self, x, w):
+    ...         return self._best(w.reshape(2, -1) @ x.T)
+    ...     def separate(self, x, truth, w):
+    ...         return self._best(w.reshape(2, -1) @ x.T + (np.arange(2) != truth)[:, None])
+    ...     def complete(self, x, truth, w):
+    ...         return int(np.argmax(x @ w.reshape(2, -1)[truth]))
+    ...     def initial(self, x, truth, random):
+    ...         return int(random.integers(len(x)))
+    ...     def _best(self, scores):
+    ...         y, h = np.unravel_index(scores.argmax(), scores.shape)
+    ...         return int(y), int(h)
+    >>> X = [np.array(x) for x in ([[3, 0], [0, 1]], [[0, 1], [2, 0]], [[0, 2], [0, 3]])]
+    >>> model = LatentStructuredSVM(WhichRow(), C=10.0).fit(X, [0, 0, 1])
+    >>> model.predict(X)
+    [0, 0, 1]
+    >>> model.predict_latent(X)[:2]
+    [(0, 0), (0, 1)]
+    """
+
+    @abstractmethod
+    def joint_feature(self, x: Any, y: Any, h: Any) -> Any:
+        """Features of an input with an output and a latent variable.
+
+        Returns
+        -------
+        features : array-like of shape (n_features,) or sparse row
+        """
+
+    @abstractmethod
+    def loss(self, truth: Any, y: Any) -> float:
+        """What answering `y` costs where `truth` is right: zero for the truth, never negative."""
+
+    @abstractmethod
+    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+        """The pair ``(y, h)`` with the highest score ``<w, joint_feature(x, y, h)>``."""
+
+    @abstractmethod
+    def separate(self, x: Any, truth: Any, w: Floats) -> tuple[Any, Any]:
+        """The pair ``(y, h)`` with the highest score plus ``loss(truth, y)``."""
+
+    @abstractmethod
+    def complete(self, x: Any, truth: Any, w: Floats) -> Any:
+        """The latent variable ``h`` with the highest score, of those of the true output."""
+
+    @abstractmethod
+    def initial(self, x: Any, truth: Any, random: np.random.Generator) -> Any:
+        """A latent variable of the true output to begin with; every restart draws another."""
+
+
+class LatentTrainingSet(ABC):
+    """Examples whose truth is open; with their latent variables chosen, a `TrainingSet`.
+
+    What *completions*, a choice for all examples, look like is the problem's affair.
+    """
+
+    @abstractmethod
+    def initial(self, random: np.random.Generator) -> Any:
+        """Completions to start from."""
+
+    def rehearsal(self) -> TrainingSet | None:
+        """An easier problem over the same weights, to complete the first start by; or None."""
+        return None
+
+    @abstractmethod
+    def complete(self, weights: Floats, before: Any, threads: Threads) -> Any:
+        """The best completions at `weights`; those `before` where they are as good."""
+
+    @abstractmethod
+    def completed(self, completions: Any) -> TrainingSet:
+        """The convex problem that is left.
+
+        At any weights its hinges are no lower than with the best completions there, and a convex
+        function of the weights.
+        """
+
+    @abstractmethod
+    def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
+        """Of which examples the truth has other features with the completions `after`."""
+
+
+class _Completed:
+    """A latent problem whose outputs are pairs: a `Problem`."""
+
+    def __init__(self, problem: Any) -> None:
+        self.problem = problem
+        self.wrong_only = hasattr(problem, "separate_wrong")
+        self.relaxed = bool(getattr(problem, "relaxed", False))
+        if hasattr(problem, "outputs"):
+            self.outputs = problem.outputs
+        if hasattr(problem, "planes"):
+            self.planes = problem.planes
+
+    def joint_feature(self, x: Any, output: tuple[Any, Any]) -> Any:
+        return self.problem.joint_feature(x, *output)
+
+    def loss(self, truth: tuple[Any, Any], output: tuple[Any, Any]) -> Any:
+        return self.problem.loss(truth[0], output[0])
+
+    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+        return as_pair(self.problem.decode(x, w))
+
+    def separate(self, x: Any, truth: tuple[Any, Any], w: Floats) -> tuple[Any, Any]:
+        if not self.wrong_only:
+            return as_pair(self.problem.separate(x, truth[0], w))
+        found = as_pair(self.problem.separate_wrong(x, truth[0], w))
+        value, own = (self._value(x, truth[0], pair, w) for pair in (found, truth))
+        return found if value > own else truth
+
+    def _value(self, x: Any, truth: Any, pair: tuple[Any, Any], w: Floats) -> float:
+        score = np.ravel(self.problem.joint_feature(x, *pair) @ w)[0]
+        return float(score + self.problem.loss(truth, pair[0]))
+
+
+def as_pair(found: Any) -> tuple[Any, Any]:
+    """What a search returned, if it is an output with a latent variable."""
+    if not (isinstance(found, tuple) and len(found) == 2):
+        raise TypeError(f"a search must return a pair (y, h), but it is {found!r:.80}.")
+    return found
+
+
+class CompletedTrainingSet(PythonTrainingSet):
+    """Inputs with their true outputs and latent variables, as pairs."""
+
+    def outputs(self, i: int) -> list[tuple[Any, Any]]:
+        listed = super().outputs(i)
+        if not self.problem.wrong_only:
+            return listed
+        return [pair for pair in listed if self._loss(i, pair) > 0.0]  # the truth is added
+
+    def truth(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
+        """Columns and values of the features of the truth."""
+        return self._truth(i)
+
+    def competes(self, rival: Rival) -> bool:
+        return rival.loss > 0.0 or not self.problem.wrong_only
+
+    def truth_scores(self, weights: Floats) -> Floats:
+        """Scores of all truths."""
+        truths = map(self.truth, range(self.n_blocks))
+        return np.array([values @ weights[columns] for columns, values in truths])
+
+
+class PythonLatentTrainingSet(LatentTrainingSet):
+    """Any `LatentProblem` on a list of inputs and outputs, one call at a time.
+
+    Completions are lists of latent variables.
+
+    Parameters
+    ----------
+    problem : LatentProblem
+    X, Y : sequence
+        Inputs and their true outputs.
+    cost : ndarray of shape (n_blocks,)
+    """
+
+    def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> None:
+        self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
+        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self._watch: OracleWatch | None = None
+
+    def initial(self, random: np.random.Generator) -> list[Any]:
+        return self._ask("initial", random)
+
+    def complete(self, weights: Floats, before: list[Any], threads: Threads) -> list[Any]:
+        fixed = weights.view()
+        fixed.flags.writeable = False
+        found = self._ask("complete", fixed)
+        scores = self.completed(found).truth_scores(weights)
+        known = self.completed(before).truth_scores(weights)
+        rounding = _ROUNDING * (1.0 + np.abs(known))
+        bad = np.flatnonzero(scores < known - rounding)
+        if len(bad) and not self.relaxed:
+            i = bad[0]
+            raise ProblemError(
+                f"complete of {type(self.problem).__name__} returned {found[i]!r:.80} for example "
+                f"{i}, whose score is {known[i] - scores[i]:.3g} below that of {before[i]!r:.80}: "
+                f"it must return the highest."
+            )
+        better = scores > known + rounding
+        return [
+            new if is_better else old
+            for new, old, is_better in zip(found, before, better, strict=True)
+        ]
+
+    def completed(self, completions: list[Any]) -> CompletedTrainingSet:
+        # Named as the user's class, so that sentences about failures name it.
+        named = type(type(self.problem).__name__, (_Completed,), {})
+        truths = list(zip(self.Y, completions, strict=True))
+        training = CompletedTrainingSet(named(self.problem), self.X, truths, self.cost)
+        # One fit, one watch: however often it completes, it warns once.
+        self._watch = training.watch = self._watch or training.watch
+        return training
+
+    def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
+        old, new = self.completed(before), self.completed(after)
+        changed = []
+        for i in range(len(self.cost)):
+            (columns, values), (new_columns, new_values) = old.truth(i), new.truth(i)
+            same = np.array_equal(columns, new_columns) and np.array_equal(values, new_values)
+            changed.append(not same)
+        return np.array(changed)
+
+    def _ask(self, method: str, last: Any) -> list[Any]:
+        """Latent variables of all examples, by a method of the problem."""
+        examples = enumerate(zip(self.X, self.Y, strict=True))
+        return [called(self.problem, method, i, x, truth, last) for i, (x, truth) in examples]
+
+
+def bind_latent(
+    problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats
+) -> LatentTrainingSet:
+    """The training set of a latent problem: its own, or the plain-Python one."""
+    if hasattr(problem, "bind"):
+        bound: LatentTrainingSet = problem.bind(X, Y, cost)
+        return bound
+    return PythonLatentTrainingSet(problem, X, Y, cost)

@@ -1,0 +1,331 @@
+"""Linear SVM problems with explicit outputs: what is minimised, and its dual.
+
+Weights have shape ``(n_features + 1, n_outputs)``; the last row belongs to the constant feature
+``bias``. With ``u(B) = origin + X' B`` and ``W(B) = u``, or ``max(u, 0)`` if weights must not be
+negative, the two values are
+
+    primal(W) = 1/2 |W - origin|^2 + sum_i cost_i * loss_i(scores_i)
+    dual(B)   = linear(B) - 1/2 |W(B)|^2 + 1/2 |origin|^2
+
+for any dual coefficients ``B`` of shape ``(n_samples, n_outputs)`` in the problem's feasible set.
+Everything here is plain numpy on the whole data, and no solver's bookkeeping enters: certificates
+rest on this module.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.registry import registered
+
+Floats = NDArray[np.float64]
+
+_CHUNK_ENTRIES = 1 << 20
+"""Examples are taken so many at a time that their features and scores are about as many numbers."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearProblem(ABC):
+    """What all linear problems share: the examples and the geometry of the weights.
+
+    Parameters
+    ----------
+    X : ndarray or CSR array of shape (n_samples, n_features)
+        Features, float32 or float64.
+    cost : ndarray of shape (n_samples,)
+        C of each example.
+    bias : float
+        Value of the constant feature; 0.0 for none.
+    origin : ndarray of shape (n_features + 1, n_outputs) or None
+        Weights of no penalty (a prior's mean).
+    nonnegative : bool
+        Weights, those of the constant feature aside, must not be negative.
+    """
+
+    X: Any
+    cost: Floats
+    bias: float = 0.0
+    origin: Floats | None = None
+    nonnegative: bool = False
+    relaxed: ClassVar[bool] = False  # an explicit maximum over classes is always found
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost")
+
+    @property
+    @abstractmethod
+    def n_outputs(self) -> int:
+        """Number of weight vectors."""
+
+    @abstractmethod
+    def losses(self, scores: Floats, examples: slice) -> Floats:
+        """Loss of each of the `examples` at their scores, not yet times cost."""
+
+    @abstractmethod
+    def linear(self, dual_coef: Floats) -> float:
+        """The dual's linear term."""
+
+    @abstractmethod
+    def feasible(self, dual_coef: Floats) -> Floats:
+        """A feasible point at (or, after rounding, next to) `dual_coef`."""
+
+    def check(self) -> None:
+        """Raise ValueError if arrays do not fit together."""
+        if len(self.X.shape) != 2 or self.X.dtype.kind != "f":
+            raise ValueError("the features are no matrix of numbers")
+        for name in self._per_example[1:]:
+            check_shape(name, getattr(self, name), self.n_samples)
+        if self.origin is not None:
+            check_shape("origin", self.origin, *self.weights_shape)
+
+    @property
+    def n_samples(self) -> int:
+        """Number of examples."""
+        return int(self.X.shape[0])
+
+    @property
+    def weights_shape(self) -> tuple[int, int]:
+        """Shape of the weights, the row of the constant feature included."""
+        return int(self.X.shape[1]) + 1, self.n_outputs
+
+    def some(self, examples: NDArray[Any]) -> Self:
+        """The same problem on some of the examples only."""
+        return replace(self, **{name: getattr(self, name)[examples] for name in self._per_example})
+
+    def joined(self, others: Sequence[Self]) -> Self:
+        """The same problem on the examples of others, too."""
+        together: dict[str, Any] = {}
+        for name in self._per_example:
+            arrays = [getattr(problem, name) for problem in (self, *others)]
+            sparse = any(map(sp.issparse, arrays))
+            together[name] = sp.vstack(arrays, format="csr") if sparse else np.concatenate(arrays)
+        return replace(self, **together)
+
+    def _chunks(self) -> Iterator[slice]:
+        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
+        step = 1 + int(_CHUNK_ENTRIES / (self.n_outputs + n_entries / max(1, self.n_samples)))
+        for start in range(0, self.n_samples, step):
+            yield slice(start, min(start + step, self.n_samples))
+
+    def _features(self, examples: slice) -> Any:
+        """Rows of X; all of them are X itself, where slicing a sparse matrix would copy it."""
+        everything = examples.indices(self.n_samples) == (0, self.n_samples, 1)
+        return self.X if everything else self.X[examples]
+
+    def unclipped_weights(self, dual_coef: Floats) -> Floats:
+        """``u(B)``: what the weights would be without `nonnegative`."""
+        u = self._start()
+        for rows in self._chunks():
+            u[:-1] += self._features(rows).T @ dual_coef[rows]
+        u[-1] += self.bias * dual_coef.sum(axis=0)
+        return u
+
+    def weights(self, dual_coef: Floats) -> Floats:
+        """Weights that belong to dual coefficients: ``W(B)``."""
+        return self._clipped(self.unclipped_weights(dual_coef))
+
+    def _clipped(self, u: Floats) -> Floats:
+        """Weights of ``u``, in its place."""
+        if self.nonnegative:
+            np.maximum(u[:-1], 0.0, out=u[:-1])
+        return u
+
+    def prior_weights(self) -> Floats:
+        """The best weights without any example: zero, or the origin, clipped if they must be."""
+        return self._clipped(self._start())
+
+    def _start(self) -> Floats:
+        """``u`` of zero coefficients."""
+        return np.zeros(self.weights_shape) if self.origin is None else self.origin.copy()
+
+    def scores(self, weights: Floats, examples: slice = slice(None)) -> Floats:
+        """Scores of shape (n_examples, n_outputs)."""
+        return np.asarray(self._features(examples) @ weights[:-1] + self.bias * weights[-1])
+
+    def primal(self, weights: Floats) -> float:
+        """Objective value at `weights` (which must satisfy `nonnegative`)."""
+        return self.penalty(weights) + self.total_loss(weights)
+
+    def penalty(self, weights: Floats) -> float:
+        """What `weights` cost by themselves."""
+        away = weights if self.origin is None else weights - self.origin
+        return 0.5 * float(np.vdot(away, away))
+
+    def total_loss(self, weights: Floats) -> float:
+        """Sum over the examples of cost times loss."""
+        return sum(
+            float(self.cost[rows] @ self.losses(self.scores(weights, rows), rows))
+            for rows in self._chunks()
+        )
+
+    def dual(self, dual_coef: Floats) -> float:
+        """Dual value of feasible coefficients: never above the optimum."""
+        return self.dual_of_sums(self.linear(dual_coef), self.unclipped_weights(dual_coef))
+
+    def dual_of_sums(self, linear: float, unclipped: Floats) -> float:
+        """Dual value from its linear term and ``u(B)``, which is overwritten."""
+        weights = self._clipped(unclipped)
+        if self.origin is None:
+            return linear - 0.5 * float(np.vdot(weights, weights))
+        # A product, not a difference of squares: exact where the weights are the origin.
+        return linear - 0.5 * float(np.vdot(weights - self.origin, weights + self.origin))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MulticlassProblem(LinearProblem):
+    """One weight vector for each class; example ``i`` should score ``labels[i]`` highest.
+
+    Parameters
+    ----------
+    labels : ndarray of int32, shape (n_samples,)
+    margins : ndarray of shape (n_samples,)
+        Margin asked of each example; multiplies its losses.
+    loss_matrix : ndarray of shape (n_classes, n_classes)
+        ``loss_matrix[y, j]``: loss of answering ``j`` for ``y``; zero diagonal.
+    """
+
+    labels: NDArray[np.int32]
+    margins: Floats
+    loss_matrix: Floats
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "labels", "margins")
+
+    def check(self) -> None:
+        super().check()
+        check_shape("loss_matrix", self.loss_matrix, self.n_outputs, self.n_outputs)
+        check_indices("labels", self.labels, self.n_outputs)
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.loss_matrix)
+
+    def _augmented(self, scores: Floats, examples: slice) -> Floats:
+        """``loss(y, j) + score_j - score_y``; zero at ``j = y``."""
+        labels = self.labels[examples]
+        own = scores[np.arange(len(labels)), labels]
+        loss = self.margins[examples, None] * self.loss_matrix[labels]
+        return np.asarray(scores - own[:, None] + loss)
+
+    def linear(self, dual_coef: Floats) -> float:
+        return -float(
+            sum(
+                np.einsum(
+                    "i,ij,ij->",
+                    self.margins[rows],
+                    self.loss_matrix[self.labels[rows]],
+                    dual_coef[rows],
+                )
+                for rows in self._chunks()
+            )
+        )
+
+
+@registered("CrammerSinger", check="check")
+class CrammerSinger(MulticlassProblem):
+    """The loss of an example is its worst violation: one slack shared by all classes."""
+
+    def losses(self, scores: Floats, examples: slice) -> Floats:
+        return np.asarray(self._augmented(scores, examples).max(axis=1))
+
+    def feasible(self, dual_coef: Floats) -> Floats:
+        own = np.arange(self.n_samples), self.labels
+        coef = np.minimum(dual_coef, 0.0)
+        coef[own] = 0.0
+        used = -coef.sum(axis=1)
+        over = used > self.cost
+        coef[over] *= (self.cost[over] / used[over])[:, None]
+        coef[own] = -coef.sum(axis=1)
+        return coef
+
+
+@registered("WestonWatkins", check="check")
+class WestonWatkins(MulticlassProblem):
+    """The loss of an example is the sum of its violations: one slack for each wrong class."""
+
+    def losses(self, scores: Floats, examples: slice) -> Floats:
+        return np.asarray(np.maximum(self._augmented(scores, examples), 0.0).sum(axis=1))
+
+    def feasible(self, dual_coef: Floats) -> Floats:
+        own = np.arange(self.n_samples), self.labels
+        coef = np.clip(dual_coef, -self.cost[:, None], 0.0)
+        coef[own] = 0.0
+        coef[own] = -coef.sum(axis=1)
+        return coef
+
+
+@registered("ScalarProblem", check="check")
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScalarProblem(LinearProblem):
+    """One weight vector, one dual variable an example: binary classification and regression.
+
+    The loss of example ``i`` is ``max(0, side * (target_i - score) - epsilon)`` on the sides it is
+    held to: both for regression, the side of its sign for the hinge. In the dual that is the
+    box ``lower_i <= b_i <= upper_i``. Make one with `hinge` or `epsilon_insensitive`.
+    """
+
+    target: Floats
+    epsilon: float
+    lower: Floats
+    upper: Floats
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "target", "lower", "upper")
+
+    @classmethod
+    def hinge(cls, signs: Floats, margins: Floats, cost: Floats, **shared: Any) -> "ScalarProblem":
+        """Loss ``max(0, margin - sign * score)``; `signs` are -1.0 and 1.0."""
+        return cls(
+            target=signs * margins,
+            epsilon=0.0,
+            lower=np.where(signs > 0, 0.0, -cost),
+            upper=np.where(signs > 0, cost, 0.0),
+            cost=cost,
+            **shared,
+        )
+
+    @classmethod
+    def epsilon_insensitive(
+        cls, target: Floats, epsilon: float, cost: Floats, **shared: Any
+    ) -> "ScalarProblem":
+        """Loss ``max(0, |target - score| - epsilon)``."""
+        return cls(target=target, epsilon=epsilon, lower=-cost, upper=cost, cost=cost, **shared)
+
+    @property
+    def n_outputs(self) -> int:
+        return 1
+
+    def losses(self, scores: Floats, examples: slice) -> Floats:
+        miss = self.target[examples] - scores[:, 0]
+        too_low = np.where(self.upper[examples] > 0, np.maximum(miss - self.epsilon, 0.0), 0.0)
+        too_high = np.where(self.lower[examples] < 0, np.maximum(-miss - self.epsilon, 0.0), 0.0)
+        return np.asarray(too_low + too_high)
+
+    def linear(self, dual_coef: Floats) -> float:
+        b = dual_coef[:, 0]
+        return float(self.target @ b - self.epsilon * np.abs(b).sum())
+
+    def feasible(self, dual_coef: Floats) -> Floats:
+        return np.clip(dual_coef, self.lower[:, None], self.upper[:, None])
+
+
+@dataclass(frozen=True, eq=False)
+class OneVersusRest:
+    """Independent binary problems, one for each class, on the same examples.
+
+    Parameters
+    ----------
+    parts : tuple of ScalarProblem
+        Problem ``m`` holds the examples of class ``m`` against all others.
+    """
+
+    parts: tuple[ScalarProblem, ...]
+    relaxed: ClassVar[bool] = False
+
+    def primal(self, weights: Floats) -> float:
+        """Sum of the parts' objectives; weights of part ``m`` are column ``m``."""
+        return sum(part.primal(weights[:, [m]]) for m, part in enumerate(self.parts))
+
+    def dual(self, dual_coef: Floats) -> float:
+        """Sum of the parts' dual values."""
+        return sum(part.dual(dual_coef[:, [m]]) for m, part in enumerate(self.parts))

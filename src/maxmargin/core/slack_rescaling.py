@@ -1,0 +1,186 @@
+"""Slack rescaling for any problem that has a search for margin rescaling.
+
+The slack of an output is its loss times its violation of a margin of one. As a point in the plane
+of loss and violation, the outputs that a search for the largest sum ``violation + m * loss`` can
+find are the corners of their convex hull, one for each multiplier ``m``; and that sum is what the
+search for margin rescaling maximises at the weights divided by ``m``. So a few such searches walk
+to the edge of the hull that the highest product lies on. The best corner met is the answer; an
+output inside the hull may be better, and the highest product on the edge bounds by how much.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.cuts import Planes
+from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.problem import TrainingSet
+from maxmargin.dual.marginal import Distributions
+from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.dual.marginal_explicit import ExplicitDistributions
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+USUAL_SEARCHES = 5.0
+"""Searches with a multiplier that one search for the largest slack takes, about."""
+
+MOST_SEARCHES = 25
+"""And at most. The bound holds whenever the walk ends."""
+
+ENOUGH = 1e-6
+"""Part of the slack that may be missed without a further search."""
+
+LEAST_MULTIPLIER = 1e-6
+"""Relative to the sizes of violation and loss: below, a search would not see the loss."""
+
+ONE_THREAD = Threads(1)
+
+
+class _Corner(NamedTuple):
+    """An output as a point in the plane; None is the truth."""
+
+    loss: float
+    violation: float
+    output: Any
+
+    @property
+    def slack(self) -> float:
+        return self.loss * self.violation
+
+    def height(self, slope: float) -> float:
+        return self.violation + slope * self.loss
+
+
+TRUTH = _Corner(0.0, 1.0, None)
+
+
+class SlackTrainingSet(TrainingSet):
+    """The examples of another training set, with slack rescaling.
+
+    Searches are made one by one, in one thread. Their outputs are those of the other training
+    set, or None for the truth.
+
+    Parameters
+    ----------
+    margin : TrainingSet
+        With margin rescaling.
+    """
+
+    relaxed = True
+
+    def __init__(self, margin: TrainingSet) -> None:
+        self.margin = margin
+        self.n_features, self.cost = margin.n_features, margin.cost
+        self._costliest: dict[int, Any] = {}
+
+    @property
+    def watch(self) -> OracleWatch | None:  # type: ignore[override]
+        """That of the other training set."""
+        return self.margin.watch
+
+    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+        self.margin.watch_from(first, watch)
+
+    @property
+    def search_name(self) -> str:
+        return self.margin.search_name
+
+    @property
+    def search_state(self) -> Any:
+        return self._costliest, self.margin.search_state
+
+    @search_state.setter
+    def search_state(self, state: Any) -> None:
+        self._costliest, self.margin.search_state = state
+
+    @property
+    def search_work(self) -> float | None:
+        each = self.margin.search_work
+        return None if each is None else USUAL_SEARCHES * (each + self.n_features)
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        found = [self._search(weights, block) for block in blocks.tolist()]
+        planes = self.planes_of(blocks, [corner.output for corner, _ in found])
+        bounds = np.array([bound for _, bound in found])
+        return planes._replace(excess=np.maximum(bounds - planes.slopes(weights), 0.0))
+
+    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+        wrong = np.array([k for k, output in enumerate(outputs) if output is not None], dtype=int)
+        some = self.margin.planes_of(blocks[wrong], [outputs[k] for k in wrong])
+        counts, losses = np.zeros(len(blocks), dtype=np.int64), np.zeros(len(blocks))
+        counts[wrong], losses[wrong] = np.diff(some.starts), some.losses
+        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        values = some.values * np.repeat(losses, counts)
+        return Planes(starts, some.columns, values, losses, list(outputs))
+
+    def _search(self, weights: Floats, block: int) -> tuple[_Corner, float]:
+        """The largest slack among the corners of the hull, and a bound of all slacks."""
+        low, high = TRUTH, self._most_loss(weights, block)
+        best = max(low, high, key=lambda corner: corner.slack)
+        bound = outside = 0.0
+        least = LEAST_MULTIPLIER * (1.0 + abs(high.violation)) / max(high.loss, 1e-300)
+        for _ in range(MOST_SEARCHES):
+            if high.loss <= low.loss:
+                return best, max(outside, best.slack)
+            # Along the line through both corners. If nothing lies above, it is an edge.
+            slope = max((low.violation - high.violation) / (high.loss - low.loss), least)
+            corner, excess = self._farthest(weights, slope, block)
+            best = max(best, corner, key=lambda corner: corner.slack)
+            reach = corner.height(slope)
+            height = reach + excess
+            bound = max(outside, _highest(height, slope, low.loss, high.loss))
+            is_edge = reach <= max(low.height(slope), high.height(slope)) + ENOUGH * abs(reach)
+            if is_edge or bound <= (1.0 + ENOUGH) * best.slack:
+                break
+            # The product falls away from where both terms of the height are equal: no slack
+            # beyond the corner, on the far side of that, is above what the line allows there.
+            if corner.violation > slope * corner.loss:
+                outside = max(outside, _highest(height, slope, low.loss, corner.loss))
+                low = corner
+            else:
+                outside = max(outside, _highest(height, slope, corner.loss, high.loss))
+                high = corner
+        return best, max(bound, best.slack)
+
+    def _most_loss(self, weights: Floats, block: int) -> _Corner:
+        """An output with the largest loss of all, which does not depend on the weights."""
+        blocks = np.array([block])
+        if block not in self._costliest:
+            found = self.margin.planes(np.zeros(self.n_features), blocks, ONE_THREAD)
+            self._costliest[block] = found.outputs[0] if found.losses[0] > 0.0 else None
+        if self._costliest[block] is None:
+            return TRUTH
+        planes = self.margin.planes_of(blocks, [self._costliest[block]])
+        loss = float(planes.losses[0])
+        return _Corner(loss, 1.0 + float(planes.slopes(weights)[0]) - loss, planes.outputs[0])
+
+    def _farthest(self, weights: Floats, slope: float, block: int) -> tuple[_Corner, float]:
+        """The output with the largest ``violation + slope * loss``, and what may be missed."""
+        scaled = weights / slope
+        planes = self.margin.planes(scaled, np.array([block]), ONE_THREAD)
+        loss = float(planes.losses[0])
+        violation = 1.0 + slope * (float(planes.slopes(scaled)[0]) - loss)
+        excess = 0.0 if planes.excess is None else slope * float(planes.excess[0])
+        return _Corner(loss, violation, planes.outputs[0]), excess
+
+
+def _highest(height: float, slope: float, least: float, most: float) -> float:
+    """The largest ``loss * (height - slope * loss)`` for losses from `least` to `most`."""
+    loss = min(max(height / (2.0 * slope), least), most)
+    return loss * (height - slope * loss)
+
+
+@distributions_of.register
+def _(training: SlackTrainingSet, temperature: float) -> Distributions:
+    """A number for every output, where the problem can list them."""
+    if not hasattr(training.margin, "outputs"):
+        raise ValueError(
+            "With this rescaling='slack', solvers that need expectations can be used only where "
+            "all outputs can be listed: use another, such as 'auto'."
+        )
+    outputs = [training.margin.outputs(i) for i in range(training.n_blocks)]
+    return ExplicitDistributions(training, outputs, temperature)

@@ -1,0 +1,570 @@
+"""The dual state of a linear problem, and the moves that improve it.
+
+One block is one example. The state is the coefficients `coef` and, always in step with them, the
+sums ``unclipped = origin + X' coef`` and the weights used for scores. `sequential_dual` decides
+which moves to make; the classes here make them.
+
+The weights of a linear problem, as the kernels want them, with their average.
+"""
+
+from abc import ABC, abstractmethod
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.rows import Rows, make_rows, squared_norms
+from maxmargin.compiled.simd import padded
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_finite
+from maxmargin.core.linear import (
+    LinearProblem,
+    MulticlassProblem,
+    ScalarProblem,
+    WestonWatkins,
+)
+from maxmargin.core.state import Stateful
+from maxmargin.dual.sweeps import (
+    DUE,
+    add_snapshot,
+    copy_rows,
+    extrapolate_multiclass,
+    extrapolate_scalar,
+    linear_multiclass,
+    linear_scalar,
+    move_on,
+    product_along,
+    shorten_changes,
+    sum_of_products,
+    sweep_multiclass,
+    sweep_scalar,
+    total_loss_multiclass,
+    total_loss_scalar,
+    visiting_order,
+)
+
+Floats = NDArray[np.float64]
+
+SNAPSHOT_COST = 10.0
+"""Multiplications (by all outputs) that sweeps should make for each weight between snapshots."""
+
+
+def n_columns(problem: LinearProblem) -> int:
+    """Outputs, padded for the vector kernels."""
+    return padded(problem.n_outputs) if problem.n_outputs > 1 else 1
+
+
+class SharedWeights(Stateful):
+    """Weights that one set of examples, or several in turn, work on; at first the origin.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+        Tells how many weights there are, and their origin.
+
+    Attributes
+    ----------
+    unclipped, weights : ndarray of shape (n_features + 1, n_columns)
+        See `maxmargin.dual.sweeps`; the same array unless weights must not be negative.
+    average : ndarray of the same shape
+        Of recent weights.
+    """
+
+    state_names = ("unclipped", "weights", "average", "snapshots", "_multiplied")
+
+    def __init__(self, problem: LinearProblem) -> None:
+        self.n_outputs = problem.n_outputs
+        self.nonnegative = problem.nonnegative
+        self.unclipped = np.zeros((problem.weights_shape[0], n_columns(problem)))
+        if problem.origin is not None:
+            self.unclipped[:, : self.n_outputs] = problem.origin
+        self.weights = self.unclipped.copy() if self.nonnegative else self.unclipped
+        self.clip()
+        self.average = self.weights.copy()
+        self.snapshots = np.zeros(1, dtype=np.int64)
+        self._multiplied = 0.0
+
+    def clip(self) -> None:
+        """Bring the weights in step with `unclipped`."""
+        if self.nonnegative:
+            np.maximum(self.unclipped[:-1], 0.0, out=self.weights[:-1])
+            self.weights[-1] = self.unclipped[-1]
+
+    def resize(self, n_rows: int) -> None:
+        """Have so many rows, the constant feature's the last; new ones are zero."""
+
+        def resized(array: Floats) -> Floats:
+            result = np.zeros((n_rows, array.shape[1]))
+            both = min(n_rows, len(array)) - 1
+            result[:both], result[-1] = array[:both], array[-1]
+            return result
+
+        self.unclipped = resized(self.unclipped)
+        self.weights = resized(self.weights) if self.nonnegative else self.unclipped
+        self.average = resized(self.average)
+
+    def count(self, multiplications: float) -> None:
+        """After a sweep: let the weights enter their average, if that costs little beside it."""
+        self._multiplied += multiplications
+        if self._multiplied >= SNAPSHOT_COST * len(self.weights):
+            self._multiplied = 0.0
+            add_snapshot(self.weights, self.average, self.snapshots)
+
+    def without_padding(self, array: Floats) -> Floats:
+        """A copy of `unclipped`, `weights` or `average` with one column an output."""
+        return array[:, : self.n_outputs].copy()
+
+
+Order = NDArray[np.int32]
+
+SNAPSHOTS = 16
+"""Snapshots for the average in one sweep, where they cost little. More would not help: the first
+weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
+
+MERGES = 4
+"""How often threads agree on the weights in a round, where the visits between make it pay."""
+
+VISIT_LIMIT = 1e8
+"""Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
+
+ONE_THREAD = Threads(1)
+
+
+class Geometry(NamedTuple):
+    """What the kernels need of the features; problems on the same examples share it."""
+
+    rows: Rows
+    curvature: Floats
+
+    @classmethod
+    def of(cls, problem: LinearProblem) -> "Geometry":
+        """Rows and their squared lengths."""
+        rows = make_rows(problem.X, problem.bias)
+        norms = np.empty(problem.n_samples)
+        squared_norms(rows, norms)
+        return cls(rows, norms)
+
+
+class Blocks(Stateful, ABC):
+    """State and moves that do not depend on the kind of problem.
+
+    Parameters
+    ----------
+    problem : LinearProblem
+    geometry : Geometry
+    start : ndarray of shape (n_samples, n_outputs) or None
+        Dual coefficients to start from.
+    longest_wait : int
+        Most rounds that an idle example is left alone; 0 visits all in every round.
+    seed : int
+        Of the order of visits.
+    shared : SharedWeights or None
+        Weights to which other examples contribute as well, and in which `start` is already
+        counted. Such blocks cannot be extrapolated.
+    """
+
+    state_names = (
+        "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
+        "shared", "visits", "random", "round", "linear", "losses",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        problem: LinearProblem,
+        geometry: Geometry,
+        start: Floats | None,
+        longest_wait: int,
+        seed: int,
+        shared: SharedWeights | None = None,
+    ) -> None:
+        n = problem.n_samples
+        self.random = np.array([seed], dtype=np.uint64)
+        self.problem = problem
+        self.rows, curvature = geometry
+        self.longest_wait = longest_wait
+        self.round = 0
+        self.visits = np.zeros((n, 3), dtype=np.int32)
+        self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
+        # A row of zeros, or of cost zero, can never change the weights.
+        empty = curvature <= 0.0
+        self.visits[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
+        self.terms = self._terms(1.0 / np.where(empty, 1.0, curvature))
+
+        self.n_columns = n_columns(problem)
+        self.coef = np.zeros((n, self.n_columns))
+        if start is not None:
+            self.dual_coef[:] = problem.feasible(start)
+        self._settle(np.flatnonzero(empty).astype(np.int32))
+        self.linear = self._linear()
+        self.losses = self._losses_at_zero()
+        """Cost times loss of each example as its last visit saw it; without features, for ever."""
+        self.alone = shared is None
+        self.attach(SharedWeights(problem) if shared is None else shared)
+        if self.alone:
+            if start is not None:
+                self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
+                self.shared.clip()
+            self.restart()
+        self.per_row = per_row = len(self.rows.values) / max(1, n) + 1.0
+        self.visits_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
+        self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
+        self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
+
+    def check_state(self) -> None:
+        """Refuse coefficients and weights that are not finite."""
+        for name in ("coef", "unclipped", "weights", "average", "previous", "last_unclipped"):
+            check_finite(name, getattr(self, name))
+
+    @abstractmethod
+    def _terms(self, inverse: Floats) -> Floats:
+        """The numbers of each example that the kernels read, one row an example."""
+
+    @abstractmethod
+    def _losses_at_zero(self) -> Floats:
+        """Cost times loss of each example at scores of zero."""
+
+    @abstractmethod
+    def _settle(self, empty: Order) -> None:
+        """Set the coefficients of rows that have no features to their optimum."""
+
+    @abstractmethod
+    def _sweep(
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
+        """Step through `order` on these weights; the change of the linear term."""
+
+    @abstractmethod
+    def _extrapolate(self, momentum: float) -> float:
+        """Extrapolate the coefficients; the change of the linear term."""
+
+    @abstractmethod
+    def _linear(self) -> float:
+        """Linear term of the dual."""
+
+    def _linear_after(self, change: float, step: float) -> float:
+        """Linear term after `step` times a move that changed it by `change`."""
+        return self.linear + step * change
+
+    @abstractmethod
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
+        """Sum of cost times loss of the examples ``start..stop-1`` at padded `weights`."""
+
+    def restart(self) -> None:
+        """Extrapolate and average from here on, as if nothing had been before."""
+        self.previous = self.coef.copy()
+        self.last_unclipped = self.unclipped.copy()
+        self.copies: list[Floats] = []
+        self.average = self.shared.average = self.weights.copy()
+        self.snapshots = np.zeros(1, dtype=np.int64)
+
+    def attach(self, shared: SharedWeights) -> None:
+        """Work on these weights from now on."""
+        self.shared = shared
+        self.unclipped, self.weights = shared.unclipped, shared.weights
+        self.average, self.snapshots = shared.average, shared.snapshots
+        self.copies = []
+
+    def release(self) -> None:
+        """Give back the memory that only further moves need; `restart` before the next."""
+        del self.previous, self.last_unclipped, self.copies, self.average
+        self.shared.average = self.weights
+
+    @property
+    def dual_coef(self) -> Floats:
+        """The coefficients without their padding."""
+        return self.coef[:, : self.problem.n_outputs]
+
+    def set_coef(self, dual_coef: Floats) -> None:
+        """Replace the coefficients by a feasible point next to `dual_coef`, but not the weights."""
+        self.dual_coef[:] = self.problem.feasible(dual_coef)
+        self.linear = self._linear()
+
+    @property
+    def dual(self) -> float:
+        """Dual value of the current coefficients."""
+        if self.problem.origin is None:
+            return self.linear - 0.5 * float(sum_of_products(self.weights, self.weights))
+        weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
+        return self.linear - 0.5 * float(sum_of_products(weights - origin, weights + origin))
+
+    @property
+    def expected(self) -> float:
+        """Objective of the present weights, if every example has the loss of its last visit."""
+        return self._penalty(self.weights) + float(self.losses.sum())
+
+    def primal(self, weights: Floats, threads: Threads) -> float:
+        """Objective at padded `weights`, by the compiled kernels."""
+        cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
+        losses = threads.map(lambda ends: self._total_loss(*ends, weights), pairwise(cuts))
+        return self._penalty(weights) + sum(losses)
+
+    def _penalty(self, weights: Floats) -> float:
+        """What padded `weights` cost by themselves."""
+        away = weights
+        if self.problem.origin is not None:
+            away = weights[:, : self.problem.n_outputs] - self.problem.origin
+        return 0.5 * float(sum_of_products(away, away))
+
+    def due_examples(self) -> Order:
+        """Examples to visit in this round, in random order."""
+        order, *scratch = self.orders
+        count = visiting_order(self.visits, self.round, self.random, *scratch, order)
+        return order[:count]
+
+    def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
+        """Improve the dual over each example of `order` in turn."""
+        if threads.n_threads > 1 and len(order) >= self.visits_per_merge:
+            self._sweep_in_threads(order, threshold, threads)
+        elif not self.alone:
+            never = len(order) + 1
+            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, never)
+            self.shared.count(len(order) * self.per_row)
+        else:
+            every = max(self.visits_per_snapshot, len(order) // SNAPSHOTS)
+            self.linear += self._sweep(order, self.weights, self.unclipped, threshold, every)
+            if len(order) < every:
+                add_snapshot(self.weights, self.average, self.snapshots)
+
+    def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
+        """Sweep parts of `order` side by side, each on its own copy of the weights, and add up.
+
+        What each part gained alone need not add up to a gain, so the sum of the moves is scaled by
+        an exact line search: the dual never decreases.
+        """
+        parts = np.array_split(order, threads.n_threads)
+        before = [np.empty((len(part), self.n_columns)) for part in parts]
+        moves = self._copies(threads.n_threads)
+
+        def sweep_part(t: int) -> float:
+            copy_rows(self.coef, parts[t], before[t])
+            unclipped = moves[t]
+            unclipped[:] = self.unclipped
+            weights = self.weights.copy() if self.problem.nonnegative else unclipped
+            linear = self._sweep(parts[t], weights, unclipped, threshold, len(parts[t]) + 1)
+            unclipped -= self.unclipped
+            return linear
+
+        def shorten_part(t: int) -> None:
+            shorten_changes(self.coef, parts[t], before[t], step)
+
+        step = 0.0  # what is left of the moves if something interrupts them
+        try:
+            linear = sum(threads.map(sweep_part, range(len(parts))))
+        except BaseException:
+            for t in range(len(parts)):
+                shorten_part(t)
+            raise
+        direction = moves[0]
+        for move in moves[1:]:
+            direction += move
+        step = self._line_search(linear, direction)
+        if step < 1.0:
+            threads.map(shorten_part, range(len(parts)))
+        if step == 0.0:  # next to the optimum, where only one example at a time can gain
+            self.sweep(order, threshold, ONE_THREAD)
+            return
+        direction *= step
+        self.unclipped += direction
+        self.shared.clip()
+        self.linear = self._linear_after(linear, step)
+        add_snapshot(self.weights, self.average, self.snapshots)
+
+    def _copies(self, n_threads: int) -> list[Floats]:
+        """Weights for each thread to work on, kept from sweep to sweep."""
+        while len(self.copies) < n_threads:
+            self.copies.append(np.empty_like(self.unclipped))
+        return self.copies[:n_threads]
+
+    def _line_search(self, linear: float, direction: Floats) -> float:
+        """Step in [0, 1] that maximises the dual along `direction`.
+
+        The dual's slope falls with the step, in a straight line but for clipped weights, so false
+        position is exact at once without them.
+        """
+
+        def slope(step: float) -> float:
+            return linear - float(
+                product_along(self.unclipped, direction, step, self.problem.nonnegative)
+            )
+
+        low, high, slope_low, slope_high = 0.0, 1.0, slope(0.0), slope(1.0)
+        if slope_high >= 0.0:
+            return 1.0
+        if slope_low <= 0.0:
+            return 0.0
+        enough = 1e-9 * slope_low
+        for _ in range(50):
+            step = low + (high - low) * slope_low / (slope_low - slope_high)
+            here = slope(step)
+            if abs(here) <= enough:
+                return step
+            # Halving the slope at the end that stays makes that end move soon, too.
+            if here > 0.0:
+                low, slope_low, slope_high = step, here, 0.5 * slope_high
+            else:
+                high, slope_high, slope_low = step, here, 0.5 * slope_low
+        return low
+
+    def extrapolate(self, momentum: float) -> None:
+        """Go on by `momentum` times the move since the last call, as far as is feasible."""
+        move_on(self.unclipped, self.last_unclipped, momentum)
+        self.linear += self._extrapolate(momentum)
+        self.shared.clip()
+
+    def revert(self) -> None:
+        """Back to where the last call of `extrapolate` started."""
+        self.coef[:] = self.previous
+        self.unclipped[:] = self.last_unclipped
+        self.shared.clip()
+        self.linear = self._linear()
+
+
+class MulticlassBlocks(Blocks):
+    """Crammer-Singer and Weston-Watkins problems."""
+
+    problem: MulticlassProblem
+
+    def __init__(
+        self,
+        problem: MulticlassProblem,
+        geometry: Geometry,
+        start: Floats | None,
+        longest_wait: int,
+        seed: int,
+        shared: SharedWeights | None = None,
+    ) -> None:
+        self.separate_slacks = isinstance(problem, WestonWatkins)
+        super().__init__(problem, geometry, start, longest_wait, seed, shared)
+
+    def _terms(self, inverse: Floats) -> Floats:
+        return np.column_stack([self.problem.cost, self.problem.margins, inverse])
+
+    def _losses_at_zero(self) -> Floats:
+        p = self.problem
+        worst = p.loss_matrix.sum(axis=1) if self.separate_slacks else p.loss_matrix.max(axis=1)
+        return np.asarray(p.cost * p.margins * worst[p.labels])
+
+    def _settle(self, empty: Order) -> None:
+        problem = self.problem
+        labels = problem.labels[empty]
+        loss = problem.loss_matrix[labels]
+        if self.separate_slacks:
+            coef = np.where(loss > 0.0, -problem.cost[empty, None], 0.0)
+        else:
+            coef = np.zeros(loss.shape)
+            worst = loss.argmax(axis=1)
+            coef[np.arange(len(empty)), worst] = -problem.cost[empty]
+        own = np.arange(len(empty)), labels
+        coef[own] = 0.0
+        coef[own] = -coef.sum(axis=1)
+        self.dual_coef[empty] = coef
+
+    def _sweep(
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
+        p = self.problem
+        return float(
+            sweep_multiclass(
+                self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
+                threshold, weights, unclipped, p.nonnegative, self.coef, self.losses,
+                self.visits, self.round, self.longest_wait, self.average, self.snapshots, every,
+                self._scratch(),
+            )
+        )  # fmt: skip
+
+    def _scratch(self) -> Floats:
+        """Room for the scores and the change of one example; one for each caller."""
+        return np.zeros((2, self.n_columns))
+
+    def _extrapolate(self, momentum: float) -> float:
+        p = self.problem
+        own_bound = p.n_outputs - 1.0 if self.separate_slacks else 1.0
+        return float(
+            extrapolate_multiclass(
+                self.rows, momentum, self.coef, self.previous, p.labels, self.terms, p.loss_matrix,
+                own_bound, self.unclipped, self.visits, self._scratch(),
+            )
+        )  # fmt: skip
+
+    def _linear(self) -> float:
+        p = self.problem
+        return float(linear_multiclass(p.labels, self.terms, p.loss_matrix, self.coef))
+
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
+        p = self.problem
+        return float(
+            total_loss_multiclass(
+                self.rows, start, stop, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
+                weights, self._scratch(),
+            )
+        )  # fmt: skip
+
+
+class ScalarBlocks(Blocks):
+    """Binary and regression problems."""
+
+    problem: ScalarProblem
+
+    def _terms(self, inverse: Floats) -> Floats:
+        p = self.problem
+        return np.column_stack([p.target, p.lower, p.upper, inverse])
+
+    def _losses_at_zero(self) -> Floats:
+        p = self.problem
+        return p.cost * p.losses(np.zeros((p.n_samples, 1)), slice(None))
+
+    def _settle(self, empty: Order) -> None:
+        p = self.problem
+        target = p.target[empty]
+        best = np.where(target > p.epsilon, p.upper[empty], 0.0)
+        self.coef[empty, 0] = np.where(target < -p.epsilon, p.lower[empty], best)
+
+    def _sweep(
+        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
+    ) -> float:
+        p = self.problem
+        return float(
+            sweep_scalar(
+                self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
+                p.nonnegative, self.coef, self.losses, self.visits, self.round, self.longest_wait,
+                self.average, self.snapshots, every,
+            )
+        )  # fmt: skip
+
+    def _extrapolate(self, momentum: float) -> float:
+        return float(
+            extrapolate_scalar(
+                self.rows, momentum, self.coef, self.previous, self.terms, self.problem.epsilon,
+                self.unclipped, self.visits,
+            )
+        )  # fmt: skip
+
+    def _linear(self) -> float:
+        return float(linear_scalar(self.terms, self.problem.epsilon, self.coef))
+
+    def _linear_after(self, change: float, step: float) -> float:
+        return self._linear()  # epsilon * |coef| is not linear in the step
+
+    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
+        epsilon = self.problem.epsilon
+        return float(total_loss_scalar(self.rows, start, stop, self.terms, epsilon, weights))
+
+
+def make_blocks(
+    problem: LinearProblem,
+    geometry: Geometry,
+    start: Floats | None = None,
+    longest_wait: int = 0,
+    seed: int = 0,
+    shared: SharedWeights | None = None,
+) -> Blocks:
+    """The state of whichever kind of problem this is."""
+    if isinstance(problem, MulticlassProblem):
+        return MulticlassBlocks(problem, geometry, start, longest_wait, seed, shared)
+    if isinstance(problem, ScalarProblem):
+        return ScalarBlocks(problem, geometry, start, longest_wait, seed, shared)
+    raise TypeError(
+        f"SequentialDual solves multi-class, binary and regression problems, "
+        f"not {type(problem).__name__}."
+    )

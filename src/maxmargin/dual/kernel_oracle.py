@@ -1,0 +1,390 @@
+"""Examples as the solvers of kernel problems see them."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, Pairs
+from maxmargin.core.magnitudes import LARGEST
+from maxmargin.core.oracle_check import ROUNDING, OracleWatch
+from maxmargin.core.problem import ProblemError, settings_of
+from maxmargin.dual.kernel_gram import row_keys, stacked
+from maxmargin.dual.kernel_model import KernelModel, Scoring, in_groups
+from maxmargin.dual.kernel_planes import NewOutputs
+from maxmargin.dual.kernels import (
+    SAMPLE,
+    ConstantKernel,
+    JointKernel,
+    KernelError,
+    ProductKernel,
+    check_gram,
+    make_kernel,
+)
+from maxmargin.dual.working_set import DualPoint
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+_MOST_COMPARED = 1000
+"""Outputs of an example up to which one that comes from a file is looked for among them."""
+
+
+class Found(NamedTuple):
+    """What searches found.
+
+    Parameters
+    ----------
+    outputs : NewOutputs
+        Some for each block, the highest first.
+    slopes : ndarray of shape (n_outputs,)
+        How far each is above its truth, loss included.
+    hinges : ndarray of shape (n_blocks,)
+        The highest of each block, or zero.
+    """
+
+    outputs: NewOutputs
+    slopes: Floats
+    hinges: Floats
+
+
+class KernelTrainingSet:
+    """A kernel problem on a list of inputs and outputs.
+
+    Parameters
+    ----------
+    problem : KernelProblem
+    X, Y : sequence
+    cost : ndarray of shape (n_blocks,)
+        C of each example.
+    kernel : Kernel or ProductKernel
+        Is checked, on a sample of the truths.
+    rescaling : {"margin", "slack"}
+        Slack rescaling multiplies the margin's violation by the loss.
+    """
+
+    relaxed = False
+    """Searches are exact: they try all outputs."""
+
+    def __init__(
+        self,
+        problem: Any,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        cost: Floats,
+        kernel: Any,
+        rescaling: str = "margin",
+    ) -> None:
+        self.X, self.Y, self.cost = X, Y, cost
+        self.watch = OracleWatch()
+        self.by_slack = rescaling == "slack"
+        self.problem = adapted(problem, kernel)
+        pair = kernel_pair(self.problem, kernel)
+        parts, labels = self._raw_rows(pair, self._sample(), None)
+        self.kernel = ProductKernel(pair.parts.fitted(parts), pair.labels.fitted(labels))
+        check_gram(self.kernel.parts(parts, parts), self.kernel.parts.name)
+        check_gram(self.kernel.labels(labels, labels), self.kernel.labels.name)
+
+    @property
+    def content(self) -> Any:
+        """All that tells these examples from others."""
+        problem = getattr(self.problem, "problem", self.problem)
+        name, settings = type(problem).__name__, settings_of(problem)
+        return name, settings, self.X, self.Y, self.cost, self.kernel, self.by_slack
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of examples."""
+        return len(self.cost)
+
+    def _sample(self) -> Order:
+        n = self.n_blocks
+        return np.random.default_rng(0).permutation(n)[: min(n, SAMPLE)]
+
+    def truths(self, blocks: Order) -> NewOutputs:
+        """The true outputs of blocks."""
+        parts, labels = self._raw_rows(self.kernel, blocks, None)
+        nothing = np.zeros(len(blocks))
+        return NewOutputs(blocks, [None] * len(blocks), nothing, parts, labels, nothing)
+
+    def outputs_of(self, blocks: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
+        """Given outputs of blocks, with all about them made from the data anew."""
+        parts, labels = self.rows_of(blocks, outputs)
+        pairs = zip(blocks.tolist(), outputs, strict=True)
+        losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
+        return NewOutputs(blocks, list(outputs), losses, parts, labels, coef)
+
+    def check_listed(self, blocks: Order, outputs: Sequence[Any]) -> None:
+        """Raise ValueError if outputs are none of those of their examples, where these are few."""
+        for i, y in zip(blocks.tolist(), outputs, strict=True):
+            listed = self._call("outputs", i, self.X[i])
+            if len(listed) <= _MOST_COMPARED and not any(np.array_equal(y, z) for z in listed):
+                raise ValueError(f"{y!r:.60} is no output of example {i}")
+
+    def rows_of(self, blocks: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """The part row and the label row of given outputs of blocks."""
+        return self._raw_rows(self.kernel, blocks, outputs)
+
+    def _raw_rows(
+        self, kernel: ProductKernel, blocks: Order, outputs: Sequence[Any] | None
+    ) -> tuple[Any, Any]:
+        parts, labels = [], []
+        for k, i in enumerate(blocks.tolist()):
+            y = self.Y[i] if outputs is None else outputs[k]
+            parts.append(self._call("part", i, self.X[i], y))
+            labels.append(self._call("label", i, y))
+        return kernel.parts.rows(parts), kernel.labels.rows(labels)
+
+    def search(
+        self,
+        model: KernelModel,
+        blocks: Order,
+        threads: Threads,
+        count: int = 1,
+        diversity: float = 0.0,
+    ) -> Found:
+        """The `count` most violating outputs of each block, and diverse ones if so wished."""
+        shares = threads.shares(len(blocks))
+        parts = threads.map(
+            lambda share: self._search_share(model, blocks[share], count, diversity), shares
+        )
+        found = parts[0] if len(parts) == 1 else _joined(parts)
+        self.watch.see_listed(self, found.outputs)
+        return found
+
+    def _search_share(
+        self, model: KernelModel, blocks: Order, count: int, diversity: float
+    ) -> Found:
+        scoring = Scoring(model)
+        truth = self.truths(blocks)
+        own_scores = model.pair_scores(truth.parts, truth.labels)
+        of_block, chosen_outputs, losses, slopes = [], [], [], []
+        parts, labels = [], []
+        hinges: list[float] = []
+        for group in in_groups(blocks.tolist(), self._candidates):
+            part_rows, label_rows, scored = scoring.score([each for _, each in group])
+            for k, ((i, each), table) in enumerate(zip(group, scored, strict=True)):
+                lost = self._losses(i, each)
+                gains = self._gains(
+                    table[each.part_of, each.label_of], own_scores[len(hinges)], lost
+                )
+                if not np.isfinite(gains).all():
+                    raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
+                taken = self._choose(i, each, gains, count, diversity)
+                hinges.append(max(float(gains[taken[0]]), 0.0))
+                for c in taken:
+                    of_block.append(i)
+                    chosen_outputs.append(each.outputs[c])
+                    losses.append(lost[c])
+                    slopes.append(gains[c])
+                    parts.append(part_rows[k][[each.part_of[c]]])
+                    labels.append(label_rows[k][[each.label_of[c]]])
+        new = NewOutputs(
+            np.array(of_block, dtype=np.int64),
+            chosen_outputs,
+            np.array(losses),
+            stacked(parts),
+            stacked(labels),
+            np.zeros(len(losses)),
+        )
+        return Found(new, np.array(slopes), np.array(hinges))
+
+    def _gains(self, scores: Floats, own_score: float, losses: Floats) -> Floats:
+        """How far outputs are above the truth of their example, loss included."""
+        above = scores - own_score
+        return losses * (1.0 + above) if self.by_slack else losses + above
+
+    def _choose(
+        self, i: int, candidates: Candidates, gains: Floats, count: int, diversity: float
+    ) -> list[int]:
+        """The highest; then one by one the highest after a bonus for being different.
+
+        The bonus is `diversity` times the difference from those already chosen, added up.
+        """
+        taken = [int(np.argmax(gains))]
+        values = gains.copy()
+        while len(taken) < min(count, len(gains)):
+            last = candidates.outputs[taken[-1]]
+            if diversity:
+                values += diversity * self._call("difference", i, last, candidates)
+            values[taken[-1]] = -np.inf
+            taken.append(int(np.argmax(values)))
+        return taken
+
+    def model_of(self, point: DualPoint) -> KernelModel:
+        """The model of a dual point, with all its rows made anew."""
+        return self._valued(point)[0]
+
+    def primal(self, model: KernelModel, threads: Threads | None = None) -> float:
+        """Objective of a model, by a search for each block."""
+        threads = threads or Threads(1)
+        found = self.search(model, np.arange(self.n_blocks), threads)
+        return model.half_square + float(self.cost @ found.hinges)
+
+    def dual(self, point: DualPoint) -> float:
+        """Dual value of a feasible point, with its outputs and the kernel made anew."""
+        model, linear = self._valued(point)
+        return linear - model.half_square
+
+    def feasible(self, point: DualPoint) -> DualPoint:
+        """The point, cut back in blocks where it takes more than their C."""
+        coef = np.maximum(point.coef, 0.0)
+        used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
+        over = used > self.cost
+        scale = np.ones(self.n_blocks)
+        scale[over] = self.cost[over] / used[over]
+        return point._replace(coef=coef * scale[point.blocks])
+
+    def _valued(self, point: DualPoint) -> tuple[KernelModel, float]:
+        """The model, and the sum of coefficients times losses."""
+        coef = self.feasible(point).coef
+        if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
+            raise ValueError("The dual point is not feasible.")
+        if not len(coef):
+            return empty_model(self), 0.0
+        outputs = self.outputs_of(point.blocks, point.outputs, coef)
+        truths = self.truths(point.blocks)
+        parts = stacked([truths.parts, outputs.parts])
+        labels = stacked([truths.labels, outputs.labels])
+        scaled = coef * outputs.losses if self.by_slack else coef
+        factors = np.r_[scaled, -scaled]
+        model = merged_model(self.kernel, parts, labels, factors)
+        return model, float(coef @ outputs.losses)
+
+    def _call(self, method: str, i: int, *arguments: Any) -> Any:
+        try:
+            return getattr(self.problem, method)(*arguments)
+        except Exception as error:
+            raise ProblemError(
+                f"{method} of {self._name} raised {type(error).__name__} for example {i}: {error}"
+            ) from error
+
+    def _candidates(self, i: int) -> Candidates:
+        candidates: Candidates = self._call("candidates", i, self.X[i])
+        if not len(candidates.outputs):
+            raise ProblemError(f"There are no outputs for example {i}: it needs one at least.")
+        return candidates
+
+    def _loss(self, i: int, y: Any) -> float:
+        loss = self._call("loss", i, self.Y[i], y)
+        self._check_losses(i, np.array([loss], dtype=np.float64))
+        return float(loss)
+
+    def _losses(self, i: int, candidates: Candidates) -> Floats:
+        losses = np.asarray(self._call("losses", i, self.Y[i], candidates), dtype=np.float64)
+        self._check_losses(i, losses)
+        return losses
+
+    def check_agreement(self, outputs: NewOutputs) -> None:
+        """See to it that what was listed for a single output is what is made of it one by one.
+
+        Raises
+        ------
+        ProblemError
+            If the true output has a loss, or loss, part or label say something else.
+        """
+        i, y, name = int(outputs.blocks[0]), outputs.outputs[0], self._name
+        own = self._loss(i, self.Y[i])
+        if own != 0.0:
+            raise ProblemError(
+                f"loss of {name} must be zero for the true output, but for example {i} it is "
+                f"{own:g}."
+            )
+        again = self.outputs_of(outputs.blocks, outputs.outputs, outputs.coef)
+        loss, other = float(outputs.losses[0]), float(again.losses[0])
+        if abs(loss - other) > ROUNDING * (1.0 + other):
+            raise ProblemError(
+                f"losses of {name} does not agree with loss: for example {i} and the output "
+                f"{y!r:.80} it is {loss:g}, not {other:g}."
+            )
+        for what, kernel, one, two in (
+            ("part", self.kernel.parts, outputs.parts, again.parts),
+            ("label", self.kernel.labels, outputs.labels, again.labels),
+        ):
+            square, mixed, other_square = (
+                float(kernel(a, b)[0, 0]) for a, b in ((one, one), (one, two), (two, two))
+            )
+            apart = square + other_square - 2.0 * mixed
+            if apart > ROUNDING * (square + other_square):
+                raise ProblemError(
+                    f"candidates of {name} does not agree with {what}: for example {i} and the "
+                    f"output {y!r:.80} the squared distance of the two is {apart:.3g}."
+                )
+
+    @property
+    def _name(self) -> str:
+        return type(getattr(self.problem, "problem", self.problem)).__name__
+
+    def _check_losses(self, i: int, losses: Floats) -> None:
+        if not (np.isfinite(losses) & (losses >= 0.0)).all():
+            bad = losses[~(np.isfinite(losses) & (losses >= 0.0))][0]
+            raise ProblemError(
+                f"loss of {type(self.problem).__name__} must be a finite number that is not "
+                f"negative, but for example {i} it is {bad}."
+            )
+        if (losses > LARGEST).any():
+            raise ProblemError(
+                f"loss of {type(self.problem).__name__} is {losses.max():g} for example {i}, but "
+                f"beyond {LARGEST:g} sums overflow: scale it, to about 1."
+            )
+
+
+def adapted(problem: Any, kernel: Any) -> Any:
+    """The problem as one of parts and labels."""
+    inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
+    if isinstance(inner, JointKernel):
+        return Pairs(problem)
+    if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
+        return problem
+    return JointFeatures(problem)
+
+
+def kernel_pair(problem: Any, kernel: Any) -> ProductKernel:
+    """The kernels of parts and of labels."""
+    if isinstance(kernel, ProductKernel):
+        return kernel
+    label_kernel = getattr(problem, "label_kernel", None)
+    labels = ConstantKernel() if label_kernel is None else make_kernel(label_kernel)
+    return ProductKernel(kernel, labels)
+
+
+def empty_model(training: KernelTrainingSet) -> KernelModel:
+    """The model that scores everything zero."""
+    truth = training.truths(np.arange(1))
+    nothing = np.zeros(0, dtype=np.int64)
+    at = nothing, nothing
+    return KernelModel.of(training.kernel, truth.parts, truth.labels, at, np.zeros(0))
+
+
+def merged_model(kernel: ProductKernel, parts: Any, labels: Any, factors: Floats) -> KernelModel:
+    """A model of pairs of rows with factors, in which equal rows are one."""
+    part_of, some_parts = _merged(parts)
+    label_of, some_labels = _merged(labels)
+    return KernelModel.of(kernel, some_parts, some_labels, (part_of, label_of), factors)
+
+
+def _merged(rows: Any) -> tuple[Order, Any]:
+    numbers: dict[Any, int] = {}
+    at = np.array([numbers.setdefault(key, len(numbers)) for key in row_keys(rows)])
+    first = np.zeros(len(numbers), dtype=np.int64)
+    first[at[::-1]] = np.arange(len(at))[::-1]
+    return at, rows[first]
+
+
+def _joined(parts: list[Found]) -> Found:
+    outputs = [part.outputs for part in parts]
+    new = NewOutputs(
+        np.concatenate([each.blocks for each in outputs]),
+        [output for each in outputs for output in each.outputs],
+        np.concatenate([each.losses for each in outputs]),
+        stacked([each.parts for each in outputs]),
+        stacked([each.labels for each in outputs]),
+        np.concatenate([each.coef for each in outputs]),
+    )
+    return Found(
+        new,
+        np.concatenate([part.slopes for part in parts]),
+        np.concatenate([part.hinges for part in parts]),
+    )

@@ -1,0 +1,464 @@
+"""What distributions can do, however they are kept.
+
+What the kernels of all distributions have in common: moves, and how far to go.
+
+Distributions whose numbers stand in one vector, those of a block side by side.
+
+Directions in a weight table, measured and followed in the rows that they touch only.
+
+One example has few of all features. Rows that were touched are listed in ``touched[0]``, and marked
+in ``touched[1]``, which is zero between directions, as is the direction itself.
+
+Probabilities of labels and what they are worth, in plain numpy: what points have in common.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_finite
+from maxmargin.core.state import Stateful
+from maxmargin.dual.working_set import Visit
+
+Order = NDArray[np.int64]
+
+LONGEST = 1.0 - float(np.finfo(np.float64).eps)
+"""Longest step at a temperature above zero: it leaves a trace of every output."""
+
+LINE_SEARCH = -1.0
+"""Stands for a step size in kernels: look for the best one."""
+
+
+class Move(NamedTuple):
+    """What a kernel does with each block.
+
+    Parameters
+    ----------
+    proposes, steps : bool
+        Find the distribution to go towards; go there.
+    temperature : float
+        That of the proposals.
+    fixed_step : float
+        A step size or `LINE_SEARCH`.
+    """
+
+    proposes: bool
+    steps: bool
+    temperature: float
+    fixed_step: float
+
+
+@inlined
+def best_step(slope, square, longest):  # type: ignore[no-untyped-def]
+    """The step in [0, longest] with the largest ``slope * step - 1/2 square * step^2``."""
+    if square * longest > slope:
+        return max(slope / square, 0.0)
+    return longest if slope > 0.0 else 0.0
+
+
+@inlined
+def step_size(move, slope, square):  # type: ignore[no-untyped-def]
+    """The step of a move along which the dual grows by ``slope * step - 1/2 square * step^2``."""
+    if move.fixed_step >= 0.0:
+        return move.fixed_step
+    return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
+
+
+@inlined
+def mixed(old, new, step):  # type: ignore[no-untyped-def]
+    """``(1 - step) * old + step * new``, exact but for the last digit however small they are.
+
+    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That rounds in units of
+    the larger one, which may be all there is of the sum where the step is close to one.
+    """
+    return max(1.0 - step, 0.0) * old + step * new
+
+
+def starts_of(sizes: NDArray[Any]) -> Order:
+    """Where each of some parts of these sizes starts, and the last one ends."""
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
+
+
+def places_for(sizes: Order, for_all: bool) -> tuple[Order, int]:
+    """Where things of these sizes go, side by side or all to one place, and the room they take."""
+    if for_all:
+        starts = starts_of(sizes)
+        return starts[:-1], int(starts[-1])
+    return np.zeros(len(sizes), dtype=np.int64), int(sizes.max(initial=0))
+
+
+Floats = NDArray[np.float64]
+
+
+class DistributionPoint(ABC):
+    """A distribution over the outputs of every block: numbers, without the data they are for.
+
+    So what is kept for a warm start does not keep the data.
+    """
+
+    @property
+    @abstractmethod
+    def n_variables(self) -> int:
+        """Probabilities kept."""
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """The distributions of this moment."""
+
+    @abstractmethod
+    def dual(self, training: Any) -> float:
+        """Dual value, from the distributions and the data alone.
+
+        Raises
+        ------
+        ValueError
+            If these are no distributions over the outputs of the training set.
+        """
+
+
+class Distributions(Stateful, ABC):
+    """A distribution over the outputs of every block, and moves that improve it.
+
+    A start at temperature zero has all probability on the truth, and so weights of zero. At any
+    other temperature every output must have some, because proposals only reweight what is there:
+    one exact step leads from the truth towards all outputs alike. How far depends on C, and a
+    share that is fixed instead is now so large that the dual starts far below zero, now so small
+    that it takes many passes to grow.
+
+    Parameters
+    ----------
+    training : TrainingSet
+
+    Attributes
+    ----------
+    point : DistributionPoint
+        The distributions; moves change it in place.
+    linear : float
+        ``sum_b C_b E[loss]``, the dual's linear term, as kept up by the steps.
+    """
+
+    state_names = ("point", "linear")
+
+    point: DistributionPoint
+
+    def __init__(self, training: Any) -> None:
+        self.training = training
+        self.linear = 0.0
+        self._proposals: Any = None
+        self._temperature = 0.0
+
+    def check_state(self) -> None:
+        """Refuse probabilities that are not finite."""
+        for name, value in vars(self.point).items():
+            if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+                check_finite(name, value)
+
+    @abstractmethod
+    def expectations(self) -> tuple[Floats, float]:
+        """The weights and the linear term of the dual that belong to the distributions."""
+
+    def take(self, start: Any) -> None:
+        """Take over the distributions of an earlier solve.
+
+        Raises
+        ------
+        ValueError
+            If they are of another kind or shape.
+        """
+        if not self._fits(start):
+            raise ValueError("The start is no distribution over the outputs of these examples.")
+        self._set(start)
+        self.linear = self.expectations()[1]
+
+    def propose(
+        self, weights: Floats, blocks: Order, temperature: float, threads: Threads
+    ) -> float:
+        """Find for each of the `blocks` the distribution to go towards, and keep it for a step.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_features,)
+        blocks : ndarray of int64
+            Without repeats.
+        temperature : float
+            In units of the loss. At zero, all probability is on the most violating output.
+        threads : Threads
+
+        Returns
+        -------
+        loss : float
+            Sum over the blocks of cost times hinge at `weights`.
+        """
+        found = self._proposals = self._room(blocks, for_all=True)
+        self._temperature = temperature
+        move = Move(True, False, temperature, LINE_SEARCH)
+        parts = threads.shares(len(blocks))
+        threads.map(lambda part: self._move(move, part, weights), parts)
+        return float(self.training.cost[blocks] @ found.hinges)
+
+    def step(self, weights: Floats, fixed_step: float | None = None) -> Visit:
+        """Step towards the proposals, one block after the other.
+
+        Parameters
+        ----------
+        weights : ndarray of shape (n_features,)
+            The weights of the present distributions; updated.
+        fixed_step : float or None
+            None makes the step that increases the dual most.
+
+        Returns
+        -------
+        visit : Visit
+            Its gap and loss are those at the weights of the proposals.
+        """
+        return self._move_all(self._step_of(fixed_step), weights)
+
+    def visit(
+        self, weights: Floats, blocks: Order, temperature: float, fixed_step: float | None = None
+    ) -> Visit:
+        """`propose` and `step` for one block after the other, each at weights up to date."""
+        self._proposals = self._room(blocks, for_all=False)
+        self._temperature = temperature
+        return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
+
+    def step_together(self, weights: Floats, fixed_step: float | None = None) -> Visit:
+        """Step towards the proposals with one step size for all; otherwise the same."""
+        direction = np.zeros_like(weights)
+        linear = self._add_direction(direction)
+        slope = linear - float(weights @ direction)
+        square = float(direction @ direction)
+        step = step_size(self._step_of(fixed_step), slope, square)
+        self._mix(step)
+        weights += step * direction
+        return self._moved(step * (slope - 0.5 * step * square), step * linear, weights.size)
+
+    def _step_of(self, fixed_step: float | None) -> Move:
+        """A step towards the proposals there are."""
+        size = LINE_SEARCH if fixed_step is None else fixed_step
+        return Move(False, True, self._temperature, size)
+
+    def _move_all(self, move: Move, weights: Floats) -> Visit:
+        return self._moved(*self._move(move, slice(0, len(self._proposals.blocks)), weights))
+
+    def _moved(self, gain: float, linear: float, work: float) -> Visit:
+        """Bring the linear term up to date; proposals are used up."""
+        found, self._proposals = self._proposals, None
+        self.linear += linear
+        cost = self.training.cost[found.blocks]
+        gap = float(cost @ (found.hinges - found.values))
+        return Visit(gain, gap, float(cost @ found.hinges), work)
+
+    def _start(self, temperature: float) -> None:
+        """From all outputs alike, which the point must be, to where a solve starts."""
+        share = 0.0
+        if temperature > 0.0:
+            weights, linear = self.expectations()
+            share = float(best_step(linear, float(weights @ weights), LONGEST))
+        self._give_to_truth(share)
+        self.linear = self.expectations()[1]
+
+    @abstractmethod
+    def _give_to_truth(self, kept: float) -> None:
+        """Keep a share of every probability, and give the rest to the truth."""
+
+    @abstractmethod
+    def _fits(self, start: Any) -> bool:
+        """Whether it is a point of the same kind and shape."""
+
+    @abstractmethod
+    def _set(self, start: Any) -> None:
+        """Copy the numbers of a point that fits."""
+
+    @abstractmethod
+    def _room(self, blocks: Order, for_all: bool) -> Any:
+        """Proposals to be filled in, side by side or one in the place of the other."""
+
+    @abstractmethod
+    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
+        """Make a move with the blocks of a part of the proposals, one by one.
+
+        Returns the gain, the change of the linear term, and the work of the steps.
+        """
+
+    @abstractmethod
+    def _add_direction(self, direction: Floats) -> float:
+        """Add what a whole step would change the weights by; returns that of the linear term."""
+
+    @abstractmethod
+    def _mix(self, step: float) -> None:
+        """Move all that were proposed by the same step."""
+
+
+@dataclass(frozen=True, eq=False)
+class FlatPoint(DistributionPoint):
+    """Probabilities of all blocks, one after the other.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_variables,)
+    """
+
+    mass: Floats
+
+    @property
+    def n_variables(self) -> int:
+        return len(self.mass)
+
+    def copy(self) -> Self:
+        return replace(self, mass=self.mass.copy())
+
+    @abstractmethod
+    def is_like(self, other: "FlatPoint") -> bool:
+        """Whether the numbers of another point of this kind stand for the same."""
+
+
+class FlatProposals(NamedTuple):
+    """The distribution proposed for block ``blocks[k]`` stands in `mass` from ``at[k]`` on."""
+
+    blocks: Order
+    at: Order
+    mass: Floats
+    hinges: Floats
+    values: Floats
+
+
+class FlatDistributions(Distributions):
+    """Distributions whose numbers stand in one vector, those of a block side by side.
+
+    Parameters
+    ----------
+    training : TrainingSet
+    point : FlatPoint
+        All outputs alike.
+    sizes : ndarray of int64, shape (n_blocks,)
+        How many numbers each block has.
+    """
+
+    point: FlatPoint
+
+    def __init__(self, training: Any, point: FlatPoint, sizes: Order) -> None:
+        super().__init__(training)
+        self.point = point
+        self._sizes, self._first = sizes, starts_of(sizes)
+
+    def _fits(self, start: Any) -> bool:
+        return type(start) is type(self.point) and self.point.is_like(start)
+
+    def _set(self, start: FlatPoint) -> None:
+        self.point.mass[:] = start.mass
+
+    def _room(self, blocks: Order, for_all: bool) -> FlatProposals:
+        at, size = places_for(self._sizes[blocks], for_all)
+        return FlatProposals(blocks, at, np.empty(size), *np.empty((2, len(blocks))))
+
+    def _mix(self, step: float) -> None:
+        mix_all(self._first, self.point.mass, self._proposals, step)
+
+
+@inlined
+def old_and_new(first, mass, found, k):  # type: ignore[no-untyped-def]
+    """The distribution of block ``blocks[k]``, and the one proposed."""
+    b = found.blocks[k]
+    old = mass[first[b] : first[b + 1]]
+    return old, found.mass[found.at[k] : found.at[k] + len(old)]
+
+
+@compiled
+def mix(old, new, step):  # type: ignore[no-untyped-def]
+    """``old = (1 - step) * old + step * new``."""
+    for j in range(len(old)):
+        old[j] = mixed(old[j], new[j], step)
+
+
+@compiled
+def mix_all(first, mass, found, step):  # type: ignore[no-untyped-def]
+    """See `Distributions._mix`."""
+    for k in range(len(found.blocks)):
+        old, new = old_and_new(first, mass, found, k)
+        mix(old, new, step)
+
+
+@inlined
+def touch(row, touched, count):  # type: ignore[no-untyped-def]
+    """Enter a row in the list ``touched[0]``, once; returns how many there are."""
+    if touched[1, row] == 0:
+        touched[1, row] = 1
+        touched[0, count] = row
+        count += 1
+    return count
+
+
+@inlined
+def touch_features(rows, i, touched, count):  # type: ignore[no-untyped-def]
+    """Enter the rows of the weight table that belong to the features of row `i`."""
+    start = rows.starts[i]
+    for q in range(start, rows.starts[i + 1]):
+        column = rows.columns[q if rows.indexed else q - start]
+        count = touch(np.int64(column), touched, count)
+    return count
+
+
+@inlined
+def measure_products(direction, weights):  # type: ignore[no-untyped-def]
+    """Inner products of a direction with weights and with itself."""
+    product = square = 0.0
+    for m in range(len(direction)):
+        product += direction[m] * weights[m]
+        square += direction[m] * direction[m]
+    return product, square
+
+
+@compiled
+def measure_rows(direction, table, touched, count):  # type: ignore[no-untyped-def]
+    """The same over the rows touched."""
+    product = square = 0.0
+    for c in range(count):
+        row = touched[0, c]
+        row_product, row_square = measure_products(direction[row], table[row])
+        product += row_product
+        square += row_square
+    return product, square
+
+
+@compiled
+def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-untyped-def]
+    """Make a step; what was scratch is zero again."""
+    for c in range(count):
+        row = touched[0, c]
+        touched[1, row] = 0
+        for m in range(table.shape[1]):
+            table[row, m] += step * direction[row, m]
+            direction[row, m] = 0.0
+
+
+TOLERANCE = 1e-9
+"""By which probabilities may miss their sums."""
+
+CHUNK = 2**20
+"""Numbers that are copied at a time."""
+
+
+def changes_of(probabilities: Floats, truths: NDArray[np.integer], cost: Floats) -> Floats:
+    """Cost times the truth less the probabilities, one row for each position.
+
+    The difference comes before any sum: where all probability is on the truth, weights are zero,
+    and not what rounding leaves, which would decide between outputs that are equally good.
+    """
+    changes = -probabilities
+    changes[np.arange(len(changes)), truths] += 1.0
+    changes *= cost[:, None]
+    return changes
+
+
+def chunks_of(rows: Floats) -> Iterator[slice]:
+    """Some rows of a table at a time."""
+    size = max(1, CHUNK // rows.shape[1])
+    return (slice(start, start + size) for start in range(0, len(rows), size))

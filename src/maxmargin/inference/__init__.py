@@ -1,1 +1,0 @@
-"""Compiled searches for the best outputs, and their marginals."""

@@ -1,0 +1,209 @@
+"""Checkpoints: a solve that was killed goes on from the last one, to the same answer.
+
+Short names for data, so that a checkpoint can tell whether it belongs to them.
+"""
+
+import math
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from maxmargin.core.arrays import SampledHash
+from maxmargin.core.conforming import conforms
+from maxmargin.core.state import Stateful, UnwritableError, capture, restore
+from maxmargin.core.stopping import Stopping
+from maxmargin.io.tensors import read_tensors, write_tensors
+
+
+def fingerprint(value: Any) -> str:
+    """A name for what a value holds: equal ones have the same, others hardly ever.
+
+    Goes through all of arrays, lists, dictionaries, and the attributes of any other object. Of what
+    has none, such as functions, only the type counts.
+    """
+    found = _WholeHash("")
+    found.add(value)
+    return found.text()
+
+
+class _WholeHash(SampledHash):
+    """A hash that leaves nothing out."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self._met: dict[int, Any] = {}
+
+    def _places(self, n: int) -> Iterable[int]:
+        return range(n)
+
+    def _add_array(self, array: Any) -> None:
+        self._add_text(f"array {array.shape} {array.dtype.str}")
+        if array.size:
+            self._hash.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+
+    def _add_unknown(self, value: Any) -> None:
+        super()._add_unknown(value)
+        # Objects may know each other, and this one as well.
+        if hasattr(value, "__dict__") and not callable(value) and id(value) not in self._met:
+            self._met[id(value)] = value  # which keeps its id its own
+            self.add(vars(value))
+
+
+_FORMAT = 2
+"""The first had no checksum."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the training goes on without."""
+
+
+class Checkpoint:
+    """Where a solve keeps its state, and how often.
+
+    Parameters
+    ----------
+    path : path
+        Of one file. It is replaced as a whole: whatever happens, the last one stays.
+    every : float, default=60
+        Least seconds between two writes.
+    resume : bool, default=False
+        Go on from the file if it is there; it must come from the same data and parameters.
+
+    See Also
+    --------
+    maxmargin.StructuredSVM : The parameters `checkpoint`, `checkpoint_every` and `resume`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import maxmargin as mm
+    >>> X, y = [[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0]]], [["b", "a"], ["b"]]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "run.checkpoint")
+    ...     first = mm.SequenceTagger(checkpoint=path).fit(X, y)
+    ...     again = mm.SequenceTagger(checkpoint=path, resume=True).fit(X, y)
+    >>> again.certificate_ == first.certificate_
+    True
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], every: float = 60.0, resume: bool = False
+    ) -> None:
+        self.path, self.every, self.resume = Path(path), every, resume
+        self._about: dict[str, Any] = {}
+        self._stopping = Stopping()
+        self._last = time.perf_counter()
+
+    def begin(
+        self,
+        state: Stateful,
+        content: Any,
+        solver: Any,
+        stopping: Stopping,
+        seed: int,
+        **parameters: Any,
+    ) -> bool:
+        """Note what the solve is about, and go on from the file if there is one to go on from.
+
+        Parameters
+        ----------
+        state : Stateful
+            Of a new solve; changed if this returns True.
+        content : object
+            All that tells the data from others.
+        solver : object
+            Its ``repr`` tells its parameters.
+        stopping : Stopping
+            Its clock goes on from where that of the file stopped.
+        seed : int
+        **parameters
+            What else the answer depends on, as JSON can hold it.
+
+        Raises
+        ------
+        ValueError
+            If the file is damaged, or is about something else.
+        """
+        self._about = {
+            "data": fingerprint(content),
+            "solver": repr(solver),
+            "tol": stopping.tol,
+            "gap": stopping.gap,
+            "seed": seed,
+            **parameters,
+        }
+        self._stopping = stopping
+        self._last = time.perf_counter()
+        if not (self.resume and self.path.exists()):
+            return False
+        header, arrays = read_tensors(self.path)
+        if not isinstance(header, dict) or header.get("kind") != "checkpoint":
+            raise ValueError(f"{self.path} is no checkpoint: give another path.")
+        if header.get("format") != _FORMAT:
+            raise ValueError(
+                f"{self.path} is a checkpoint of another version of maxmargin: finish it with that "
+                f"version, or remove the file."
+            )
+        about: Any = header.get("about")
+        seconds: Any = header.get("seconds")
+        if not isinstance(about, dict) or not (
+            conforms(seconds, float) and 0.0 <= seconds < math.inf
+        ):
+            raise ValueError(f"{self.path} is damaged: remove the file to begin anew.")
+        for name, mine in self._about.items():
+            theirs = about.get(name)
+            if theirs != mine:
+                other = f"parameters ({name} {theirs!s:.100}, not {mine!s:.100})"
+                if name == "data":  # which holds the costs and losses that parameters have made
+                    other = "data, or of another C, loss or the like"
+                raise ValueError(
+                    f"{self.path} is a checkpoint of other {other}: fit the same as before, give "
+                    f"another path, or remove the file."
+                )
+        # Copies, because those of the reader may not be written to or made longer.
+        self._restore(header, {name: array.copy() for name, array in arrays.items()}, state)
+        stopping.earlier = seconds
+        return True
+
+    def _restore(self, header: Any, arrays: Any, state: Stateful) -> None:
+        """Take over a state, every part of which has to fit the rest and the data."""
+        try:
+            for name, array in arrays.items():
+                if array.dtype.kind == "f" and np.isnan(array).any():
+                    raise ValueError(f"{name} is not a number")
+            restore(header["state"], arrays, state)
+        except Exception as error:
+            reason = " ".join(f"{error}".split())
+            raise ValueError(
+                f"{self.path} is damaged: {reason:.200}; remove the file to begin anew."
+            ) from error
+
+    def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
+        """Write the state if it is time to, or if it is the `final` one."""
+        if not final and time.perf_counter() - self._last < self.every:
+            return
+        try:
+            tree, arrays = capture(state())
+            seconds = self._stopping.seconds
+            header = {
+                "kind": "checkpoint",
+                "format": _FORMAT,
+                "about": self._about,
+                "seconds": seconds,
+                "state": tree,
+            }
+            write_tensors(self.path, header, arrays)
+        except (OSError, UnwritableError) as error:
+            warnings.warn(
+                f"The checkpoint {self.path} could not be written, and training goes on without: "
+                f"{error}.",
+                CheckpointWarning,
+                stacklevel=2,
+            )
+        self._last = time.perf_counter()

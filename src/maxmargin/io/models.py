@@ -1,0 +1,428 @@
+"""Models in files: arrays behind a header that JSON can hold.
+
+Loading never runs code and trusts nothing: a file can name nothing but the registered classes of
+this library, and what it holds must fit together before anything is made of it.
+"""
+
+import os
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+import maxmargin
+from maxmargin import structures
+from maxmargin.core.conforming import check_finite, check_types, conforms
+from maxmargin.core.registry import class_named
+from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, restore
+from maxmargin.io.tensors import DamagedFileError, read_tensors, write_tensors
+
+FORMAT = 2
+"""Of the files that are written, and the newest that can be read. The first had a checksum of the
+arrays alone, and named classes by their modules."""
+
+OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
+"""Attributes that only help to train on."""
+
+_OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}
+"""Parameters that mean nothing elsewhere: no file may say where a later fit writes or runs."""
+
+_HISTORY = ".history_"
+"""In the names of arrays that may hold infinities: of values that were not known at the time."""
+
+_OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
+"""How the names of what scikit-learn keeps in estimators begin."""
+
+
+class ModelFileError(ValueError):
+    """A model cannot be written, or a file holds none that can be read."""
+
+
+def save(
+    estimator: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a fitted estimator to a file.
+
+    The file holds arrays in the safetensors format and a header: parameters, what was learned, the
+    certificate and the history of the fit, a fingerprint of the data. It is written under another
+    name first, so that the file of this name is always whole.
+
+    Parameters
+    ----------
+    estimator : fitted estimator of maxmargin
+    path : path
+        Usually ends in ``.mm``.
+    about : dict, default=None
+        What else is worth keeping, as JSON can hold it; `read_header` gives it back.
+
+    Returns
+    -------
+    path : Path
+
+    Raises
+    ------
+    ModelFileError
+        If the estimator is none of this library.
+    OSError
+        If the place cannot be written to; a file that was there stays.
+
+    See Also
+    --------
+    load : The estimator again.
+    read_header : What a file says about its model.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = mm.save(mm.LinearClassifier().fit(X, y), Path(folder, "iris.mm"))
+    ...     model = mm.load(path)
+    >>> model.predict(X[:3])
+    array([0, 0, 0])
+    """
+    name = type(estimator).__name__
+    if not isinstance(estimator, BaseEstimator) or _estimator_class(name) is not type(estimator):
+        raise ModelFileError(
+            f"{name} is no estimator of maxmargin: save the estimators inside it, one by one."
+        )
+    check_is_fitted(estimator)
+    given = _Given()
+    parameters = {
+        key: given.parameter(key, value)
+        for key, value in estimator.get_params(deep=False).items()
+        if key not in _OF_THE_MACHINE and not isinstance(value, np.random.RandomState)
+    }
+    fitted = {
+        key: value
+        for key, value in vars(estimator).items()
+        if key not in estimator.get_params(deep=False)
+        and key not in OF_TRAINING
+        and not key.startswith(_OF_SCIKIT_LEARN)
+    }
+    try:
+        tree, arrays = capture({"parameters": parameters, "fitted": fitted}, given.known)
+    except UnwritableError as error:
+        raise ModelFileError(f"This {name} cannot be saved: {error}.") from error
+    header = {
+        "kind": "model",
+        "format": FORMAT,
+        "maxmargin": maxmargin.__version__,
+        "estimator": name,
+        "given": given.descriptions,
+        "about": dict(about or {}),
+        "model": tree,
+    }
+    write_tensors(Path(path), header, arrays)
+    return Path(path)
+
+
+def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Any:
+    """The estimator that a file holds.
+
+    The file is read whole, compared with its checksums, and closed.
+
+    Parameters
+    ----------
+    path : path
+    mmap : bool, default=False
+        Map the arrays of a large model into memory instead, and read them when they are used. That
+        starts at once and shares memory among processes, but costs safety: arrays are compared
+        with no checksum, and if another program cuts the file short or writes into it (`save`
+        does neither), predictions change, or the operating system ends the process.
+    **given
+        Parameters that hold code of yours, which a file cannot: ``problem=`` of a
+        `StructuredSVM`, ``kernel=`` if it is a function.
+
+    Returns
+    -------
+    estimator : fitted estimator
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, is no model, needs a newer version or something `given`.
+    OSError
+        If there is no such file, or it cannot be read.
+
+    See Also
+    --------
+    save : Write one.
+    read_header : What a file says about its model.
+
+    Examples
+    --------
+    See `save`.
+    """
+    return load_with_about(path, mmap=mmap, **given).estimator
+
+
+class Loaded(NamedTuple):
+    """An estimator, and what was given to `save` as `about`."""
+
+    estimator: Any
+    about: dict[str, Any]
+
+
+def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Loaded:
+    """What `load` returns and what the same file holds beside it."""
+    path = Path(path)
+    header, arrays = _read(path, mmap)
+    _check_given(path, header["given"], given)
+    leaves = {name: _leaves(value) for name, value in given.items()}
+
+    def place(tree: Tree) -> Any:
+        name, at = _given_place(tree)
+        return leaves[name][at] if at >= 0 else given[name]
+
+    with _blaming(path):
+        kind = _named_estimator(header)  # whose module registers what it learns
+        model = _restored(header, arrays, place)
+        return Loaded(_made(kind, **model), header["about"])
+
+
+def _restored(header: Mapping[str, Any], arrays: Arrays, foreign: Any) -> dict[str, Any]:
+    """Parameters and attributes of a file."""
+    model = restore(header["model"], arrays, foreign=foreign, find=_class_named)
+    if not conforms(model, dict[str, dict[str, Any]]) or model.keys() != {"parameters", "fitted"}:
+        raise ValueError("parameters or attributes are missing")
+    found: dict[str, Any] = model
+    return found
+
+
+def _named_estimator(header: Mapping[str, Any]) -> Any:
+    kind = _estimator_class(header["estimator"])
+    if kind is None:
+        raise ValueError(f"{header['estimator']!r:.80} is no estimator")
+    return kind
+
+
+def _made(kind: Any, parameters: dict[str, Any], fitted: dict[str, Any]) -> Any:
+    """An estimator with parameters and attributes of a file, if they fit together."""
+    own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
+    estimator = kind(**own)
+    estimator._validate_params()
+    check_types(kind.__name__, fitted, kind.fitted_types())
+    estimator.__dict__.update(fitted)
+    estimator._check_fitted()
+    return estimator
+
+
+def _given_place(tree: Tree) -> tuple[str, int]:
+    """Which leaf of which parameter stands in a place; -1 is the parameter itself."""
+    kind, name, at = tree
+    if kind != "given":
+        raise ValueError(f"{kind!r:.80} is no kind of value")
+    return name, at
+
+
+def _class_named(name: Any) -> type:
+    """The registered class of a name.
+
+    Values of parameters need not be known to the estimator: solvers, kernels and problems are
+    public names.
+    """
+    for package in (maxmargin, structures):
+        if name in package.__all__:
+            getattr(package, name)
+    return class_named(name)
+
+
+def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What a file says about its model, without its arrays.
+
+    Parameters
+    ----------
+    path : path
+
+    Returns
+    -------
+    header : dict
+        ``"estimator"`` (its name), ``"format"`` and ``"maxmargin"`` (versions), ``"parameters"``,
+        ``"classes"`` (or None), ``"certificate"``, ``"status"``, ``"rounds"``, ``"seconds"``,
+        ``"data"`` (fingerprint), ``"arrays"`` (shape and type by name), ``"given"`` (what `load`
+        must be given), ``"about"``.
+
+    Raises
+    ------
+    ModelFileError, OSError
+        As `load`.
+
+    See Also
+    --------
+    load : The estimator.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import maxmargin as mm
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model = mm.LinearRegressor().fit([[0.0], [1.0]], [0.0, 2.0])
+    ...     header = mm.read_header(mm.save(model, Path(folder, "line.mm")))
+    >>> header["estimator"], header["parameters"]["C"], header["status"]
+    ('LinearRegressor', 1.0, 'converged')
+    """
+    header, arrays = _read(Path(path))
+
+    def description(tree: Tree) -> Any:
+        return header["given"][_given_place(tree)[0]]
+
+    with _blaming(Path(path)):
+        kind = _named_estimator(header)
+        model = _restored(header, arrays, description)
+        fitted = model["fitted"]
+        check_types(kind.__name__, fitted, kind.fitted_types())
+    history = fitted.get("history_") or []
+    classes = fitted.get("classes_")
+    copied = ("estimator", "format", "maxmargin", "given", "about")
+    return {name: header[name] for name in copied} | {
+        "parameters": model["parameters"],
+        "classes": None if classes is None else np.asarray(classes).tolist(),
+        "certificate": fitted.get("certificate_"),
+        "status": fitted.get("status_"),
+        "rounds": fitted.get("n_iter_"),
+        "seconds": history[-1].seconds if history else None,
+        "data": fitted.get("_data_fingerprint"),
+        "arrays": {name: (array.shape, array.dtype.name) for name, array in arrays.items()},
+    }
+
+
+class _Given:
+    """Leaves of parameters that have no plain form: who loads the model gives them again."""
+
+    def __init__(self) -> None:
+        self.descriptions: dict[str, str] = {}
+        self._places: dict[int, Tree] = {}
+
+    def parameter(self, name: str, value: Any) -> Any:
+        """A parameter, or what stands for it."""
+        found = _leaves(value)
+        if not found:
+            return value
+        for at, leaf in enumerate(found):
+            self._places[id(leaf)] = ["given", name, at]
+        self.descriptions[name] = _description(value)
+        return _Whole(name)
+
+    def known(self, value: Any) -> Tree:
+        """What stands in the file for a value that is part of a parameter."""
+        if isinstance(value, _Whole):
+            return ["given", value.name, -1]
+        if id(value) in self._places:
+            return self._places[id(value)]
+        raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
+
+
+class _Whole:
+    """Stands for a whole parameter."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _leaves(value: Any) -> list[Any]:
+    """Parts of a value that have no plain form, in the order in which they are met."""
+    found: list[Any] = []
+
+    def note(leaf: Any) -> None:
+        found.append(leaf)
+
+    capture(value, note)
+    return found
+
+
+def _description(value: Any) -> str:
+    kind = value if hasattr(value, "__qualname__") else type(value)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]) -> None:
+    for name, what in needed.items():
+        if given.get(name) is None:
+            raise ModelFileError(
+                f"{path} was trained with a {name} of your own ({what}), which a file cannot hold: "
+                f"pass it again, mm.load(path, {name}=...)."
+            )
+    for name in given:
+        if name not in needed:
+            raise ModelFileError(
+                f"{path} holds its {name}, or has none: mm.load takes "
+                f"{' and '.join(needed) or 'nothing but the path'} for it."
+            )
+
+
+def _estimator_class(name: Any) -> Any:
+    found = getattr(maxmargin, name, None) if name in maxmargin.__all__ else None
+    if isinstance(found, type) and issubclass(found, BaseEstimator):
+        return found
+    return None
+
+
+def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    try:
+        header, arrays = read_tensors(path, mapped=mapped)
+    except DamagedFileError as error:
+        raise ModelFileError(str(error)) from error
+    with _blaming(path):
+        if not isinstance(header, dict) or header.get("kind") != "model":
+            raise ModelFileError(
+                f"{path} is a checkpoint, not a model: fit with checkpoint= and resume=True to go "
+                f"on from it, then save the model."
+            )
+        if header["format"] > FORMAT:
+            raise ModelFileError(
+                f"{path} was written by maxmargin {header['maxmargin']!s:.40}, in a format (number "
+                f"{header['format']}) that this version, {maxmargin.__version__}, does not know: "
+                f"update maxmargin."
+            )
+        check_types("the header", header, _HEADER_TYPES)
+        if not header.keys() >= _HEADER_TYPES.keys() - {"checksum"}:
+            raise ValueError("the header is not whole")
+        if header["format"] == 1 and not mapped and _checksum(arrays) != header["checksum"]:
+            raise ValueError("its numbers are not those that were written")
+        for name, array in () if mapped else arrays.items():
+            if array.dtype.kind == "f" and _HISTORY not in name:
+                check_finite(name, array)
+    return header, arrays
+
+
+_HEADER_TYPES: dict[str, Any] = {
+    "kind": str, "format": int, "maxmargin": str, "estimator": str, "given": dict[str, str],
+    "checksum": int, "about": dict[str, Any], "model": list,
+}  # fmt: skip
+"""What a header holds; the checksum in the first format only."""
+
+
+@contextmanager
+def _blaming(path: Path) -> Iterator[None]:
+    """Whatever goes wrong while a header is read, the file is at fault."""
+    try:
+        yield
+    except ModelFileError:
+        raise
+    except Exception as error:
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        reason = " ".join(f"{kind}{error}".split())
+        raise ModelFileError(
+            f"{path} is damaged, or of a version of maxmargin that this one does not know: "
+            f"{reason:.200}."
+        ) from error
+
+
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
+    """That of files of the first format."""
+    found = 0
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        found = zlib.crc32(array.reshape(-1).view(np.uint8).data, found)
+    return found

@@ -1,0 +1,164 @@
+"""Smaller models: without the weights that hardly matter."""
+
+import copy
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.core.certificate import Certificate
+from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.estimators.linear import LinearEstimator
+from maxmargin.io.models import OF_TRAINING
+from maxmargin.structures.chain.estimator import SequenceTagger
+from maxmargin.structures.chain.problem import Layout
+
+_STORED = 1.5
+"""What a weight in a sparse matrix takes, next to one in a dense one."""
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """A model without its small weights, and what that costs.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A copy; the one that was given stays as it is.
+    kept, dropped : int
+        Feature weights other than zero that are left, and that are gone.
+    score_before, score_after : float or None
+        On the examples that were given, if any.
+    """
+
+    estimator: Any
+    kept: int
+    dropped: int
+    score_before: float | None = None
+    score_after: float | None = None
+
+
+def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pruned:
+    """Drop the weights of features that are below a threshold.
+
+    A tagger trained on feature dictionaries also forgets the names of features that have no weight
+    left, and its file becomes smaller. The weights of a linear model become a sparse matrix if that
+    is smaller. Transitions and biases are few, and stay.
+
+    Parameters
+    ----------
+    estimator : fitted SequenceTagger, LinearClassifier or LinearRegressor
+    threshold : float
+        Weights whose absolute value is below it go. At 0 only features without any weight go,
+        which changes no answer.
+    X, y : examples, default=None
+        To score both models on.
+
+    Returns
+    -------
+    pruned : Pruned
+        The estimator's ``certificate_`` keeps its dual value, below which no weights can come; how
+        far above it the pruned weights are, it does not know.
+
+    Raises
+    ------
+    TypeError
+        If the estimator has no weights of features that could be left out.
+    ValueError
+        If the threshold is negative, or would leave nothing.
+
+    See Also
+    --------
+    maxmargin.save : Write a model to a file.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.io.pruning import prune
+    >>> X = [[["the", "t"], ["dog", "d"]], [["the", "t"], ["cat", "c"], ["sat", "s"]]]
+    >>> y = [["DET", "NOUN"], ["DET", "NOUN", "VERB"]]
+    >>> tagger = mm.SequenceTagger(C=10.0).fit(X, y)
+    >>> pruned = prune(tagger, threshold=0.2, X=X, y=y)
+    >>> len(tagger.vocabulary_), len(pruned.estimator.vocabulary_)
+    (8, 6)
+    >>> pruned.score_before, pruned.score_after
+    (1.0, 1.0)
+    """
+    if not isinstance(estimator, SequenceTagger | LinearEstimator):
+        raise TypeError(
+            f"{type(estimator).__name__} cannot be pruned: only SequenceTagger, LinearClassifier "
+            f"and LinearRegressor have weights of features that can be left out."
+        )
+    if not isinstance(threshold, Real) or not 0.0 <= threshold < math.inf:
+        raise ValueError(f"threshold is {threshold}, but must be a number that is not negative.")
+    if (X is None) != (y is None):
+        raise ValueError("Give X and y both, or neither.")
+    check_is_fitted(estimator)
+    weights = _dense(estimator.coef_)
+    keep = (weights != 0.0) & (np.abs(weights) >= threshold)
+    if not keep.any():
+        raise ValueError(
+            f"A threshold of {threshold:g} would drop all weights, of which the largest is "
+            f"{np.abs(weights).max(initial=0.0):.3g}: give a smaller one."
+        )
+    pruned = copy.copy(estimator)
+    for name in OF_TRAINING:  # made with all weights
+        pruned.__dict__.pop(name, None)
+    pruned.certificate_ = Certificate(
+        math.inf, estimator.certificate_.dual, estimator.certificate_.relaxed
+    )
+    if isinstance(pruned, SequenceTagger):
+        _prune_tagger(pruned, keep)
+    else:
+        pruned.coef_ = _smaller(np.where(keep, weights, 0.0))
+    kept = int(np.count_nonzero(keep))
+    scores = [None if X is None else float(model.score(X, y)) for model in (estimator, pruned)]
+    return Pruned(pruned, kept, int(np.count_nonzero(weights)) - kept, *scores)
+
+
+def _prune_tagger(tagger: SequenceTagger, keep: NDArray[np.bool_]) -> None:
+    """Keep emissions `keep`, and forget names of features that have none left."""
+    layout, table = tagger._layout, tagger._table.copy()
+    table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
+    fixed = {
+        "classes_": tagger.classes_,
+        "n_features_in_": tagger.n_features_in_,
+        "_layout": layout,
+        "_tied": tagger._tied,
+    }
+    if hasattr(tagger, "vocabulary_"):
+        stays: NDArray[np.bool_] = np.any(keep, axis=0)
+        if tagger._tied is not None:  # these have weights of transitions, too
+            stays[tagger._tied] = True
+            fixed["_tied"] = (np.cumsum(stays) - 1)[tagger._tied]
+        names = [name for name, column in tagger.vocabulary_.items() if stays[column]]
+        table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
+        fixed |= {
+            "vocabulary_": Vocabulary(names),
+            "n_features_in_": len(names),
+            "_layout": Layout.of(
+                len(names),
+                layout.n_labels,
+                bias=layout.bias >= 0,
+                ends=layout.first >= 0,
+                order=2 if layout.triples >= 0 else 1,
+                n_tied=0 if tagger._tied is None else len(tagger._tied),
+            ),
+        }
+    tagger.__dict__.update(tagger._attributes(fixed, table.ravel()))
+
+
+def _dense(weights: Any) -> NDArray[np.float64]:
+    return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
+
+
+def _smaller(weights: NDArray[np.float64]) -> Any:
+    """The weights as a sparse matrix, if it takes less memory."""
+    if _STORED * np.count_nonzero(weights) >= weights.size:
+        return weights
+    return sp.csr_array(np.atleast_2d(weights))

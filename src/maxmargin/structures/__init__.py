@@ -1,0 +1,21 @@
+"""What is predicted: one folder for each kind of output."""
+
+from maxmargin.core.lazy import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(
+    __name__,
+    {
+        "structures.chain.latent": "HiddenChains",
+        "structures.constituency.problem": "GrammarProblem",
+        "structures.dependency.problem": "DependencyTrees",
+        "structures.graph.problem": "GraphLabelling",
+        "structures.multiclass.kernel": "Multiclass",
+        "structures.multiclass.problem": "Classes",
+        "structures.multilabel.problem": "LabelSets",
+        "structures.ordinal.problem": "Ordinal",
+        "structures.performance.problem": "PerformanceProblem",
+        "structures.pose.problem": "PoseProblem",
+        "structures.ranking.problem": "RankingProblem",
+        "structures.taxonomy.problem": "Hierarchy",
+    },
+)

@@ -1,0 +1,13 @@
+from maxmargin.structures.chain.latent import HiddenChains as HiddenChains
+from maxmargin.structures.constituency.problem import GrammarProblem as GrammarProblem
+from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
+from maxmargin.structures.graph.problem import GraphLabelling as GraphLabelling
+from maxmargin.structures.multiclass.kernel import Multiclass as Multiclass
+from maxmargin.structures.multiclass.problem import Classes as Classes
+from maxmargin.structures.multilabel.problem import LabelSets as LabelSets
+from maxmargin.structures.ordinal.problem import Ordinal as Ordinal
+from maxmargin.structures.performance.problem import PerformanceProblem as PerformanceProblem
+from maxmargin.structures.ranking.problem import RankingProblem as RankingProblem
+from maxmargin.structures.taxonomy.problem import Hierarchy as Hierarchy
+
+__all__: list[str]

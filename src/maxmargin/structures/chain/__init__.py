@@ -1,0 +1,1 @@
+"""A label for each position of a sequence."""

@@ -1,0 +1,620 @@
+"""SequenceTagger: a label for each position of a sequence."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.problem import TrainingSet
+from maxmargin.data.labels import flat_labels, label_array
+from maxmargin.data.sequences import has_dictionaries, stack
+from maxmargin.data.sources import Source
+from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.estimators.base import check_classes, check_weights, n_threads
+from maxmargin.estimators.checks import (
+    check_features,
+    check_loss_matrix,
+    check_moderate,
+    check_names,
+    remember_names,
+)
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.chain.model import ChainModel
+from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+from maxmargin.training.partitions import Survey
+from maxmargin.training.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.training.streaming import (
+    Checked,
+    Fixed,
+    first_examples,
+    numbers_among,
+)
+
+Floats = NDArray[np.float64]
+
+_LOSSES = {"hamming", "hamming-normalized", "zero-one"}
+
+
+class SequenceTagger(ShardedEstimator, StructuredEstimator):
+    """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
+
+    The score of a labelling is the sum of emissions (features of a position with its label),
+    transitions (a label after another), and biases of labels, of the first and of the last
+    position. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sequences.
+
+    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of
+    all rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
+        Number of wrong labels; their share of the sequence; one for any mistake at all; or the
+        cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
+        ``{(true, predicted): cost}``), summed over the positions.
+    order : {1, 2}, default=1
+        Transitions from one label to the next, or also from two labels to the next.
+    pair_features : "all" or list of columns or names, default=None
+        Features that also change the transition to their position: each has a weight for every
+        pair of labels. For ``order=1`` and losses that add up over positions.
+    fit_intercept : bool, default=True
+        A bias for each label.
+    fit_ends : bool, default=True
+        Biases for the labels of the first and of the last position.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters, see `StructuredSVM`. The search for "slack" is exact for the Hamming
+        and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
+        what it misses.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the sequences.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (n_classes, n_features)
+        Emission weights.
+    transitions_ : ndarray of shape (n_classes, n_classes)
+        From the row's label to the column's.
+    second_order_ : ndarray of shape (n_classes, n_classes, n_classes)
+        From two labels to the next; only with ``order=2``.
+    pair_coef_ : ndarray of shape (n_pair_features, n_classes, n_classes)
+        Weights of `pair_features`, in their order; only with them.
+    intercept_, first_, last_ : ndarray of shape (n_classes,)
+        Biases; zeros where not fitted.
+    vocabulary_ : Mapping
+        Column of each feature name; only when trained on dictionaries.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of columns; only when trained on data frames.
+
+    See Also
+    --------
+    StructuredSVM : Any other structure.
+    LinearClassifier : Labels on their own.
+
+    Notes
+    -----
+    In feature dictionaries strings name an indicator (``{"word": "the"}``), numbers and booleans
+    are values, lists name several indicators, dictionaries are nested. Names that were not seen
+    in training are left out at prediction.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [
+    ...     [{"word": "the"}, {"word": "dog"}, {"word": "barks"}],
+    ...     [{"word": "dogs"}, {"word": "bark"}],
+    ... ]
+    >>> y = [["DET", "NOUN", "VERB"], ["NOUN", "VERB"]]
+    >>> tagger = mm.SequenceTagger(C=10.0).fit(X, y)
+    >>> tagger.predict([[{"word": "the"}, {"word": "dogs"}, {"word": "bark"}]])[0].tolist()
+    ['DET', 'NOUN', 'VERB']
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions(_LOSSES), "array-like", dict],
+        "order": [Options(int, {1, 2})],
+        "pair_features": [StrOptions({"all"}), "array-like", None],
+        "fit_intercept": ["boolean"],
+        "fit_ends": ["boolean"],
+        "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: Any = "hamming",
+        order: int = 1,
+        pair_features: Any = None,
+        fit_intercept: bool = True,
+        fit_ends: bool = True,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.order = order
+        self.pair_features = pair_features
+        self.fit_intercept = fit_intercept
+        self.fit_ends = fit_ends
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    classes_: NDArray[Any]
+    vocabulary_: Vocabulary
+    coef_: Floats
+    transitions_: Floats
+    intercept_: Floats
+    first_: Floats
+    last_: Floats
+    second_order_: Floats
+    pair_coef_: Floats
+    _layout: Layout
+    _table: Floats
+    _tied: NDArray[np.int64] | None
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        lengths: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on sequences and their labels.
+
+        Parameters
+        ----------
+        X : list of matrices, matrix of all rows, list of lists of dictionaries, or Source
+            A `Source` gives matrices, or lists of dictionaries, with their labels, which need not
+            fit in memory together. Then `Online` trains, whose parameters count if `solver` is
+            one; labels and names are found by a pass before.
+        y : list of label sequences, or all labels one after the other, default=None
+            Numbers or strings. The latter form goes with `lengths`. None for a source.
+        lengths : array-like of shape (n_sequences,), default=None
+            Rows of each sequence, if `X` is one matrix.
+        sample_weight : array-like of shape (n_sequences,), default=None
+            Multiplies the C of each sequence. Not for a source.
+
+        Returns
+        -------
+        self : SequenceTagger
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, y=y, lengths=lengths, sample_weight=sample_weight)
+            return self._fit_source(X, y=y, lengths=lengths, sample_weight=sample_weight)
+        examples = self._read(X, y, None, lengths)
+        if self._on_shards:
+            if lengths is not None:
+                X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
+            return self._fit_shards(X, y, examples, sample_weight)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, X, y, attributes)
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more sequences, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, lengths, sample_weight
+            As in `fit`. Feature dictionaries need a `fit` before, on some of them: their names are
+            those of its ``vocabulary_``, others are left out.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come; needed in the first call.
+
+        Returns
+        -------
+        self : SequenceTagger
+        """
+        classes, fixed = self._all_classes(classes), self._begun
+        if fixed is None and lengths is None and has_dictionaries(X):
+            if not hasattr(self, "vocabulary_"):
+                raise ValueError(
+                    "X holds feature dictionaries, of which partial_fit must know all names: call "
+                    "fit on some of them before, or give matrices."
+                )
+            fixed = _named_columns(self.vocabulary_)
+        if self._begun is not None:
+            check_names(self, X)
+        examples = self._read(X, y, fixed, lengths)
+        return self._learn(X, y, examples, sample_weight, classes)
+
+    def _read(
+        self, X: Any, Y: Any, fixed: Fixed | None, lengths: ArrayLike | None = None
+    ) -> Checked:
+        if Y is None:
+            raise ValueError("y is missing: give the labels of each sequence.")
+        if fixed is not None:
+            vocabulary, sequences = fixed.get("vocabulary_"), _alike(X, lengths, fixed)
+        else:
+            vocabulary = Vocabulary() if lengths is None and has_dictionaries(X) else None
+            sequences = _sequences(X, lengths, vocabulary, grow=True)
+        labels = _flat_labels(Y, sequences.lengths)
+        return Checked(sequences, labels, len(sequences.lengths), vocabulary)
+
+    def _survey(self, source: Source) -> Fixed:
+        first = first_examples(source)
+        if not has_dictionaries(first.X):
+            return super()._survey(source)
+        vocabulary = Vocabulary()
+        for X, _ in source.blocks():
+            vocabulary.rows(X, grow=True)
+        examples = self._read(*first, _named_columns(vocabulary))
+        return self._fix(examples, self._classes_of(source))
+
+    def _survey_examples(self, X: Any, y: Any) -> Any:
+        labels = np.unique(flat_labels(y))
+        if has_dictionaries(X):
+            vocabulary = Vocabulary()
+            vocabulary.rows(X, grow=True)
+            return labels, vocabulary
+        return labels, stack(X, None, None)[0].shape[1]
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+        labels, kinds = zip(*(survey.found for survey in surveys), strict=True)
+        classes = np.unique(flat_labels(labels))
+        first: Any = surveys[0].first
+        if isinstance(kinds[0], Vocabulary):
+            merged = Vocabulary()
+            for vocabulary in kinds:
+                merged.rows([[list(vocabulary)]], grow=True)
+            return self._fix(self._read(first.X, first.y, _named_columns(merged)), classes)
+        check_widths(kinds)
+        return self._fix(self._read(first.X, first.y, None), classes)
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        n_features, vocabulary = examples.X.X.shape[1], examples.extra
+        if not len(examples.y):
+            raise ValueError("X holds no positions: there is nothing to learn from.")
+        if classes is None:
+            classes = np.unique(examples.y)
+        tied = self._tied_columns(n_features, vocabulary)
+        layout = Layout.of(
+            n_features,
+            len(classes),
+            bias=self.fit_intercept,
+            ends=self.fit_ends,
+            order=self.order,
+            n_tied=0 if tied is None else len(tied),
+        )
+        fixed = {
+            "classes_": classes,
+            "n_features_in_": n_features,
+            "_layout": layout,
+            "_tied": tied,
+        }
+        return fixed if vocabulary is None else fixed | {"vocabulary_": vocabulary}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        classes = fixed["classes_"]
+        training = ChainTrainingSet(
+            _with_tied(examples.X, fixed["_tied"]),
+            numbers_among(examples.y, classes),
+            fixed["_layout"],
+            cost,
+            check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
+            **self._loss_options(),
+        )
+        exact = training.slack or training.zero_one
+        return training if exact else self._rescaled(training)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        table = fixed["_layout"].table(weights)
+        return fixed | {"_table": table, **_parts(table, fixed["_layout"])}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        layout, n_features = self._layout, self.n_features_in_
+        check_classes(self.classes_, layout.n_labels)
+        names: Any = vars(self).get("vocabulary_", range(n_features))
+        if layout.n_features != n_features or len(names) != n_features:
+            raise ValueError("features and weights are not equal in number")
+        check_weights("_table", self._table, layout.n_rows, layout.n_columns)
+        tied = np.zeros(0, dtype=np.int64) if self._tied is None else self._tied
+        check_indices("_tied", tied, n_features)
+        n_tied = 0 if layout.tied < 0 else (layout.n_rows - layout.tied) // layout.n_labels
+        check_shape("_tied", tied, n_tied)
+        self.__dict__.update(_parts(self._table, layout))
+
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        if "vocabulary_" not in fixed:
+            self.__dict__.pop("vocabulary_", None)
+        remember_names(self, X)
+
+    def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
+        """Labels of every position.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        y : list of ndarray, or ndarray of shape (n_rows,) if `lengths` are given
+        """
+        sequences = self._checked(X, lengths)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            numbers, _ = self._model.decode(sequences, threads)
+        return self._named(numbers, sequences, lengths)
+
+    def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
+        """Score of the best labelling of each sequence.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_sequences,)
+        """
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return self._model.decode(self._checked(X, lengths), threads)[1]
+
+    def predict_marginals(
+        self, X: Any, *, lengths: ArrayLike | None = None, temperature: float = 1.0
+    ) -> Any:
+        """Share of each label at each position, if labellings are weighted by their scores.
+
+        Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
+        more the best labelling counts. These are no calibrated probabilities.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (length, n_classes), or ndarray of shape
+            (n_rows, n_classes) if `lengths` are given
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        found = self._model.marginals(self._checked(X, lengths), float(temperature))
+        return found if lengths is None else np.concatenate(found)
+
+    def predict_top(
+        self, X: Any, k: int, *, lengths: ArrayLike | None = None
+    ) -> list[list[tuple[NDArray[Any], float]]]:
+        """The k best labellings of each sequence with their scores, best first.
+
+        Returns
+        -------
+        top : list of lists of (labels, score)
+            Fewer than k where there are fewer labellings.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        found = self._model.top(self._checked(X, lengths), int(k))
+        return [
+            [(self.classes_[row], float(score)) for row, score in zip(labels, scores, strict=True)]
+            for labels, scores in found
+        ]
+
+    def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
+        """Share of positions whose label is right; labels not seen in training are mistakes."""
+        sequences = self._checked(X, lengths)
+        truth = _flat_labels(y, sequences.lengths)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            numbers, _ = self._model.decode(sequences, threads)
+        return float(np.mean(self.classes_[numbers] == truth)) if len(truth) else 1.0
+
+    @property
+    def _model(self) -> ChainModel:
+        check_is_fitted(self)
+        return ChainModel(self._table, self._layout)
+
+    def _loss_options(self) -> dict[str, bool]:
+        """How the training set counts mistakes."""
+        slack = self.rescaling == "slack"
+        named = isinstance(self.loss, str)
+        zero_one = named and self.loss == "zero-one"
+        if zero_one and self.order != 1:
+            raise ValueError("loss='zero-one' needs order=1.")
+        if self.pair_features is not None and (zero_one or self.order != 1):
+            raise ValueError(
+                "pair_features need order=1 and a loss that adds up over the positions, not "
+                "'zero-one'."
+            )
+        counts = named and self.order == 1 and self.pair_features is None
+        # With one cost for all mistakes, the two ways of rescaling are the same.
+        return {
+            "normalized": named and self.loss == "hamming-normalized",
+            "zero_one": zero_one,
+            "slack": slack and counts and not zero_one,
+        }
+
+    def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
+        """Sequences to answer for, in the columns of the training data."""
+        check_is_fitted(self)
+        check_names(self, X)
+        return _with_tied(_alike(X, lengths, self.__dict__), self._tied)
+
+    def _tied_columns(
+        self, n_features: int, vocabulary: Vocabulary | None
+    ) -> NDArray[np.int64] | None:
+        """Columns of `pair_features`."""
+        wanted = self.pair_features
+        if wanted is None:
+            return None
+        if isinstance(wanted, str):
+            return np.arange(n_features)
+        names: Mapping[str, int] = vocabulary or {}
+        columns = [names.get(name, -1) if isinstance(name, str) else int(name) for name in wanted]
+        for name, column in zip(wanted, columns, strict=True):
+            if not 0 <= column < n_features:
+                raise ValueError(f"pair_features names {name!r}, which is no feature of X.")
+        return np.array(columns, dtype=np.int64)
+
+    def _named(self, numbers: NDArray[Any], sequences: Sequences, lengths: Any) -> Any:
+        labels = self.classes_[numbers]
+        if lengths is not None:
+            return labels
+        return [labels[start:end] for start, end in pairwise(sequences.ends.tolist())]
+
+
+def _sequences(
+    X: Any, lengths: Any, vocabulary: Vocabulary | None, grow: bool, width: int | None = None
+) -> Sequences:
+    """Sequences in any of the three forms, checked."""
+    if vocabulary is not None:
+        rows, ends = vocabulary.rows(X, grow)
+        check_moderate(rows, "SequenceTagger", ends)
+    else:
+        if lengths is None and (X is None or not len(X)):
+            raise ValueError("X is empty: give at least one sequence.")
+        rows, ends = stack(X, lengths, width)
+        if rows.shape[0]:
+            rows = check_features(rows, "SequenceTagger", ends if lengths is None else None)
+    return Sequences(rows, ends)
+
+
+def _cut(rows: Any, lengths: NDArray[np.int64]) -> list[Any]:
+    """Rows of all sequences as a list of those of each."""
+    ends = np.cumsum(np.r_[0, lengths]).tolist()
+    return [rows[start:stop] for start, stop in pairwise(ends)]
+
+
+def _named_columns(vocabulary: Vocabulary) -> Fixed:
+    """What a vocabulary fixes."""
+    return {"vocabulary_": vocabulary, "n_features_in_": len(vocabulary)}
+
+
+def _alike(X: Any, lengths: ArrayLike | None, fixed: Fixed) -> Sequences:
+    """Sequences in the columns of the training data."""
+    vocabulary, width = fixed.get("vocabulary_"), fixed["n_features_in_"]
+    dictionaries = lengths is None and has_dictionaries(X)
+    if dictionaries and vocabulary is None:
+        raise ValueError("X holds feature dictionaries, but the tagger was trained on matrices.")
+    if vocabulary is not None and not dictionaries and any(map(np.size, X)):
+        raise ValueError("X holds matrices, but the tagger was trained on feature dictionaries.")
+    sequences = _sequences(X, lengths, vocabulary, grow=False, width=width)
+    if sequences.X.shape[1] != width:
+        raise ValueError(
+            f"X has {sequences.X.shape[1]} features, but SequenceTagger was trained with {width}."
+        )
+    return sequences
+
+
+def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequences:
+    """The same with the features that are tied to pairs of labels."""
+    if tied is None:
+        return sequences
+    return replace(sequences, tied=sp.csr_array(sequences.X, dtype=np.float64)[:, tied])
+
+
+def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
+    """Labels of all positions one after the other, as many as there are rows."""
+    flat = isinstance(y, np.ndarray) and y.dtype != object and y.ndim == 1
+    if not flat:
+        if len(y) != len(lengths):
+            if len(y) == lengths.sum() and len(y) and np.ndim(y[0]) == 0:
+                return label_array(y)
+            raise ValueError(
+                f"X has {len(lengths)} sequences but y has {len(y)}: give labels for each."
+            )
+        for i, (labels, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
+            if np.ndim(labels) == 0 or len(labels) != length:
+                count = "no list" if np.ndim(labels) == 0 else len(labels)
+                raise ValueError(
+                    f"Sequence {i} has {length} positions but {count} labels: give one for each."
+                )
+        return flat_labels(y)
+    if len(y) != lengths.sum():
+        raise ValueError(
+            f"X has {lengths.sum()} positions but y has {len(y)} labels: give one for each."
+        )
+    return label_array(y)
+
+
+def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:
+    """Views of the weight table under the names users know."""
+    n = layout.n_labels
+
+    def row(at: int) -> Floats:
+        return table[at, :n] if at >= 0 else np.zeros(n)
+
+    parts = {
+        "coef_": table[: layout.n_features, :n].T,
+        "transitions_": table[layout.transitions : layout.transitions + n, :n],
+        "intercept_": row(layout.bias),
+        "first_": row(layout.first),
+        "last_": row(layout.last),
+    }
+    if layout.triples >= 0:
+        triples = table[layout.triples : layout.triples + n * n, :n]
+        parts["second_order_"] = triples.reshape(n, n, n)
+    if layout.tied >= 0:
+        parts["pair_coef_"] = table[layout.tied :, :n].reshape(-1, n, n)
+    return parts

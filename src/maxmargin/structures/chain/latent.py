@@ -1,0 +1,181 @@
+"""Sequences of labels with hidden states: every label has a few, and which one is latent.
+
+A chain over the states of all labels, where a wrong label costs one and a wrong state of the right
+label nothing. State ``s`` of label ``a`` is number ``a * n_states + s``; with these numbers for
+labels, completed truths are those of an ordinary chain, and both searches are Viterbi paths. To
+complete a truth, all states but those of its labels are forbidden.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices
+from maxmargin.core.latent import LatentProblem, LatentTrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
+from maxmargin.data.sequences import stack
+from maxmargin.structures.chain.model import ChainModel
+from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+
+Floats = NDArray[np.float64]
+States = NDArray[np.int64]
+
+_ROUNDING = 1e-9
+
+
+@registered("HiddenChains")
+class HiddenChains(Remade, LatentProblem):
+    """A label for each row of a matrix, each with one of a few hidden states.
+
+    Outputs are arrays of labels, latent variables arrays of states, one number a row. The score has
+    emissions, biases and transitions of states, and of those at both ends; the loss is the number
+    of wrong labels.
+
+    Parameters
+    ----------
+    n_features : int
+    n_labels : int
+    n_states : int
+        Of each label.
+
+    See Also
+    --------
+    maxmargin.LatentStructuredSVM
+    maxmargin.SequenceTagger : Without hidden states.
+
+    Examples
+    --------
+    Label 1 stands on either side of label 0:
+
+    >>> import numpy as np
+    >>> from maxmargin.estimators.latent import LatentStructuredSVM
+    >>> from maxmargin.structures.chain.latent import HiddenChains
+    >>> X = [np.array([[2.0], [0.1]]), np.array([[-2.0], [0.0], [2.1]]), np.array([[-0.1], [-1.9]])]
+    >>> Y = [[1, 0], [1, 0, 1], [0, 1]]
+    >>> model = LatentStructuredSVM(HiddenChains(1, 2, 2), C=10.0, restarts=3).fit(X, Y)
+    >>> [labels.tolist() for labels in model.predict(X)]
+    [[1, 0], [1, 0, 1], [0, 1]]
+    """
+
+    def __init__(self, n_features: int, n_labels: int, n_states: int) -> None:
+        self.n_labels, self.n_states = n_labels, n_states
+        self.layout = Layout.of(n_features, n_labels * n_states, bias=True, ends=True)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.layout.n_features,
+            "n_labels": self.n_labels,
+            "n_states": self.n_states,
+        }
+
+    def joint_feature(self, x: Any, y: Any, h: Any) -> Floats:
+        layout, numbers = self.layout, self.numbers(y, h)
+        table = np.zeros((layout.n_rows, layout.n_columns))
+        if len(numbers):
+            rows = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
+            np.add.at(table[: layout.n_features].T, numbers, rows)
+            np.add.at(table, (layout.transitions + numbers[:-1], numbers[1:]), 1.0)
+            np.add.at(table[layout.bias], numbers, 1.0)
+            table[layout.first, numbers[0]] += 1.0
+            table[layout.last, numbers[-1]] += 1.0
+        return table.ravel()
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(np.sum(np.asarray(truth) != np.asarray(y)))
+
+    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+        model = ChainModel(self.layout.table(w), self.layout)
+        return self.split(model.decode(self._sequences([x]), Threads(1))[0])
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> tuple[Any, Any]:
+        completed = self._bound(x, truth).completed([np.zeros(len(truth), dtype=np.int64)])
+        planes = completed.planes(w, np.zeros(1, dtype=np.int64), Threads(1))
+        return self.split(np.frombuffer(planes.outputs[0], dtype=np.uint16))
+
+    def complete(self, x: Any, truth: Any, w: Floats) -> States:
+        start = [np.zeros(len(truth), dtype=np.int64)]
+        return self._bound(x, truth).complete(w, start, Threads(1))[0]
+
+    def initial(self, x: Any, truth: Any, random: np.random.Generator) -> States:
+        return random.integers(self.n_states, size=len(truth))
+
+    def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> "HiddenChainTraining":
+        """The training set with compiled searches."""
+        labels = [self._checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
+        return HiddenChainTraining(self, self._sequences(X), labels, cost)
+
+    def numbers(self, y: Any, h: Any) -> States:
+        """Labels and their states as one number for each position."""
+        return np.asarray(y, dtype=np.int64) * self.n_states + np.asarray(h, dtype=np.int64)
+
+    def split(self, numbers: NDArray[Any]) -> tuple[States, States]:
+        """The other way round."""
+        y, h = np.divmod(numbers.astype(np.int64), self.n_states)
+        return y, h
+
+    def _bound(self, x: Any, truth: Any) -> "HiddenChainTraining":
+        return self.bind([x], [truth], np.ones(1))
+
+    def _sequences(self, X: Sequence[Any]) -> Sequences:
+        rows, ends = stack(X, None, self.layout.n_features)
+        return Sequences(rows, ends)
+
+    def _checked(self, i: int, x: Any, y: Any) -> States:
+        labels, length = np.asarray(y), x.shape[0] if hasattr(x, "shape") else len(x)
+        if labels.shape != (length,) or not np.isin(labels, np.arange(self.n_labels)).all():
+            raise ValueError(
+                f"Sequence {i} has {length} positions: give each a label from 0 to "
+                f"{self.n_labels - 1}."
+            )
+        return labels.astype(np.int64)
+
+
+class HiddenChainTraining(LatentTrainingSet):
+    """Labelled sequences; completions are lists of arrays of states.
+
+    Parameters
+    ----------
+    problem : HiddenChains
+    sequences : Sequences
+    labels : list of ndarray
+    cost : ndarray of shape (n_sequences,)
+    """
+
+    def __init__(
+        self, problem: HiddenChains, sequences: Sequences, labels: list[States], cost: Floats
+    ) -> None:
+        self.problem, self.sequences, self.labels, self.cost = problem, sequences, labels, cost
+        of_state = np.arange(problem.layout.n_labels) // problem.n_states
+        self._wrong = of_state[:, None] != of_state
+
+    def initial(self, random: np.random.Generator) -> list[States]:
+        # The best at random weights: the same features then have the same state everywhere, as
+        # they will have in the end. States drawn at random for each position would have none of it.
+        weights = random.normal(size=self.problem.layout.n_rows * self.problem.layout.n_columns)
+        return self.complete(weights, [np.zeros_like(y) for y in self.labels], Threads(1))
+
+    def complete(self, weights: Floats, before: list[States], threads: Threads) -> list[States]:
+        chains = self._chains(before, np.where(self._wrong, -np.inf, 0.0))
+        found = chains.planes(weights, np.arange(len(before), dtype=np.int64), threads)
+        # The plane's slope is how much better the found states are than those before.
+        better = found.slopes(weights) > _ROUNDING
+        return [
+            self.problem.split(np.frombuffer(output, dtype=np.uint16))[1] if is_better else states
+            for output, states, is_better in zip(found.outputs, before, better, strict=True)
+        ]
+
+    def completed(self, completions: list[States]) -> ChainTrainingSet:
+        return self._chains(completions, self._wrong.astype(np.float64))
+
+    def changes(self, before: list[States], after: list[States]) -> NDArray[np.bool_]:
+        return np.array([not np.array_equal(a, b) for a, b in zip(before, after, strict=True)])
+
+    def _chains(self, states: list[States], loss: Floats) -> ChainTrainingSet:
+        numbers = map(self.problem.numbers, self.labels, states)
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers])
+        check_indices("states", flat, self.problem.layout.n_labels)
+        return ChainTrainingSet(self.sequences, flat, self.problem.layout, self.cost, loss)

@@ -1,0 +1,122 @@
+"""Sequences: rows of numbers in SVM-hmm's format, and words in columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from maxmargin.cli.rows import fitting, numbered
+from maxmargin.cli.task import Data, Path, Task
+from maxmargin.data.files import FileFormatError
+from maxmargin.report.markup import plural
+from maxmargin.structures.chain.columns import ColumnSentence, read_columns, write_columns
+from maxmargin.structures.chain.svm_hmm import read_svm_hmm
+from maxmargin.structures.chain.templates import Templates
+
+
+@dataclass
+class NumberedSequences(Task):
+    """Tags of rows of numbers."""
+
+    name = "tagging"
+    format = "svm-hmm"
+    estimator_class = "SequenceTagger"
+    svmstruct_scale = 1.0
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        X, y = read_svm_hmm(path)
+        if model is not None:
+            X = [fitting(rows, model.n_features_in_) for rows in X]
+        width = X[0].shape[1] if X else 0
+        n_positions = sum(map(len, y))
+        size = (
+            f"{plural(len(X), 'sequence')}, {plural(n_positions, 'position')}, "
+            f"{plural(width, 'feature')}"
+        )
+        return Data(X, y, len(X), size)
+
+    def feature_names(self, model: Any) -> list[str]:
+        return numbered(model.n_features_in_)
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        return (str(tag) for tags in model.predict(data.X) for tag in tags)
+
+
+@dataclass
+class WordSequences(Task):
+    """Tags of words, which stand in columns.
+
+    Parameters
+    ----------
+    tag_column : int
+        Where the tags stand.
+    templates : str or None
+        Feature templates; None are the usual ones for as many columns as the training file has.
+    hash_bits : int or None
+        Hash features into so many bits; None keeps their names.
+    n_columns : int
+        Columns beside that of the tags; 0 until the training file has shown it.
+    encoding : str or None
+    """
+
+    tag_column: int = -1
+    templates: str | None = None
+    hash_bits: int | None = None
+    n_columns: int = 0
+    encoding: str | None = None
+
+    name = "tagging"
+    format = "columns"
+    estimator_class = "SequenceTagger"
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        sentences = self._sentences(path)
+        if not self.n_columns and sentences:
+            self.n_columns = len(sentences[0].columns)
+        if self.templates is None:
+            self.templates = str(Templates.default(max(self.n_columns, 1)))
+        templates = Templates(self.templates)
+        if self.hash_bits is None:
+            X: Any = templates.transform(sentences)
+        else:
+            rows, lengths = templates.hashed(sentences, self.hash_bits)
+            X = [rows[start:end] for start, end in pairwise(np.r_[0, np.cumsum(lengths)].tolist())]
+        tagged = all(sentence.tags is not None for sentence in sentences)
+        size = f"{plural(len(sentences), 'sentence')}, {plural(sum(map(len, sentences)), 'word')}"
+        return Data(
+            X,
+            [sentence.tags for sentence in sentences] if tagged else None,
+            len(sentences),
+            size,
+            tagged,
+            words=[sentence.words for sentence in sentences],
+            originals=sentences,
+        )
+
+    def _sentences(self, path: Path) -> list[ColumnSentence]:
+        """Sentences of a file; once trained, files without tags are read as well."""
+        if not self.n_columns:
+            return read_columns(path, tag_column=self.tag_column, encoding=self.encoding)
+        sentences = read_columns(path, tag_column=None, encoding=self.encoding)
+        if not sentences or len(sentences[0].columns) == self.n_columns:
+            return sentences
+        if len(sentences[0].columns) != self.n_columns + 1:
+            raise FileFormatError(
+                str(path),
+                None,
+                f"has {plural(len(sentences[0].columns), 'column')}, but the model was trained on "
+                f"{self.n_columns} and one for the tags.",
+            )
+        return [_with_tags(sentence, self.tag_column) for sentence in sentences]
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        for sentence, tags in zip(data.originals or [], model.predict(data.X), strict=True):
+            yield write_columns([sentence], [tags]).removesuffix("\n")
+
+
+def _with_tags(sentence: ColumnSentence, place: int) -> ColumnSentence:
+    columns = list(sentence.columns)
+    tags = columns.pop(place)
+    return ColumnSentence(tuple(columns), tags)

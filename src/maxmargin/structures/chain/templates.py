@@ -1,0 +1,478 @@
+r"""Feature templates: which features of a sentence in columns a tagger gets to see.
+
+A template file has one feature a line::
+
+    columns: word pos             # names of the columns
+    word[0]                       # the word itself
+    word[-1]                      # the one before
+    pos[-2..2]                    # five features: the tags around
+    word[-1] word[0]              # both together
+    lower(word[0])
+    prefix(word[0], 1..3)         # the first letter, the first two, the first three
+    suffix(lower(word[0]), 2)
+    shape(word[0])                # Xx of "The", 0-x of "12-year"
+    digit(word[0])                # if there is one; capital(word[0]) if it begins with one
+
+What a template finds for a token becomes the feature ``template=found``. Before and after the
+sentence stand ``<s>`` and ``</s>``. A prefix or suffix longer than the word is no feature, and
+neither is a test that fails, nor a line with one of them among its parts.
+
+Lines of CRF++ such as ``U01:%x[-1,0]/%x[0,0]`` are understood as well.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice, pairwise
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.core.arrays import SampledHash
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike
+from maxmargin.data.sources import CountedSource, Examples
+from maxmargin.data.text import shown_name, text_of
+from maxmargin.structures.chain.columns import ColumnSentence, iter_columns
+from maxmargin.structures.chain.template_lines import (
+    MOST_FEATURES,
+    Place,
+    Template,
+    TemplateError,
+    parse_columns,
+    parse_line,
+)
+
+BEGIN, END = "<s>", "</s>"
+"""What stands before and after a sentence."""
+
+_USUAL_COLUMNS = "word", "pos", "chunk"
+
+_OF_WORDS = """\
+word[-2..2]
+word[-1] word[0]
+word[0] word[1]
+lower(word[0])
+prefix(word[0], 1..4)
+suffix(word[0], 1..4)
+shape(word[-1..1])
+"""
+
+_OF_OTHERS = """\
+{0}[-2..2]
+{0}[-2] {0}[-1]
+{0}[-1] {0}[0]
+{0}[0] {0}[1]
+{0}[1] {0}[2]
+{0}[-1] {0}[0] {0}[1]
+"""
+
+_MOST_KEPT = 1 << 20
+"""Words of which is kept what templates made of them."""
+
+_BATCH = 1024
+"""Sentences whose features are hashed together."""
+
+_MOST_BITS = 30
+
+_NOTHING = np.uint64(0)
+_ODD, _ODDER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+
+_Kept = TypeVar("_Kept")
+_Columns = Sequence[Sequence[str]]
+_Codes = NDArray[np.uint64]
+
+
+class Templates:
+    r"""Feature templates for tagging, from a text that names one feature a line.
+
+    See `maxmargin.structures.chain.templates` for the language.
+
+    Parameters
+    ----------
+    text : str
+        Lines of the template file.
+    source : str, default="the templates"
+        What to call the text in errors.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the columns that a sentence must have.
+    names : list of str
+        Of the features, in the order of the lines.
+
+    Raises
+    ------
+    FileFormatError
+        With the line, if it is no template.
+
+    See Also
+    --------
+    maxmargin.data.read_columns : Sentences that templates are for.
+    maxmargin.SequenceTagger : What takes their features.
+
+    Examples
+    --------
+    >>> from maxmargin.data import Templates
+    >>> templates = Templates("word[0]\nword[-1]\nsuffix(word[0], 1..2)")
+    >>> for features in templates.features(["Dogs", "bark"]):
+    ...     print(features)
+    {'word[0]': 'Dogs', 'word[-1]': '<s>', 'suffix(word[0],1)': 's', 'suffix(word[0],2)': 'gs'}
+    {'word[0]': 'bark', 'word[-1]': 'Dogs', 'suffix(word[0],1)': 'k', 'suffix(word[0],2)': 'rk'}
+    """
+
+    def __init__(self, text: str, source: str = "the templates") -> None:
+        self._text = text.strip("\n") + "\n"
+        self.columns, self._templates = _parsed(text, source)
+        self.names = [template.name for template in self._templates]
+        places = [place for template in self._templates for place in template.places]
+        offsets = [place.offset for place in places]
+        self._before, self._after = max(0, -min(offsets)), max(0, max(offsets))
+        # Places that differ in their offset only share what is read.
+        self._views = list({(place.column, place.steps): _View(place) for place in places}.values())
+        numbers = {(view.column, view.steps): k for k, view in enumerate(self._views)}
+        self._plan = [
+            [(numbers[place.column, place.steps], place.offset) for place in template.places]
+            for template in self._templates
+        ]
+        self._may_miss = [any(p.may_miss for p in template.places) for template in self._templates]
+
+    @classmethod
+    def read(cls, path: PathLike, encoding: str | None = None) -> "Templates":
+        """From a template file."""
+        return cls(text_of(path, encoding), shown_name(path))
+
+    @classmethod
+    def default(cls, n_columns: int = 1) -> "Templates":
+        """Good features of words, and of further columns such as parts of speech.
+
+        Parameters
+        ----------
+        n_columns : int, default=1
+            Columns of a sentence, without that of the tags.
+        """
+        if n_columns < 1:
+            raise ValueError(f"n_columns must be at least 1, but is {n_columns}.")
+        names = [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))][:n_columns]
+        others = "".join(_OF_OTHERS.format(name) for name in names[1:])
+        return cls(f"columns: {' '.join(names)}\n{_OF_WORDS}{others}")
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return f"<Templates: {len(self.names)} features of {' '.join(self.columns)}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Templates) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Templates, (self._text,)
+
+    def features(self, sentence: Any) -> list[dict[str, str | None]]:
+        """Features of each token of a sentence.
+
+        Parameters
+        ----------
+        sentence : ColumnSentence, list of words, or list of tuples
+            Tuples hold the columns of a token.
+
+        Returns
+        -------
+        features : list of dict
+            What `maxmargin.SequenceTagger` takes for a sequence. None where there is nothing to
+            be said.
+
+        Raises
+        ------
+        ValueError
+            If the sentence has fewer columns than the templates.
+        """
+        columns = self._columns_of(sentence)
+        n, before, after = len(columns[0]), self._before, self._after
+        read = [
+            [*[view.texts[BEGIN]] * before, *map(view.texts.__getitem__, columns[view.column]),
+             *[view.texts[END]] * after]
+            for view in self._views
+        ]  # fmt: skip
+        values: list[Iterable[str | None]] = []
+        for places, may_miss in zip(self._plan, self._may_miss, strict=True):
+            parts = [read[view][before + offset : before + offset + n] for view, offset in places]
+            if len(parts) == 1:
+                values.append(parts[0])
+            elif may_miss:
+                values.append(map(_together, zip(*parts, strict=True)))
+            else:
+                values.append(map(" ".join, zip(*parts, strict=True)))  # type: ignore[arg-type]
+        names = self.names
+        return [
+            dict(zip(names, found, strict=False))  # they are as many, and strict takes its time
+            for found in zip(*values, strict=True)
+        ]
+
+    def transform(self, sentences: Iterable[Any]) -> list[list[dict[str, str | None]]]:
+        """Features of all tokens of some sentences, for `maxmargin.SequenceTagger`.
+
+        Parameters
+        ----------
+        sentences : iterable
+            As `features` takes them.
+        """
+        return [self.features(sentence) for sentence in sentences]
+
+    def hashed(
+        self, sentences: Iterable[Any], bits: int = 18
+    ) -> tuple[sp.csr_array, NDArray[np.int64]]:
+        """The same features as rows of a matrix, in columns that a hash function chooses.
+
+        No names have to be kept, and no dictionaries are made. Two features may share a column:
+        the more bits, the fewer do.
+
+        Parameters
+        ----------
+        sentences : iterable
+            As `features` takes them.
+        bits : int, default=18
+            The matrix has ``2**bits`` columns, and a tagger as many weights for each tag.
+
+        Returns
+        -------
+        X : csr_array of shape (n_tokens, 2**bits)
+            The same in every process and on every machine.
+        lengths : ndarray of shape (n_sentences,)
+            Tokens of each sentence; `maxmargin.SequenceTagger` takes both.
+
+        Examples
+        --------
+        >>> from maxmargin.data import Templates
+        >>> X, lengths = Templates.default().hashed([["Dogs", "bark"], ["Go"]], bits=10)
+        >>> X.shape, lengths
+        ((3, 1024), array([2, 1]))
+        """
+        if not 1 <= bits <= _MOST_BITS:
+            raise ValueError(f"bits must be from 1 to {_MOST_BITS}, but are {bits}.")
+        waiting = iter(sentences)
+        lengths: list[int] = []
+        indices, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
+        while batch := [self._columns_of(one) for one in islice(waiting, _BATCH)]:
+            codes = self._batch_codes(batch)
+            indices.append((codes & np.uint64((1 << bits) - 1)).astype(np.int32)[codes != _NOTHING])
+            sizes.append((codes != _NOTHING).sum(axis=1))
+            lengths += [len(columns[0]) for columns in batch]
+        places, starts = np.concatenate(indices), np.cumsum(np.concatenate(sizes))
+        shape = len(starts) - 1, 1 << bits
+        X = sp.csr_array((np.ones(len(places)), places, starts), shape=shape)
+        X.sum_duplicates()
+        return X, np.array(lengths, dtype=np.int64)
+
+    def _batch_codes(self, batch: list[_Columns]) -> _Codes:
+        """Hashes of all features of all tokens, one row a token."""
+        before, after = [BEGIN] * self._before, [END] * self._after
+        flat = [
+            list(chain.from_iterable(chain(before, one[k], after) for one in batch))
+            for k in range(len(self.columns))
+        ]
+        lengths = np.array([len(columns[0]) for columns in batch])
+        tokens = np.arange(lengths.sum()) + self._before
+        tokens += np.repeat(np.arange(len(batch)) * (len(before) + len(after)), lengths)
+        read = [
+            np.fromiter(map(view.codes.__getitem__, flat[view.column]), np.uint64, len(flat[0]))
+            for view in self._views
+        ]
+        codes = np.empty((len(tokens), len(self.names)), dtype=np.uint64)
+        for j, places in enumerate(self._plan):
+            code = np.full(len(tokens), _code(self.names[j]), dtype=np.uint64)
+            missing = np.zeros(len(tokens), dtype=bool)
+            for view, offset in places:
+                found = read[view][tokens + offset]
+                missing |= found == _NOTHING
+                code = _mixed(code, found)
+            codes[:, j] = np.where(missing, _NOTHING, code)
+        return codes
+
+    def _columns_of(self, sentence: Any) -> _Columns:
+        columns: _Columns
+        if isinstance(sentence, ColumnSentence):
+            columns = sentence.columns
+        elif len(sentence) and isinstance(sentence[0], str):
+            columns = [sentence]
+        else:
+            columns = list(zip(*sentence, strict=True)) or [()] * len(self.columns)
+        if len(columns) < len(self.columns):
+            raise ValueError(
+                f"The templates are of {len(self.columns)} columns ({' '.join(self.columns)}), but "
+                f"a sentence has {len(columns)}: name those that there are in the line columns:."
+            )
+        return columns
+
+
+class _View:
+    """A column as some templates see it: what steps make of its words."""
+
+    def __init__(self, place: Place) -> None:
+        self.column, self.steps = place.column, place.steps
+        self.texts = _Memory(self._text)
+        self.codes = _Memory(lambda word: _code(self.texts[word]))
+        self._marks = {mark: None if place.has_test else mark for mark in (BEGIN, END)}
+
+    def _text(self, word: str) -> str | None:
+        if word in self._marks:
+            return self._marks[word]
+        found: str | None = word
+        for step in self.steps:
+            found = None if found is None else step.apply(found)
+        return found
+
+
+class _Memory(dict[str, _Kept], Generic[_Kept]):
+    """What a function makes of words, worked out once for each while there is room."""
+
+    def __init__(self, function: Callable[[str], _Kept]) -> None:
+        super().__init__()
+        self._function = function
+
+    def __missing__(self, word: str) -> _Kept:
+        if len(self) >= _MOST_KEPT:
+            self.clear()
+        made = self[word] = self._function(word)
+        return made
+
+
+def _together(found: tuple[str | None, ...]) -> str | None:
+    return None if None in found else " ".join(found)  # type: ignore[arg-type]
+
+
+def _code(found: str | None) -> int:
+    """A hash of 64 bits, which other processes find too; `_NOTHING` of None."""
+    if found is None:
+        return int(_NOTHING)
+    digest = hashlib.blake2b(found.encode(errors="surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
+
+
+def _mixed(first: _Codes, second: _Codes) -> _Codes:
+    """A hash of two, in this order."""
+    code = (first * _ODD) ^ second
+    code = (code ^ (code >> np.uint64(32))) * _ODDER
+    return code ^ (code >> np.uint64(32))
+
+
+def _parsed(text: str, source: str) -> tuple[tuple[str, ...], list[Template]]:
+    """Names of columns, and templates, of a text."""
+    columns: list[str] | None = None
+    lines: dict[str, int] = {}
+    templates: list[Template] = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        try:
+            named = parse_columns(line)
+            if named is not None and (templates or columns):
+                raise TemplateError("the columns are named once, before the first feature.")
+            columns = named or columns
+            new = [] if named else parse_line(line, columns or _USUAL_COLUMNS[:1])
+            for template in new:
+                if columns and max(place.column for place in template.places) >= len(columns):
+                    raise TemplateError(f"there are only {len(columns)} columns.")
+                if template.name in lines:
+                    first = lines[template.name]
+                    raise TemplateError(f"{template.name!r:.80} stands in line {first} already.")
+                lines[template.name] = number
+        except TemplateError as error:
+            raise FileFormatError(source, number, str(error)) from None
+        templates += new
+        if len(templates) > MOST_FEATURES:
+            raise FileFormatError(source, number, f"there are more than {MOST_FEATURES} features.")
+    if not templates:
+        raise FileFormatError(source, None, "names no feature: write one a line, such as word[0].")
+    n_columns = 1 + max(place.column for one in templates for place in one.places)
+    usual = [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))]
+    return tuple(columns or usual[:n_columns]), templates
+
+
+class ColumnFile(CountedSource):
+    r"""Tagged sentences of a file in columns, read anew in each pass.
+
+    Inputs are lists of feature dictionaries, or CSR matrices if they are hashed, one row a token;
+    targets are the tags of each sentence.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd.
+    templates : Templates
+        Which features there are.
+    tag_column : int, default=-1
+        Where the tags stand.
+    hash_bits : int, default=None
+        Hash features to ``2**hash_bits`` columns; None keeps their names.
+    encoding : str, default=None
+        Such as ``"latin-1"``; None is UTF-8.
+    block_examples : int, default=1024
+        Sentences that are read at a time.
+
+    See Also
+    --------
+    read_columns : The whole file at once.
+    maxmargin.SequenceTagger : What takes this in its ``fit``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from maxmargin.data import ColumnFile, Templates
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "train.txt")
+    ...     _ = path.write_text("He B-NP\nreckons B-VP\n\nYes B-INTJ\n")
+    ...     for block in ColumnFile(path, templates=Templates("word[0]")).blocks():
+    ...         print(block.X[1], block.y)
+    [{'word[0]': 'Yes'}] [('B-NP', 'B-VP'), ('B-INTJ',)]
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        templates: Templates,
+        tag_column: int = -1,
+        hash_bits: int | None = None,
+        encoding: str | None = None,
+        block_examples: int = 1024,
+    ) -> None:
+        super().__init__()
+        if not isinstance(templates, Templates):
+            raise ValueError(f"templates must be Templates, not {type(templates).__name__}.")
+        self.path = os.fspath(path)
+        if self.path == STANDARD_INPUT:
+            raise ValueError(
+                "Standard input can be read only once: save it to a file, or use read_columns."
+            )
+        self.templates, self.hash_bits = templates, hash_bits
+        self.tag_column, self.encoding = tag_column, encoding
+        self.block_examples = block_examples
+
+    def fingerprint(self) -> str:
+        content = SampledHash(type(self).__name__)
+        content.add([str(self.templates), self.hash_bits, self.tag_column, self.encoding])
+        content.add_file(self.path)
+        return content.text()
+
+    def _read(self) -> Iterator[Examples]:
+        sentences = iter_columns(self.path, tag_column=self.tag_column, encoding=self.encoding)
+        while block := list(islice(sentences, self.block_examples)):
+            yield Examples(self._features(block), [sentence.tags for sentence in block])
+
+    def _features(self, block: list[Any]) -> list[Any]:
+        if self.hash_bits is None:
+            return self.templates.transform(block)
+        rows, lengths = self.templates.hashed(block, self.hash_bits)
+        ends = np.cumsum(lengths).tolist()
+        return [rows[a:b] for a, b in pairwise([0, *ends])]
+
+    def _name(self) -> str:
+        return repr(self.path)

@@ -1,0 +1,1 @@
+"""A parse tree for each sentence, by a grammar."""

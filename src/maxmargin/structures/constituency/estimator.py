@@ -1,0 +1,447 @@
+"""GrammarParser: a parse tree for each sentence."""
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import TrainingSet
+from maxmargin.data.sources import Source
+from maxmargin.estimators.base import check_weights, n_threads
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.constituency.grammar import Grammar
+from maxmargin.structures.constituency.lexicon import Sentence
+from maxmargin.structures.constituency.model import GrammarModel
+from maxmargin.structures.constituency.oracle import GrammarTrainingSet
+from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
+from maxmargin.training.partitions import Survey
+from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.streaming import Checked, Fixed
+
+Floats = NDArray[np.float64]
+
+
+class UnparsedWarning(UserWarning):
+    """Some sentences have no tree by the grammar, and got a flat one."""
+
+
+class GrammarParser(ShardedEstimator, StructuredEstimator):
+    """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
+
+    The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
+    is the sum of the weights of the rules it uses, and the answer is the best of all trees that
+    the grammar has for a sentence, found exactly. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
+    hinge_i(w)`` over sentences.
+
+    Trees come as brackets in a string, as `maxmargin.structures.constituency.trees.Tree`,
+    or as trees of NLTK. Function tags and traces are removed unless they come as `Tree`. See Notes.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"brackets", "zero-one"}, default="brackets"
+        Number of labelled brackets that are wrong or missed; or one for any other tree.
+    horizontal : int or None, default=2
+        Children that the first part of a long rule remembers. None is all: then exactly the rules
+        of the treebank are there. The fewer, the more others can be put together from their parts,
+        and the smaller and quicker the grammar.
+    vertical : int, default=1
+        Nodes whose labels a phrase knows: 1 is its own, 2 also its parent's, ...
+    tags : {"given", "predicted"}, default="given"
+        Whether sentences come with the tags of their words, or tags belong to what is predicted.
+    min_count : int, default=3
+        If tags are predicted: words seen less often share a class with those that look alike.
+    grammar : Grammar, default=None
+        A grammar read before, which then says what the last four parameters would.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the sentences.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
+
+    Attributes
+    ----------
+    grammar_ : Grammar
+        Its ``rule_names`` say what each weight is for, its ``labels`` are those of phrases.
+    coef_ : ndarray of shape (n_rules,)
+        Weights, in the order of ``grammar_.rule_names``.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+
+    See Also
+    --------
+    StructuredSVM : Any other structure.
+    SequenceTagger : Tags only.
+
+    Notes
+    -----
+    A sentence is a list of (word, tag) pairs; a list of tags, if they are given; or a list of
+    words, if they are predicted. A tree stands for its own sentence.
+
+    A sentence that the grammar has no tree for (a tag that no rule goes with, or no way to put
+    the rules together) gets a flat tree, with the commonest label of whole trees above all tags,
+    the score ``-inf``, and an `UnparsedWarning`.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.estimator import GrammarParser
+    >>> trees = [
+    ...     "(S (NP (PRP I)) (VP (VBD saw) (NP (NP (DT a) (NN man)) (PP (IN in) (NP (NN town))))))",
+    ...     "(S (NP (DT the) (NN dog)) (VP (VBZ barks)))",
+    ... ]
+    >>> parser = GrammarParser(C=10.0).fit(trees)
+    >>> sentence = [("the", "DT"), ("man", "NN"), ("saw", "VBD"), ("a", "DT"), ("dog", "NN")]
+    >>> print(parser.predict([sentence])[0])
+    (S (NP (DT the) (NN man)) (VP (VBD saw) (NP (DT a) (NN dog))))
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions({"brackets", "zero-one"})],
+        "horizontal": [Interval(Integral, 0, None, closed="left"), None],
+        "vertical": [Interval(Integral, 1, None, closed="left")],
+        "tags": [StrOptions({"given", "predicted"})],
+        "min_count": [Interval(Integral, 1, None, closed="left")],
+        "grammar": [Grammar, None],
+        "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "brackets",
+        horizontal: int | None = 2,
+        vertical: int = 1,
+        tags: str = "given",
+        min_count: int = 3,
+        grammar: Grammar | None = None,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.horizontal = horizontal
+        self.vertical = vertical
+        self.tags = tags
+        self.min_count = min_count
+        self.grammar = grammar
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    grammar_: Grammar
+    coef_: Floats
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on sentences and their trees.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees, or Source
+            With a `grammar` given, also a `Source` of sentences and their trees, which need not
+            fit in memory together. Then `Online` trains, whose parameters count if `solver` is one.
+        y : sequence of trees, default=None
+            None if `X` are the trees, or a source.
+        sample_weight : array-like of shape (n_sentences,), default=None
+            Multiplies the C of each sentence. Not for a source.
+
+        Returns
+        -------
+        self : GrammarParser
+
+        Raises
+        ------
+        TreeError
+            If something is no tree; says which.
+        GrammarError
+            If the given `grammar` does not have one of the trees; says which, and what it lacks.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if isinstance(X, Source):
+            if self._on_shards:
+                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        examples = self._read(X, y, None)
+        if self._on_shards:
+            return self._fit_shards(examples.X or examples.y, examples.y, examples, sample_weight)
+        training, attributes, _ = self._anew(examples, sample_weight)
+        self._fit_training(training, X, y, attributes)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from some more sentences, without those of earlier calls.
+
+        Only with a `grammar` given, which must have all the trees. The model can be used after
+        every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `fit`.
+
+        Returns
+        -------
+        self : GrammarParser
+        """
+        self._check_grammar("partial_fit")
+        return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
+
+    def _check_grammar(self, what: str) -> None:
+        if self.grammar is None:
+            raise ValueError(
+                f"{what} needs all rules before it begins: give a grammar, such as grammar_ of a "
+                f"parser fitted before, or Grammar.read(trees)."
+            )
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+        trees = _trees(X if Y is None else Y)
+        if not trees:
+            raise ValueError("X is empty: there is nothing to learn from.")
+        return Checked(None if Y is None else X, trees, len(trees))
+
+    def _survey(self, source: Source) -> Fixed:
+        self._check_grammar("A source")
+        return {"grammar_": self.grammar}
+
+    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+        self._check_grammar("A source")
+        return {"grammar_": self.grammar}
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        grammar = self.grammar or Grammar.read(
+            examples.y,
+            horizontal=self.horizontal,
+            vertical=self.vertical,
+            tags=self.tags,
+            min_count=self.min_count,
+        )
+        return {"grammar_": grammar}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        grammar, trees = fixed["grammar_"], examples.y
+        if examples.X is None:
+            sentences = [Sentence(tree.words, tree.tags) for tree in trees]
+        else:
+            sentences = _sentences(examples.X, grammar.lexicon.given)
+        if len(sentences) != len(trees):
+            raise ValueError(
+                f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
+            )
+        zero_one = self.loss == "zero-one"
+        training = GrammarTrainingSet(grammar, sentences, trees, cost, zero_one=zero_one)
+        # With one cost for all mistakes, the two ways of rescaling are the same.
+        return training if zero_one else self._rescaled(training)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"coef_": weights}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("coef_", self.coef_, self.grammar_.n_features)
+
+    def predict(self, X: Any) -> list[Tree]:
+        """The best tree of each sentence.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees, whose words are parsed anew
+
+        Returns
+        -------
+        y : list of Tree
+
+        Warns
+        -----
+        UnparsedWarning
+            If the grammar has no tree for a sentence: it gets a flat one.
+        """
+        return [tree for tree, _ in self._decoded(X)]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the best tree of each sentence, ``-inf`` where there is none.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_sentences,)
+        """
+        return np.array([score for _, score in self._decoded(X)])
+
+    def predict_top(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
+        """The k best trees of each sentence with their scores, best first.
+
+        Returns
+        -------
+        top : list of lists of (tree, score)
+            Fewer than k where there are fewer trees; where there is none, the flat one.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        sentences = self._checked(X)
+        found = self._model.top(sentences, int(k))
+        self._warn_of_unparsed(sentences, [answers[0][1] for answers in found])
+        return found
+
+    def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
+        """Share of each label at each span, if trees are weighted by their scores.
+
+        Trees get the weight ``exp(score / temperature)``; the lower the temperature, the more the
+        best tree counts. These are no calibrated probabilities.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (length, length + 1, n_labels)
+            ``marginals[i][start, stop, m]`` is the expected number of phrases with the label
+            ``grammar_.labels[m]`` over the words ``start .. stop - 1`` of sentence i. It may
+            exceed one where a phrase stands alone under another of the same label. Zeros where
+            the grammar has no tree.
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        return self._model.marginals(self._checked(X), float(temperature))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """F1 of labelled brackets, see `maxmargin.structures.constituency.trees.bracket_scores`.
+
+        Parameters
+        ----------
+        X : sequence of sentences, or of trees
+        y : sequence of trees, default=None
+            None if `X` are the trees.
+        """
+        truths = _trees(X if y is None else y)
+        predictions = self.predict(X)
+        if len(predictions) != len(truths):
+            raise ValueError(
+                f"X has {len(predictions)} sentences but y has {len(truths)} trees: give one for "
+                f"each."
+            )
+        return bracket_scores(truths, predictions).f1
+
+    @property
+    def _model(self) -> GrammarModel:
+        check_is_fitted(self)
+        return GrammarModel(self.grammar_, self.coef_)
+
+    def _checked(self, X: Any) -> list[Sentence]:
+        check_is_fitted(self)
+        return _sentences(X, self.grammar_.lexicon.given)
+
+    def _decoded(self, X: Any) -> list[tuple[Tree, float]]:
+        sentences = self._checked(X)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            found = self._model.decode(sentences, threads)
+        self._warn_of_unparsed(sentences, [score for _, score in found])
+        return found
+
+    def _warn_of_unparsed(self, sentences: Sequence[Sentence], scores: Sequence[float]) -> None:
+        lost = np.flatnonzero(np.isneginf(scores))
+        if not len(lost):
+            return
+        first = sentences[lost[0]]
+        known = set(self.grammar_.tags)
+        strange = [tag for tag in first.tags or () if tag not in known]
+        why = f"no rule goes with its tag {strange[0]!r}" if strange else "its rules do not fit"
+        warnings.warn(
+            f"{len(lost)} of {len(sentences)} sentences have no tree by the grammar and get a flat "
+            f"one; the first is sentence {lost[0]}: {why}.",
+            UnparsedWarning,
+            stacklevel=4,
+        )
+
+
+def _trees(given: Any) -> list[Tree]:
+    """Trees in any form; errors say which is none."""
+    if isinstance(given, str | Tree):
+        raise TreeError("Trees must come in a list, also if there is only one.")
+    trees = []
+    for i, one in enumerate(given):
+        try:
+            trees.append(as_tree(one))
+        except TreeError as error:
+            raise TreeError(f"Tree {i}: {error}") from None
+    return trees
+
+
+def _sentences(given: Any, with_tags: bool) -> list[Sentence]:
+    """Sentences in any form; errors say which is none."""
+    if isinstance(given, str | Tree):
+        raise ValueError("Sentences must come in a list, also if there is only one.")
+    return [_sentence(i, one, with_tags) for i, one in enumerate(given)]
+
+
+def _sentence(i: int, given: Any, with_tags: bool) -> Sentence:
+    if isinstance(given, str | Tree) or callable(getattr(given, "label", None)):
+        tree = _trees([given])[0]
+        return Sentence(tree.words, tree.tags)
+    tokens: list[Any] = [tuple(token) if isinstance(token, list) else token for token in given]
+    if not tokens:
+        raise ValueError(f"Sentence {i} is empty: leave it out.")
+    if all(isinstance(token, str) for token in tokens):
+        return Sentence(tuple(tokens), tuple(tokens) if with_tags else None)
+    pairs = [token for token in tokens if isinstance(token, tuple) and len(token) == 2]
+    if len(pairs) < len(tokens) or not all(
+        isinstance(part, str) for pair in pairs for part in pair
+    ):
+        kind = "tags" if with_tags else "words"
+        raise ValueError(
+            f"Sentence {i} must be a list of (word, tag) pairs of strings, a list of {kind}, or a "
+            f"tree."
+        )
+    words, tags = zip(*pairs, strict=True)
+    return Sentence(words, tags)

@@ -1,0 +1,350 @@
+"""Parsed sentences as solvers see them: compiled searches and planes.
+
+Outputs are derivations (`maxmargin.structures.constituency.inference`) in bytes.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import TrainingSet
+from maxmargin.structures.constituency.chart import Nodes, Scores, cell, make_chart, n_cells
+from maxmargin.structures.constituency.grammar import Grammar, GrammarError
+from maxmargin.structures.constituency.inference import best_nodes, fill_chart, next_nodes
+from maxmargin.structures.constituency.lexicon import Sentence
+from maxmargin.structures.constituency.model import set_leaves
+from maxmargin.structures.constituency.trees import Tree
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+_NODE = 16
+"""Bytes of a node in an output."""
+
+
+class GrammarTrainingSet(TrainingSet):
+    """Parsed sentences with compiled searches.
+
+    Parameters
+    ----------
+    grammar : Grammar
+    sentences : sequence of Sentence
+    trees : sequence of Tree
+        The true ones; the grammar must have them.
+    cost : ndarray of shape (n_sentences,)
+    zero_one : bool
+        Any other tree costs one; else each bracket that is wrong or missed does.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        sentences: Sequence[Sentence],
+        trees: Sequence[Tree],
+        cost: Floats,
+        *,
+        zero_one: bool = False,
+    ) -> None:
+        self.grammar, self.cost, self.zero_one = grammar, cost, zero_one
+        self.n_features = grammar.n_features
+        lengths = np.array([len(sentence.words) for sentence in sentences])
+        self.lengths = lengths
+        self.ends = np.r_[0, np.cumsum(lengths)]
+        self.leaves = grammar.leaves(sentences)
+        self.truths = np.concatenate(
+            [
+                _nodes(grammar, i, sentence, tree)
+                for i, (sentence, tree) in enumerate(zip(sentences, trees, strict=True))
+            ]
+        )
+        self.truth_starts = self._starts(np.arange(len(lengths)))
+        self._tables = grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends
+
+    @cached_property
+    def search_work(self) -> float:
+        """Rules tried at all places to part all spans."""
+        n = self.lengths.astype(np.float64)
+        return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        rules, scores = self.grammar.rules, self.grammar.scores(weights)
+        starts = self._starts(blocks)
+        found = np.empty((starts[-1], 4), dtype=np.int32)
+
+        def search(part: slice) -> None:
+            longest = int(self.lengths[blocks[part]].max())
+            where = self.truths, self.truth_starts, blocks[part], starts[part.start :], found
+            chart = make_chart(longest, rules)
+            leaf_scores = np.empty((longest, rules.n_complete))
+            text = self.leaves, self.ends, scores, weights
+            if self.zero_one:
+                search_others(rules, *text, *where, chart, leaf_scores)
+            else:
+                unit_scores = np.empty((n_cells(longest), rules.n_units))
+                true_units = np.empty(n_cells(longest), dtype=np.int64)
+                scratch = chart, leaf_scores, unit_scores, true_units
+                search_brackets(rules, self.grammar.units, *text, *where, *scratch)
+
+        parts = threads.shares(len(blocks), self.search_work)
+        threads.map(search, parts)
+        return self._make_planes(blocks, starts, found)
+
+    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+        starts = self._starts(blocks)
+        if [len(output) for output in outputs] != (_NODE * np.diff(starts)).tolist():
+            raise ValueError("The outputs are of other lengths than the sentences.")
+        # Writable, as found nodes are: numba would compile the kernels again for one that is not.
+        found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 4)
+        self._check_nodes(blocks, starts, found)
+        return self._make_planes(blocks, starts, found)
+
+    def _check_nodes(self, blocks: Order, starts: Order, found: Nodes) -> None:
+        """Refuse nodes outside their sentences, or of units and rules that there are not."""
+        first, last, units, rules = found.T
+        lengths = np.repeat(self.lengths[blocks], np.diff(starts))
+        if not ((first >= 0) & (first < last) & (last <= lengths)).all():
+            raise ValueError("The outputs are trees of other sentences.")
+        check_indices("units of outputs", units, len(self.grammar.chains), start=-1)
+        check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
+
+    def _starts(self, blocks: Order) -> Order:
+        """Where the nodes of each block start when they stand one after the other."""
+        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
+        np.cumsum(2 * self.lengths[blocks] - 1, out=starts[1:])
+        return starts
+
+    def _make_planes(self, blocks: Order, starts: Order, found: Nodes) -> Planes:
+        # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
+        per_node = 2 + int(np.diff(self.grammar.units.column_starts).max())
+        room = 2 * (per_node * int(starts[-1]) + len(blocks))
+        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+        entries = np.zeros(len(blocks) + 1, dtype=np.int64)
+        where = self.truths, self.truth_starts, blocks, starts, found
+        fill_planes(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
+        raw = found.tobytes()
+        return Planes(
+            entries,
+            columns[: entries[-1]].copy(),
+            values[: entries[-1]].copy(),
+            self._losses(*where),
+            [raw[_NODE * a : _NODE * b] for a, b in pairwise(starts.tolist())],
+        )
+
+    def _losses(
+        self, truths: Nodes, truth_starts: Order, blocks: Order, starts: Order, found: Nodes
+    ) -> Floats:
+        if self.zero_one:
+            pairs = zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
+            right = [np.array_equal(self._truth(b), found[i:j]) for b, (i, j) in pairs]
+            return 1.0 - np.array(right, dtype=np.float64)
+        losses = np.empty(len(blocks))
+        true_units = np.empty(n_cells(int(self.lengths[blocks].max(initial=1))), dtype=np.int64)
+        count_brackets(
+            self.grammar.units, self.ends, truths, truth_starts, blocks, starts, found, losses,
+            true_units,
+        )  # fmt: skip
+        return losses
+
+    def _truth(self, block: int) -> Nodes:
+        return self.truths[self.truth_starts[block] : self.truth_starts[block + 1]]
+
+
+def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
+    """The derivation of a true tree; errors say of which sentence."""
+    try:
+        nodes = grammar.nodes(tree)
+    except GrammarError as error:
+        why = str(error).removeprefix("The ").removesuffix(".")
+        raise GrammarError(
+            f"The tree of sentence {i} cannot be trained on, as the {why}: read the grammar off "
+            f"all trees, or leave this one out."
+        ) from None
+    given = grammar.lexicon.given
+    own, of_tree = (sentence.tags, tree.tags) if given else (sentence.words, tree.words)
+    if own != of_tree:
+        kind = "tags" if given else "words"
+        raise GrammarError(
+            f"The tree of sentence {i} has other {kind} than the sentence: {of_tree!r:.60} but not "
+            f"{own!r:.60}."
+        )
+    return nodes
+
+
+@inlined
+def overlap(units, a, b):  # type: ignore[no-untyped-def]
+    """Labels that two units have in common, each as often as in both."""
+    total = 0
+    for p in range(units.label_starts[a], units.label_starts[a + 1]):
+        label = units.labels[p]
+        before = 0
+        for q in range(units.label_starts[a], p):
+            before += units.labels[q] == label
+        there = 0
+        for q in range(units.label_starts[b], units.label_starts[b + 1]):
+            there += units.labels[q] == label
+        total += before < there
+    return total
+
+
+@inlined
+def n_labels(units, unit):  # type: ignore[no-untyped-def]
+    """Phrases of a unit."""
+    return units.label_starts[unit + 1] - units.label_starts[unit]
+
+
+@inlined
+def set_truth(units, nodes, length, true_units):  # type: ignore[no-untyped-def]
+    """The true unit of each span, -1 for none; returns the number of true brackets."""
+    total = 0
+    for c in range(length * (length + 1) // 2):
+        true_units[c] = -1
+    for p in range(2 * length - 1):
+        unit = np.int64(nodes[p, 2])
+        if unit >= 0:
+            true_units[cell(np.int64(nodes[p, 0]), np.int64(nodes[p, 1]), length)] = unit
+            total += n_labels(units, unit)
+    return total
+
+
+@inlined
+def unit_loss(units, true_unit, unit):  # type: ignore[no-untyped-def]
+    """Brackets of a unit that are wrong, less those that are right."""
+    loss = n_labels(units, unit)
+    if true_unit >= 0:
+        loss -= 2 * overlap(units, true_unit, unit)
+    return loss
+
+
+@inlined
+def same_nodes(a, b):  # type: ignore[no-untyped-def]
+    """Whether two derivations are the same."""
+    for p in range(len(a)):
+        for q in range(4):
+            if a[p, q] != b[p, q]:
+                return False
+    return True
+
+
+@compiled
+def search_brackets(  # type: ignore[no-untyped-def]
+    rules, units, leaves, ends, scores, weights, truths, truth_starts, blocks, starts, found,
+    chart, leaf_scores, unit_scores, true_units,
+):  # fmt: skip
+    """The derivation of most score plus wrong brackets of each block, in ``found[starts[k]:]``."""
+    for k in range(len(blocks)):
+        b = blocks[k]
+        length = ends[b + 1] - ends[b]
+        set_leaves(leaves, ends[b], weights, leaf_scores[:length])
+        set_truth(units, truths[truth_starts[b] : truth_starts[b + 1]], length, true_units)
+        for c in range(length * (length + 1) // 2):
+            for u in range(unit_scores.shape[1]):
+                loss = unit_loss(units, true_units[c], u)
+                unit_scores[c, u] = scores.units[0, u] + loss
+        augmented = Scores(scores.rules, unit_scores, scores.starts)
+        fill_chart(rules, augmented, leaf_scores[:length], chart)
+        best_nodes(rules, augmented, length, chart, found[starts[k] : starts[k + 1]])
+
+
+@compiled
+def search_others(  # type: ignore[no-untyped-def]
+    rules, leaves, ends, scores, weights, truths, truth_starts, blocks, starts, found,
+    chart, leaf_scores,
+):  # fmt: skip
+    """The best derivation other than the truth of each block, or the truth if it is alone."""
+    for k in range(len(blocks)):
+        b = blocks[k]
+        length = ends[b + 1] - ends[b]
+        nodes = found[starts[k] : starts[k + 1]]
+        set_leaves(leaves, ends[b], weights, leaf_scores[:length])
+        fill_chart(rules, scores, leaf_scores[:length], chart)
+        best_nodes(rules, scores, length, chart, nodes)
+        if same_nodes(nodes, truths[truth_starts[b] : truth_starts[b + 1]]):
+            next_nodes(rules, scores, length, chart, nodes)
+
+
+@inlined
+def leaf_column(leaves, word, tag):  # type: ignore[no-untyped-def]
+    """Column of a word with a tag, -1 for none."""
+    for q in range(leaves.starts[word], leaves.starts[word + 1]):
+        if leaves.symbols[q] == tag:
+            return leaves.columns[q]
+    return np.int64(-1)
+
+
+@compiled
+def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns, at):  # type: ignore[no-untyped-def]
+    """Write down the columns of all that a derivation uses, from `at` on; returns where they end.
+
+    A column that is used more than once stands there more than once.
+    """
+    columns[at] = start_columns[rules.unit_tops[nodes[0, 2]]]
+    at += 1
+    for p in range(len(nodes)):
+        unit, rule = nodes[p, 2], nodes[p, 3]
+        if unit >= 0:
+            for q in range(units.column_starts[unit], units.column_starts[unit + 1]):
+                columns[at] = units.columns[q]
+                at += 1
+        column = np.int64(rule)
+        if rule < 0:
+            column = leaf_column(leaves, first_word + nodes[p, 0], rules.unit_bottoms[unit])
+        if column >= 0:
+            columns[at] = column
+            at += 1
+    return at
+
+
+@compiled
+def fill_planes(  # type: ignore[no-untyped-def]
+    rules, units, start_columns, leaves, ends, truths, truth_starts, blocks, starts, found,
+    entries, columns, values, counts,
+):  # fmt: skip
+    """Counts of all that the true trees use less those of the found ones, where they differ.
+
+    Scratch: `counts` ``(n_features,)``, zeros.
+    """
+    for k in range(len(blocks)):
+        b = blocks[k]
+        first = entries[k]
+        truth = truths[truth_starts[b] : truth_starts[b + 1]]
+        middle = list_columns(rules, units, start_columns, leaves, ends[b], truth, columns, first)
+        last = list_columns(
+            rules, units, start_columns, leaves, ends[b], found[starts[k] : starts[k + 1]],
+            columns, middle,
+        )  # fmt: skip
+        for q in range(first, last):
+            counts[columns[q]] += 1.0 if q < middle else -1.0
+        at = first
+        for q in range(first, last):
+            column = columns[q]
+            if counts[column] != 0.0:
+                columns[at] = column
+                values[at] = counts[column]
+                counts[column] = 0.0
+                at += 1
+        entries[k + 1] = at
+
+
+@compiled
+def count_brackets(  # type: ignore[no-untyped-def]
+    units, ends, truths, truth_starts, blocks, starts, found, losses, true_units
+):
+    """Wrong and missed brackets of the derivation of each block."""
+    for k in range(len(blocks)):
+        b = blocks[k]
+        length = ends[b + 1] - ends[b]
+        truth = truths[truth_starts[b] : truth_starts[b + 1]]
+        total = set_truth(units, truth, length, true_units)
+        for p in range(starts[k], starts[k + 1]):
+            unit = np.int64(found[p, 2])
+            if unit >= 0:
+                c = cell(np.int64(found[p, 0]), np.int64(found[p, 1]), length)
+                total += unit_loss(units, true_units[c], unit)
+        losses[k] = total

@@ -1,0 +1,116 @@
+"""Trees: brackets of the Penn Treebank, and dependencies in CoNLL-U."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain, repeat
+from typing import Any
+
+from maxmargin.cli.task import Data, Path, Task
+from maxmargin.data.files import FileFormatError
+from maxmargin.data.text import lines_of, shown_name
+from maxmargin.report.markup import plural
+from maxmargin.structures.constituency.trees import trees_of_lines
+from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, write_conllu
+
+_FEWEST_LINES = 4
+"""So many lines of the same length, with empty ones between them, are columns."""
+
+
+@dataclass
+class Constituents(Task):
+    """Trees of phrases. What is to be parsed may be trees, or sentences, one a line.
+
+    Parameters
+    ----------
+    encoding : str or None
+    """
+
+    encoding: str | None = None
+
+    name = "parsing"
+    format = "penn"
+    also_reads = ("columns",)  # sentences with as many words each
+    estimator_class = "GrammarParser"
+
+    def defaults(self) -> dict[str, Any]:
+        # With tags to be predicted, a trained parser can read plain text.
+        return {"tags": "predicted"}
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        lines, first = _first_line(lines_of(path, self.encoding))
+        if model is not None and not first.startswith("("):
+            sentences = _sentences(lines, shown_name(path))
+            return Data(sentences, None, len(sentences), plural(len(sentences), "sentence"), False)
+        trees = trees_of_lines(lines, clean=True, source=shown_name(path))
+        n_words = sum(len(tree.words) for tree in trees)
+        size = f"{plural(len(trees), 'tree')}, {plural(n_words, 'word')}"
+        words = [tree.words for tree in trees]
+        return Data(trees, trees, len(trees), size, words=words)
+
+
+def _sentences(lines: Iterable[str], name: str) -> list[list[str]]:
+    """Words of each line, if they are sentences and not columns."""
+    sentences: list[list[str]] = []
+    n_gaps, gap = 0, False  # empty lines between others
+    for line in lines:
+        words = line.split()
+        n_gaps += bool(words) and gap
+        gap = not words and bool(sentences)
+        if words:
+            sentences.append(words)
+    widths = set(map(len, sentences))
+    if n_gaps and len(sentences) >= _FEWEST_LINES and len(widths) == 1 and widths != {1}:
+        reason = "has as many columns in each line, and empty lines: give one sentence a line."
+        raise FileFormatError(name, None, reason)
+    return sentences
+
+
+def _first_line(lines: Iterator[str]) -> tuple[Iterator[str], str]:
+    """All lines again, and the first that is not empty."""
+    n_empty, first = 0, ""
+    for first in lines:
+        if first.strip():
+            break
+        n_empty += 1
+    return chain(repeat("", n_empty), [first], lines), first.strip()
+
+
+@dataclass
+class Dependencies(Task):
+    """Heads of words.
+
+    Parameters
+    ----------
+    encoding : str or None
+    tag : {"upos", "xpos"}
+        Which tags are used.
+    """
+
+    encoding: str | None = None
+    tag: str = "upos"
+
+    name = "dependencies"
+    format = "conllu"
+    estimator_class = "DependencyParser"
+
+    def defaults(self) -> dict[str, Any]:
+        return {"labelled": True, "projectivize": True, "tag": self.tag}
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        sentences = read_conllu(path, tag=self.tag, encoding=self.encoding)
+        n_words = sum(len(sentence.words) for sentence in sentences)
+        size = f"{plural(len(sentences), 'sentence')}, {plural(n_words, 'word')}"
+        words = [sentence.words for sentence in sentences]
+        has_trees = all(sentence.heads is not None for sentence in sentences)
+        return Data(sentences, None, len(sentences), size, has_trees, words=words)
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        for sentence, tree in zip(data.X, model.predict(data.X), strict=True):
+            heads, labels = tree if isinstance(tree, tuple) else (tree, None)
+            answer = DependencySentence(
+                sentence.words,
+                sentence.tags,
+                tuple(map(int, heads)),
+                None if labels is None else tuple(map(str, labels)),
+            )
+            yield write_conllu([answer]).rstrip("\n") + "\n"

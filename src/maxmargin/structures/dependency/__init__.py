@@ -1,0 +1,1 @@
+"""The head of each word of a sentence."""

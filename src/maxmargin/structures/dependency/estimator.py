@@ -1,0 +1,555 @@
+"""DependencyParser: the head of each word of a sentence, and its relation to it.
+
+Sentences and trees as users have them, checked.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import pairwise
+from numbers import Integral
+from os import PathLike
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices
+from maxmargin.core.registry import registered
+from maxmargin.data.labels import label_array
+from maxmargin.estimators.base import check_classes, check_weights, n_threads
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
+from maxmargin.structures.dependency.inference import top_trees, tree_marginals
+from maxmargin.structures.dependency.oracle import (
+    FIRST_NUMBER,
+    ArcFeatures,
+    DependencyTrainingSet,
+    EncodedSentences,
+    FeatureLayout,
+    HashedArcs,
+    numbers_of,
+    parse,
+)
+from maxmargin.structures.dependency.problem import GivenArcs
+from maxmargin.structures.dependency.trees import Structure, check_trees, projectivized
+
+Numbers = NDArray[np.int64]
+
+
+class Trees(NamedTuple):
+    """Trees of all sentences, one after the other; labels are there if they are known."""
+
+    heads: Numbers
+    labels: NDArray[Any] | None
+
+
+def own_tree(sentence: DependencySentence) -> Any:
+    """The tree that a sentence brings along, in the form that `fit` takes."""
+    if sentence.heads is None or sentence.labels is None:
+        return sentence.heads
+    return sentence.heads, sentence.labels
+
+
+def checked_words(sentence: Any, i: int) -> list[tuple[str, str]]:
+    """Sentence `i` as (word, tag) pairs."""
+    pairs = []
+    if isinstance(sentence, str) or not isinstance(sentence, Iterable):
+        raise ValueError(
+            f"Sentence {i} must be a list of (word, tag) pairs, or an array of arc features of "
+            f"shape (n + 1, n + 1, n_features), not {type(sentence).__name__}."
+        )
+    for position, token in enumerate(sentence, start=1):
+        is_pair = isinstance(token, Sequence) and not isinstance(token, str) and len(token) == 2
+        if not (is_pair and isinstance(token[0], str) and isinstance(token[1], str)):
+            raise ValueError(
+                f"Sentence {i}, word {position}: must be a pair (word, tag) of strings, not "
+                f"{token!r:.80}."
+            )
+        pairs.append((token[0], token[1]))
+    return pairs
+
+
+def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> NDArray[Any]:
+    """Arc features of sentence `i`, by a function of the user's."""
+    found = np.asarray(features(sentence))
+    expected = (len(sentence) + 1, len(sentence) + 1)
+    if found.ndim != 3 or found.shape[:2] != expected:
+        raise ValueError(
+            f"features returned an array of shape {found.shape} for sentence {i}, but for "
+            f"{len(sentence)} words it must be ({expected[0]}, {expected[1]}, n_features)."
+        )
+    return found
+
+
+def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
+    """Heads, and labels if wanted, of all words one after the other."""
+    if y is None:
+        raise ValueError("y is missing: give the heads of the words of each sentence.")
+    if len(y) != len(lengths):
+        raise ValueError(f"X has {len(lengths)} sentences but y has {len(y)} trees.")
+    heads, labels = [], []
+    for i, (tree, length) in enumerate(zip(y, lengths.tolist(), strict=True)):
+        if tree is None:
+            raise ValueError(f"Sentence {i} has no heads: give them, or leave the sentence out.")
+        is_pair = len(tree) == 2 and np.ndim(tree[0]) == 1
+        if labelled and not is_pair:
+            raise ValueError(
+                f"Sentence {i} has no labels: give a pair (heads, labels), or set labelled=False."
+            )
+        for name, part in zip(("heads", "labels"), tree if is_pair else [tree], strict=False):
+            if len(part) != length:
+                raise ValueError(
+                    f"Sentence {i} has {length} words but {len(part)} {name}: give one for each."
+                )
+        heads.append(_integers(tree[0] if is_pair else tree, i))
+        if labelled:
+            labels += list(tree[1])
+    flat = np.concatenate(heads)
+    return Trees(flat, label_array(labels, "The list of labels") if labelled else None)
+
+
+def _integers(heads: Any, i: int) -> Numbers:
+    array = np.asarray(heads)
+    if array.size and not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(f"Sentence {i}: heads must be whole numbers, 0 for the root.")
+    return array.astype(np.int64).reshape(-1)
+
+
+Floats = NDArray[np.float64]
+
+_COLUMNS_PER_ROW = 16
+"""Hashed features of arcs for each row of features of labelled arcs, which has all the labels."""
+
+
+@registered("DependencyTree")
+class DependencyTree(NamedTuple):
+    """A tree with labels.
+
+    Attributes
+    ----------
+    heads : ndarray of shape (n_words,)
+        Number of the head of each word, counted from 1; 0 is the root.
+    labels : ndarray of shape (n_words,)
+        Relation of each word to its head.
+    """
+
+    heads: Numbers
+    labels: NDArray[Any]
+
+
+class DependencyParser(StructuredEstimator):
+    """Dependency trees: a structural SVM for parsing, with a certificate of optimality.
+
+    The score of a tree is the sum over its arcs of the weights of their features: words and tags of
+    head and modifier, the tags around and between them, direction and distance. With labels, each
+    has weights of its own for some of these. Minimises
+    ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sentences; the loss is the number of words
+    with a wrong head (or label).
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    structure : {"projective", "non-projective"}, default="projective"
+        Trees without crossing arcs (Eisner's algorithm), or any (spanning arborescences).
+    labelled : bool, default=False
+        Predict the relation of each word to its head, too.
+    single_root : bool, default=True
+        Only one word may hang on the root.
+    projectivize : bool, default=False
+        What to do about crossing arcs in training with projective trees: lift them, or raise an
+        error.
+    features : callable, default=None
+        Arc features of your own: gets a list of (word, tag) pairs of n words and returns an array
+        of shape (n + 1, n + 1, n_arc_features), the features of the arc from each head to each
+        modifier, with the root at 0. None is for the features above.
+    n_features : int, default=2**20
+        Columns that the features are hashed into.
+    tag : {"upos", "xpos"}, default="upos"
+        Which tags are taken from CoNLL-U.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-2
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the sentences.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_columns,)
+        Weights of the features of arcs.
+    label_coef_ : ndarray of shape (n_rows, n_labels)
+        Weights of the features of labelled arcs; only with labels.
+    labels_ : ndarray of shape (n_labels,)
+        Only with labels.
+    words_, tags_ : dict
+        Number of each word and tag seen in training; only for hashed features.
+    n_projectivized_ : int
+        Training trees that had crossing arcs to lift.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+
+    See Also
+    --------
+    DependencyTrees : The same as a problem, for `StructuredSVM`.
+    SequenceTagger : Tags of words.
+
+    Notes
+    -----
+    Sentences come as lists of (word, tag) pairs; as `maxmargin.data.DependencySentence`, which
+    brings its tree along; as the path of a CoNLL-U (or ``.dp``) file, or its text; or as arrays of
+    arc features, see `features`. Words and tags that were not seen in training count as one that
+    has no weights yet.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.dependency.estimator import DependencyParser
+    >>> X = [
+    ...     [("the", "DET"), ("dog", "NOUN"), ("barks", "VERB")],
+    ...     [("dogs", "NOUN"), ("chase", "VERB"), ("cats", "NOUN")],
+    ... ]
+    >>> parser = DependencyParser(C=10.0).fit(X, [[2, 3, 0], [2, 0, 2]])
+    >>> parser.predict([[("the", "DET"), ("cat", "NOUN"), ("sleeps", "VERB")]])[0].tolist()
+    [2, 3, 0]
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "structure": [StrOptions({"projective", "non-projective"})],
+        "labelled": ["boolean"],
+        "single_root": ["boolean"],
+        "projectivize": ["boolean"],
+        "features": [callable, None],
+        "n_features": [Interval(Integral, 1, 2**31, closed="both")],
+        "tag": [StrOptions({"upos", "xpos"})],
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        structure: str = "projective",
+        labelled: bool = False,
+        single_root: bool = True,
+        projectivize: bool = False,
+        features: Callable[..., Any] | None = None,
+        n_features: int = 2**20,
+        tag: str = "upos",
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.structure = structure
+        self.labelled = labelled
+        self.single_root = single_root
+        self.projectivize = projectivize
+        self.features = features
+        self.n_features = n_features
+        self.tag = tag
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    coef_: Floats
+    label_coef_: Floats
+    labels_: NDArray[Any]
+    words_: dict[str, int]
+    tags_: dict[str, int]
+    n_projectivized_: int
+    _structure: Structure
+    _layout: FeatureLayout
+    _n_arc_features: int
+    _weights: Floats
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on sentences and their trees.
+
+        Parameters
+        ----------
+        X : list of n_sentences sentences, path or text
+            See Notes of the class.
+        y : list of n_sentences trees, default=None
+            Heads of the words of each sentence, counted from 1, 0 for the root; with labels, pairs
+            (heads, labels). None if `X` brings the trees along.
+        sample_weight : array-like of shape (n_sentences,), default=None
+            Multiplies the C of each sentence.
+
+        Returns
+        -------
+        self : DependencyParser
+
+        Raises
+        ------
+        ValueError
+            If heads are no tree, or not of the structure asked for; names the sentence.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        sentences, y = self._sentences(X, y)
+        if not sentences:
+            raise ValueError("X is empty: give at least one sentence.")
+        given = self._is_given(sentences)
+        lengths = np.array([len(one) - given for one in sentences], dtype=np.int64)
+        trees = flat_trees(y, lengths, self.labelled)
+        ends = np.r_[0, np.cumsum(lengths)]
+        structure = Structure(self.structure == "projective", self.single_root)
+        heads, n_projectivized = trees.heads, 0
+        if structure.projective and self.projectivize:
+            check_trees(heads, ends, structure._replace(projective=False))
+            heads, n_projectivized = projectivized(heads, ends)
+        check_trees(heads, ends, structure)
+        learned: dict[str, Any] = {"_structure": structure, "n_projectivized_": n_projectivized}
+        truth, n_labels = heads, None
+        if trees.labels is not None:
+            learned["labels_"], numbers = np.unique(trees.labels, return_inverse=True)
+            n_labels = len(learned["labels_"])
+            truth = heads * n_labels + numbers
+        if given:
+            arcs: ArcFeatures = GivenArcs(sentences, n_labels)
+            learned["_n_arc_features"] = arcs.n_features
+        else:
+            learned["words_"] = numbers_of(word for one in sentences for word, _ in one)
+            learned["tags_"] = numbers_of(tag for one in sentences for _, tag in one)
+            n_rows = max(1, self.n_features // _COLUMNS_PER_ROW)
+            learned["_layout"] = FeatureLayout.of(self.n_features, n_rows, n_labels)
+            arcs = _hashed(sentences, learned)
+        cost = self._costs(len(sentences), sample_weight)
+        training = DependencyTrainingSet(arcs, truth, structure, cost)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            return learned | {"_weights": weights, **_parts(weights, arcs)}
+
+        self._fit_training(self._rescaled(training), X, y, attributes)
+        for name in _OPTIONAL - {*learned, *_parts(self._weights, arcs)}:
+            self.__dict__.pop(name, None)
+        return self
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_labels = len(self.labels_) if self.labelled else None
+        if n_labels is not None:
+            check_classes(self.labels_)
+        if hasattr(self, "words_"):
+            for name in ("words_", "tags_"):
+                numbers = np.array([*getattr(self, name).values()], dtype=np.int64)
+                check_indices(name, numbers, FIRST_NUMBER + len(numbers))
+            n_columns, n_rows = self._layout[:2]
+            if self._layout != FeatureLayout.of(n_columns, n_rows, n_labels):
+                raise ValueError("labels and weights are not equal in number")
+        n_weights = self._layout.n_features if hasattr(self, "words_") else self._n_arc_features
+        check_weights("_weights", self._weights, n_weights)
+        _ = self._structure
+
+    def predict(self, X: Any) -> list[Any]:
+        """The best tree of each sentence.
+
+        Parameters
+        ----------
+        X
+            As in `fit`; trees that it brings along are not looked at.
+
+        Returns
+        -------
+        trees : list of ndarray of shape (n_words,), or of DependencyTree if labelled
+            Heads, or heads and labels.
+        """
+        arcs = self._arcs(X)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            found, _ = parse(arcs, self._weights, self._structure, threads)
+        return [self._tree(found[start:stop]) for start, stop in pairwise(arcs.ends.tolist())]
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the best tree of each sentence.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_sentences,)
+        """
+        arcs = self._arcs(X)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return parse(arcs, self._weights, self._structure, threads)[1]
+
+    def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
+        """Share of each arc, if trees are weighted by their scores.
+
+        Trees get the weight ``exp(score / temperature)``, summed over labels; the lower the
+        temperature, the more the best tree counts. These are no calibrated probabilities.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (n_words + 1, n_words + 1)
+            ``marginals[i][h, m]``: share of the arc from h to m; each column but the first sums to
+            one.
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        arcs = self._arcs(X)
+        projective, single_root = self._structure
+        return [
+            tree_marginals(
+                arcs.arc_scores(self._weights, i, temperature) / temperature,
+                projective=projective,
+                single_root=single_root,
+            )[0]
+            for i in range(len(arcs.lengths))
+        ]
+
+    def predict_top(self, X: Any, k: int) -> list[list[tuple[Numbers, float]]]:
+        """The k best trees of each sentence with their scores, best first.
+
+        Returns
+        -------
+        top : list of lists of (heads, score)
+            Heads only: with labels, the score is that of the best labels. Fewer than k where there
+            are fewer trees.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        arcs = self._arcs(X)
+        projective, single_root = self._structure
+        found = [
+            top_trees(
+                arcs.arc_scores(self._weights, i),
+                k,
+                projective=projective,
+                single_root=single_root,
+            )
+            for i in range(len(arcs.lengths))
+        ]
+        return [[(heads.astype(np.int64), score) for heads, score in trees] for trees in found]
+
+    def score(self, X: Any, y: Any = None, *, ignore_tags: Collection[str] = ()) -> float:
+        """Attachment score: the share of words whose head (and label, if labelled) is right.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        ignore_tags : collection of str, default=()
+            Words with these tags do not count; punctuation, for example.
+        """
+        check_is_fitted(self)
+        sentences, y = self._sentences(X, y)
+        arcs = self._encoded(sentences)
+        truth = flat_trees(y, arcs.lengths, self.labelled)
+        with Threads(n_threads(self.n_jobs)) as threads:
+            found, _ = parse(arcs, self._weights, self._structure, threads)
+        heads, numbers = np.divmod(found.astype(np.int64), arcs.n_labels)
+        right = heads == truth.heads
+        if truth.labels is not None:
+            right &= self.labels_[numbers] == truth.labels
+        if ignore_tags:
+            if self._is_given(sentences):
+                raise ValueError("ignore_tags needs sentences of (word, tag) pairs.")
+            right = right[[tag not in ignore_tags for one in sentences for _, tag in one]]
+        return float(np.mean(right)) if len(right) else 1.0
+
+    def _sentences(self, X: Any, y: Any) -> tuple[list[Any], Any]:
+        """Lists of (word, tag) pairs, or arrays of arc features; and the trees."""
+        if isinstance(X, str | os.PathLike):
+            X = read_dependencies(X, tag=self.tag)
+        if len(X) and all(isinstance(one, DependencySentence) for one in X):
+            y = [own_tree(one) for one in X] if y is None else y
+            X = [list(zip(one.words, one.tags, strict=True)) for one in X]
+        X = list(X)
+        if not all(isinstance(one, np.ndarray) and one.ndim == 3 for one in X):
+            X = [checked_words(one, i) for i, one in enumerate(X)]
+            if self.features is not None:
+                X = [own_features(self.features, one, i) for i, one in enumerate(X)]
+        return X, y
+
+    @staticmethod
+    def _is_given(sentences: list[Any]) -> bool:
+        """Whether these are arrays of arc features."""
+        return bool(sentences) and isinstance(sentences[0], np.ndarray)
+
+    def _arcs(self, X: Any) -> ArcFeatures:
+        check_is_fitted(self)
+        return self._encoded(self._sentences(X, None)[0])
+
+    def _encoded(self, sentences: list[Any]) -> ArcFeatures:
+        """Arcs of sentences to answer for, with the features of training."""
+        trained_on_arrays = not hasattr(self, "words_")
+        if not trained_on_arrays and not self._is_given(sentences):
+            return _hashed(sentences, self.__dict__)
+        if sentences and trained_on_arrays != self._is_given(sentences):
+            kinds = "arrays of arc features", "sentences of (word, tag) pairs"
+            here, there = kinds if not trained_on_arrays else kinds[::-1]
+            raise ValueError(f"X holds {here}, but the parser was trained on {there}.")
+        arcs = GivenArcs(sentences, len(self.labels_) if self.labelled else None)
+        if sentences and arcs.n_features != self._n_arc_features:
+            raise ValueError(
+                f"X has {arcs.n_arc_features} features for each arc, which is not the number that "
+                f"DependencyParser was trained with."
+            )
+        return arcs
+
+    def _tree(self, arcs: NDArray[Any]) -> Any:
+        labelled = hasattr(self, "labels_")
+        heads, numbers = np.divmod(arcs.astype(np.int64), len(self.labels_) if labelled else 1)
+        return DependencyTree(heads, self.labels_[numbers]) if labelled else heads
+
+
+_OPTIONAL = {"labels_", "words_", "tags_", "label_coef_", "_layout", "_n_arc_features"}
+"""Attributes that depend on the kind of the training data."""
+
+
+def _hashed(sentences: list[Any], learned: dict[str, Any]) -> HashedArcs:
+    """Arcs with the features of words and tags."""
+    pairs = [([word for word, _ in one], [tag for _, tag in one]) for one in sentences]
+    encoded = EncodedSentences.of(pairs, learned["words_"], learned["tags_"])
+    return HashedArcs(encoded, learned["_layout"])
+
+
+def _parts(weights: Floats, arcs: ArcFeatures) -> dict[str, Floats]:
+    """Views of the weights under the names users know."""
+    if isinstance(arcs, GivenArcs):
+        n = arcs.n_arc_features
+        rest = weights[n:].reshape(-1, n).T
+    else:
+        layout = arcs.layout  # type: ignore[attr-defined]
+        n = layout.n_columns
+        rest = weights[n:].reshape(layout.n_rows, layout.width)[:, : layout.n_labels]
+    return {"coef_": weights[:n]} | ({"label_coef_": rest} if rest.size else {})

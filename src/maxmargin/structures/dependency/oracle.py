@@ -1,0 +1,344 @@
+"""Dependency trees: training sets over arcs whose features are hashed or given.
+
+A tree is the head of each word, counted from 1, with 0 for the root. An arc into a word is one
+number, ``head * n_labels + label``, and without labels just the head.
+
+Sentences as numbers, and their arcs with hashed features, for training sets and parsing.
+
+See `maxmargin.structures.dependency.features` for the features. Weights are
+
+    columns 0 .. n_columns-1      features of arcs
+    n_rows rows of `width`        features of labelled arcs, one column for each label, padded
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.simd import padded
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import TrainingSet
+from maxmargin.core.registry import registered
+from maxmargin.structures.dependency.features import (
+    LINE,
+    N_LABEL_TEMPLATES,
+    N_TEMPLATES,
+    score_arcs,
+    search_hashed,
+    write_planes,
+)
+from maxmargin.structures.dependency.inference import tree_scratch
+from maxmargin.structures.dependency.trees import Structure, check_trees
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Arcs = NDArray[np.uint32]
+
+
+class ArcFeatures(Protocol):
+    """Sentences with features of their arcs: `HashedArcs` or `GivenArcs`."""
+
+    ends: Numbers
+    lengths: Numbers
+    n_features: int
+    n_labels: int
+
+    @property
+    def search_work(self) -> float: ...
+
+    def search(
+        self,
+        weights: Floats,
+        truth: Arcs | None,
+        structure: tuple[bool, bool],
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        totals: Floats,
+    ) -> None: ...
+
+    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
+
+    def fill(
+        self,
+        truth: Arcs,
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        entries: Numbers,
+        columns: NDArray[np.uint32],
+        values: Floats,
+    ) -> None: ...
+
+    def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats: ...
+
+
+def parse(
+    arcs: ArcFeatures, weights: Floats, structure: Structure, threads: Threads
+) -> tuple[Arcs, Floats]:
+    """Arcs of the best tree of every sentence, one after the other, and the trees' scores."""
+    blocks = np.arange(len(arcs.lengths), dtype=np.int64)
+    found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(blocks))
+
+    def search(part: slice) -> None:
+        where = blocks[part], arcs.ends[part.start :], found, totals[part]
+        arcs.search(weights, None, structure, *where)
+
+    threads.map(search, threads.shares(len(blocks)))
+    return found, totals
+
+
+class DependencyTrainingSet(TrainingSet):
+    """Sentences with their trees; the loss is the number of words with a wrong arc.
+
+    Parameters
+    ----------
+    arcs : ArcFeatures
+    truth : ndarray of shape (n_words,)
+        True arc of each word of all sentences.
+    structure : Structure
+    cost : ndarray of shape (n_sentences,)
+    """
+
+    def __init__(
+        self, arcs: ArcFeatures, truth: NDArray[Any], structure: Structure, cost: Floats
+    ) -> None:
+        self.arcs, self.structure, self.cost = arcs, structure, cost
+        self.truth = truth.astype(np.uint32)
+        self.n_features = arcs.n_features
+
+    @property
+    def search_work(self) -> float:
+        return self.arcs.search_work
+
+    def planes(self, weights: Floats, blocks: Numbers, threads: Threads) -> Planes:
+        starts = self._starts(blocks)
+        found, totals = np.empty(starts[-1], dtype=np.uint32), np.empty(len(blocks))
+
+        def search(part: slice) -> None:
+            where = blocks[part], starts[part.start :], found, totals[part]
+            self.arcs.search(weights, self.truth, self.structure, *where)
+
+        parts = threads.shares(len(blocks), self.search_work)
+        threads.map(search, parts)
+        return self._make_planes(blocks, starts, found, parts, threads)
+
+    def planes_of(self, blocks: Numbers, outputs: Sequence[bytes]) -> Planes:
+        # Writable, as found arcs are: numba would compile the kernels again for one that is not.
+        found = np.frombuffer(bytearray().join(outputs), dtype=np.uint32)
+        starts = self._starts(blocks)
+        if [len(output) for output in outputs] != (4 * np.diff(starts)).tolist():
+            raise ValueError("The outputs are of other lengths than the sentences.")
+        # A plane of what is no tree would be no bound.
+        check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
+        return self._make_planes(blocks, starts, found, Threads(1).shares(len(blocks)), Threads(1))
+
+    def _starts(self, blocks: Numbers) -> Numbers:
+        """Where the words of each of some sentences start when they stand one after the other."""
+        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
+        np.cumsum(self.arcs.lengths[blocks], out=starts[1:])
+        return starts
+
+    def _make_planes(
+        self, blocks: Numbers, starts: Numbers, found: Arcs, parts: list[slice], threads: Threads
+    ) -> Planes:
+        entries = np.zeros(len(blocks) + 1, dtype=np.int64)
+
+        def measure(part: slice) -> None:
+            where = blocks[part], starts[part.start :], found
+            entries[part.start + 1 : part.stop + 1] = self.arcs.measure(self.truth, *where)
+
+        threads.map(measure, parts)
+        np.cumsum(entries, out=entries)
+        columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
+
+        def fill(part: slice) -> None:
+            where = blocks[part], starts[part.start :], found, entries[part.start :]
+            self.arcs.fill(self.truth, *where, columns, values)
+
+        threads.map(fill, parts)
+        wrong = found != self.truth[_ranges(self.arcs.ends[blocks], starts)]
+        losses = np.diff(np.r_[0, np.cumsum(wrong)][starts]).astype(np.float64)
+        raw = found.tobytes()
+        outputs = [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
+        return Planes(entries, columns, values, losses, outputs)
+
+
+def _ranges(firsts: Numbers, starts: Numbers) -> Numbers:
+    """``firsts[k], firsts[k] + 1, ...`` for each k, as many as lie between its starts."""
+    return np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], np.diff(starts))
+
+
+UNSEEN, BEFORE, ROOT, AFTER, FIRST_NUMBER = range(5)
+"""Numbers that no word and no tag has: of what was not seen in training, and around a sentence."""
+
+_LOOKUP = 6.0
+"""Multiplications of vectors in the time of one look into the weights."""
+
+_NO_ARCS = np.empty(0, dtype=np.uint32)
+
+
+@registered("FeatureLayout", check="check")
+class FeatureLayout(NamedTuple):
+    """Where in the weights the parts of a parser stand; without labels there is one label."""
+
+    n_columns: int
+    n_rows: int
+    n_labels: int
+    width: int
+
+    @classmethod
+    def of(cls, n_columns: int, n_rows: int, n_labels: int | None) -> "FeatureLayout":
+        """For so many labels, or none; columns are rounded up to fill lines of the cache."""
+        n_columns = -(-n_columns // LINE) * LINE
+        if n_labels is None:
+            return cls(n_columns, 0, 1, 0)
+        return cls(n_columns, n_rows, n_labels, padded(n_labels))
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        n_labels = self.n_labels if self.width else None
+        if min(self) < 0 or self != FeatureLayout.of(self.n_columns, self.n_rows, n_labels):
+            raise ValueError("the parts of the parser do not fit together")
+
+    @property
+    def n_features(self) -> int:
+        """Number of weights."""
+        return self.n_columns + self.n_rows * self.width
+
+
+def numbers_of(names: Iterable[str]) -> dict[str, int]:
+    """A number for each name, in the order of first occurrence."""
+    return {name: number for number, name in enumerate(dict.fromkeys(names), start=FIRST_NUMBER)}
+
+
+class EncodedSentences(NamedTuple):
+    """Words and tags of all sentences as numbers.
+
+    Sentence ``i``, of ``ends[i + 1] - ends[i]`` words, has its root at ``ends[i] + 3 * i + 1`` in
+    `words` and `tags`, its words after that, and something before and after: every word has
+    neighbours.
+    """
+
+    words: NDArray[np.int32]
+    tags: NDArray[np.int32]
+    ends: Numbers
+
+    @classmethod
+    def of(
+        cls,
+        sentences: Sequence[tuple[Sequence[str], Sequence[str]]],
+        word_numbers: Mapping[str, int],
+        tag_numbers: Mapping[str, int],
+    ) -> "EncodedSentences":
+        """From pairs of words and tags."""
+        ends = np.zeros(len(sentences) + 1, dtype=np.int64)
+        np.cumsum([len(words) for words, _ in sentences], out=ends[1:])
+
+        def encoded(which: int, numbers: Mapping[str, int]) -> NDArray[np.int32]:
+            parts = (
+                (BEFORE, ROOT, *(numbers.get(name, UNSEEN) for name in one[which]), AFTER)
+                for one in sentences
+            )
+            length = int(ends[-1]) + 3 * len(sentences)
+            return np.fromiter(chain.from_iterable(parts), dtype=np.int32, count=length)
+
+        return cls(encoded(0, word_numbers), encoded(1, tag_numbers), ends)
+
+
+class HashedArcs:
+    """Sentences and the features of their arcs, for searches and planes.
+
+    Parameters
+    ----------
+    sentences : EncodedSentences
+    layout : FeatureLayout
+    """
+
+    def __init__(self, sentences: EncodedSentences, layout: FeatureLayout) -> None:
+        self.sentences, self.layout = sentences, layout
+        self.ends = sentences.ends
+        self.lengths = np.diff(sentences.ends)
+        self.n_labels, self.n_features = layout.n_labels, layout.n_features
+        self._longest = int(self.lengths.max(initial=0))
+        self._n_tags = int(sentences.tags.max(initial=0)) + 1
+
+    @property
+    def search_work(self) -> float:
+        """Multiplications of one search, on average."""
+        arcs = float(np.mean(self.lengths**2)) if len(self.lengths) else 0.0
+        spans = float(np.mean(self.lengths**3)) if len(self.lengths) else 0.0
+        lookups = 2 * N_TEMPLATES + min(self._n_tags, self._longest) / 2
+        labels = N_LABEL_TEMPLATES * (_LOOKUP + self.layout.width) if self.layout.n_rows else 0.0
+        return arcs * (_LOOKUP * lookups + labels) + spans
+
+    def search(
+        self,
+        weights: Floats,
+        truth: Arcs | None,
+        structure: tuple[bool, bool],
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        totals: Floats,
+    ) -> None:
+        """Arcs of the best tree of each of the `blocks`, written to ``found[starts[k]:]``.
+
+        With the `truth` of all sentences, one is added for each wrong arc. `structure` says whether
+        trees are projective and have a single root; `totals` gets the scores.
+        """
+        n = self._longest
+        search_hashed(
+            *self.sentences, weights, self.layout,
+            _NO_ARCS if truth is None else truth, truth is not None, *structure,
+            blocks, starts, found, totals,
+            np.empty((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32),
+            np.empty(n, dtype=np.int32), *self._scratch(), *tree_scratch(n),
+        )  # fmt: skip
+
+    def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
+        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
+        n = int(self.lengths[i])
+        scores = np.zeros((n + 1) ** 2)
+        scratch = self._scratch()
+        score_arcs(
+            *self.sentences, i, weights, self.layout, _NO_ARCS, False, temperature,
+            scores, np.empty((n + 1) ** 2, dtype=np.uint32), *scratch,
+        )  # fmt: skip
+        return scores.reshape(n + 1, n + 1)
+
+    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+        """Number of entries of the plane of each of the `blocks`."""
+        counts = np.zeros(len(blocks), dtype=np.int64)
+        write_planes(
+            *self.sentences, self.layout, truth, blocks, starts, found,
+            counts, False, _NO_ARCS, np.empty(0), *self._scratch(),
+        )  # fmt: skip
+        return counts
+
+    def fill(
+        self,
+        truth: Arcs,
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        entries: Numbers,
+        columns: NDArray[np.uint32],
+        values: Floats,
+    ) -> None:
+        """The entries, from ``entries[k]`` on for the k-th of the `blocks`."""
+        write_planes(
+            *self.sentences, self.layout, truth, blocks, starts, found,
+            entries[: len(blocks)].copy(), True, columns, values, *self._scratch(),
+        )  # fmt: skip
+
+    def _scratch(self) -> tuple[Any, ...]:
+        keys = np.empty(max(N_TEMPLATES, N_LABEL_TEMPLATES), dtype=np.uint64)
+        n = self._longest
+        columns = np.empty((2 * n + 2, 2 * N_TEMPLATES + self._n_tags), dtype=np.uint32)
+        between, counts = np.empty(self._n_tags, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
+        return keys, columns, between, counts, np.empty(max(self.layout.width, 1))

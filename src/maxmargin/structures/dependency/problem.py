@@ -1,0 +1,304 @@
+"""Dependency trees over arc features of one's own.
+
+What makes heads a dependency tree: compiled checks, and how to make one projective.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.core.magnitudes import LARGEST, are_moderate
+from maxmargin.core.problem import Problem, TrainingSet
+from maxmargin.structures.dependency.inference import search_tree, top_trees, tree_scratch
+from maxmargin.structures.dependency.oracle import DependencyTrainingSet
+from maxmargin.structures.dependency.trees import Structure, check_trees
+
+Numbers = NDArray[np.int64]
+
+
+Floats = NDArray[np.float64]
+Arcs = NDArray[np.uint32]
+
+
+class GivenArcs:
+    """Sentences as arrays of arc features, for searches and planes.
+
+    The weights are one for each feature and, with labels, one more for each feature and label.
+
+    Parameters
+    ----------
+    features : list of arrays of shape (n + 1, n + 1, n_arc_features)
+        ``features[i][h, m]``: those of the arc from h to m of sentence i, of n words.
+    n_labels : int or None
+    """
+
+    def __init__(self, features: Sequence[Any], n_labels: int | None = None) -> None:
+        self.features = [_as_features(one, i, features[0]) for i, one in enumerate(features)]
+        self.lengths = np.array([len(one) - 1 for one in self.features], dtype=np.int64)
+        self.ends = np.zeros(len(self.lengths) + 1, dtype=np.int64)
+        np.cumsum(self.lengths, out=self.ends[1:])
+        self.n_arc_features = self.features[0].shape[2] if len(self.features) else 0
+        self.labelled, self.n_labels = n_labels is not None, n_labels or 1
+        self.n_features = self.n_arc_features * (1 + (self.n_labels if self.labelled else 0))
+
+    @property
+    def search_work(self) -> float:
+        """Multiplications of one search, on average."""
+        per_arc = self.n_features + 3 * float(self.lengths.mean())
+        return per_arc * float(np.mean(self.lengths**2))
+
+    def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
+        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
+        scores, by_label = self._scores(weights, i)
+        if not self.labelled:
+            return scores
+        highest: Floats = by_label.max(axis=2)
+        if temperature > 0.0:
+            rest = np.exp((by_label - highest[:, :, None]) / temperature).sum(axis=2)
+            highest = highest + temperature * np.log(rest)
+        return scores + highest
+
+    def search(
+        self,
+        weights: Floats,
+        truth: Arcs | None,
+        structure: tuple[bool, bool],
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        totals: Floats,
+    ) -> None:
+        """See `HashedArcs.search`."""
+        scratch = tree_scratch(int(self.lengths[blocks].max(initial=0)))
+        for k, i in enumerate(blocks.tolist()):
+            n = int(self.lengths[i])
+            words = np.arange(1, n + 1)
+            scores, by_label = self._scores(weights, i)
+            if truth is not None:
+                heads, labels = np.divmod(truth[self.ends[i] : self.ends[i + 1]], self.n_labels)
+                by_label = by_label + 1.0
+                by_label[heads, words, labels] -= 1.0
+            labels = by_label.argmax(axis=2)
+            scores = scores + by_label.max(axis=2)
+            heads = np.zeros(n, dtype=np.int32)
+            totals[k] = search_tree(scores, *structure, heads, *scratch)
+            found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
+
+    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+        """See `HashedArcs.measure`."""
+        some = self._differences(truth, blocks, starts, found)
+        return np.array([np.count_nonzero(one) for one in some], dtype=np.int64)
+
+    def fill(
+        self,
+        truth: Arcs,
+        blocks: Numbers,
+        starts: Numbers,
+        found: Arcs,
+        entries: Numbers,
+        columns: NDArray[np.uint32],
+        values: Floats,
+    ) -> None:
+        """See `HashedArcs.fill`."""
+        for k, one in enumerate(self._differences(truth, blocks, starts, found)):
+            where = slice(int(entries[k]), int(entries[k + 1]))
+            columns[where] = np.flatnonzero(one)
+            values[where] = one[columns[where]]
+
+    def feature(self, i: int, arcs: NDArray[Any]) -> Floats:
+        """Features of a tree of sentence `i`, given by its arcs."""
+        heads, labels = np.divmod(arcs.astype(np.int64), self.n_labels)
+        chosen = self.features[i][heads, np.arange(1, len(arcs) + 1)]
+        if not self.labelled:
+            return np.asarray(chosen.sum(axis=0))
+        by_label = np.zeros((self.n_labels, self.n_arc_features))
+        np.add.at(by_label, labels, chosen)
+        return np.concatenate([chosen.sum(axis=0), by_label.ravel()])
+
+    def _scores(self, weights: Floats, i: int) -> tuple[Floats, Floats]:
+        """Scores of arcs, and what each label adds."""
+        features, d = self.features[i], self.n_arc_features
+        scores: Floats = features @ weights[:d]
+        if not self.labelled:
+            return scores, np.zeros((*scores.shape, 1))
+        return scores, features @ weights[d:].reshape(self.n_labels, d).T
+
+    def _differences(
+        self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs
+    ) -> list[Floats]:
+        """Features of the true tree less those of the found one, of each of the `blocks`."""
+        result = []
+        for i, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=False):
+            true = self.feature(i, truth[self.ends[i] : self.ends[i + 1]])
+            result.append(true - self.feature(i, found[start:stop]))
+        return result
+
+
+class DependencyTrees(Problem):
+    """Dependency trees over arc features of your own, for `StructuredSVM`.
+
+    An input is an array of shape (n + 1, n + 1, n_arc_features) for n words: the features of the
+    arc from each head to each modifier, with the root at 0. An output is a tuple with the head of
+    each word, or with labels a tuple of (head, label) pairs. The loss is the number of words whose
+    head (or label) is wrong.
+
+    Parameters
+    ----------
+    structure : {"projective", "non-projective"}, default="projective"
+        Only trees without crossing arcs, or any.
+    single_root : bool, default=True
+        Only one word may hang on the root.
+    n_labels : int, default=None
+        Labels are numbers from 0 on; None for trees without.
+
+    See Also
+    --------
+    DependencyParser : Ready made, for sentences of words and tags.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> x = np.zeros((3, 3, 2))
+    >>> x[0, 2, 0] = x[2, 1, 1] = 1.0
+    >>> mm.StructuredSVM(DependencyTrees()).fit([x], [(2, 0)]).predict([x])
+    [(2, 0)]
+    """
+
+    def __init__(
+        self,
+        structure: str = "projective",
+        *,
+        single_root: bool = True,
+        n_labels: int | None = None,
+    ) -> None:
+        if structure not in ("projective", "non-projective"):
+            raise ValueError(
+                f"structure must be 'projective' or 'non-projective', not {structure!r}."
+            )
+        self.structure = Structure(structure == "projective", single_root)
+        self.n_labels = n_labels
+
+    def joint_feature(self, x: Any, y: Any) -> Floats:
+        return GivenArcs([x], self.n_labels).feature(0, self._arcs(y))
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(np.sum(self._arcs(truth) != self._arcs(y)))
+
+    def decode(self, x: Any, w: Floats) -> Any:
+        return self._search(x, w, None)
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+        return self._search(x, w, self._arcs(truth).astype(np.uint32))
+
+    def outputs(self, x: Any) -> list[Any]:
+        """All trees: for sentences of very few words."""
+        n = len(x) - 1
+        found: list[Any] = []
+        for heads in product(range(n + 1), repeat=n):
+            try:
+                check_trees(np.array(heads, dtype=np.int64), np.array([0, n]), self.structure)
+            except ValueError:
+                continue
+            if self.n_labels is None:
+                found.append(heads)
+            else:
+                found += [
+                    tuple(zip(heads, labels, strict=True))
+                    for labels in product(range(self.n_labels), repeat=n)
+                ]
+        return found
+
+    def top(self, x: Any, w: Floats, k: int) -> list[Any]:
+        """The k best trees, best first; with labels, trees with all their labels."""
+        arcs = GivenArcs([x], self.n_labels)
+        scores, by_label = arcs._scores(np.asarray(w), 0)
+        words = np.arange(1, len(x))
+        projective, single_root = self.structure
+        # With its best labels, a tree is no worse than with others: no further tree is needed.
+        trees = top_trees(
+            scores + by_label.max(axis=2), k, projective=projective, single_root=single_root
+        )
+        found = []
+        for heads, _ in trees:
+            own = float(scores[heads, words].sum())
+            for score, labels in _best_labels(by_label[heads, words], k):
+                found.append((own + score, heads * arcs.n_labels + labels))
+        found.sort(key=lambda each: -each[0])
+        return [self._output(tree) for _, tree in found[:k]]
+
+    def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str) -> TrainingSet:
+        """A training set that looks at trees as arrays, for margin rescaling."""
+        arcs = GivenArcs(X, self.n_labels)
+        truth = [self._arcs(y) for y in Y]
+        for i, (tree, n) in enumerate(zip(truth, arcs.lengths.tolist(), strict=True)):
+            if len(tree) != n:
+                raise ValueError(
+                    f"Sentence {i} has {n} words but the tree {len(tree)} heads: give one for each."
+                )
+        flat = np.concatenate(truth)
+        check_trees(flat // arcs.n_labels, arcs.ends, self.structure)
+        return DependencyTrainingSet(arcs, flat, self.structure, cost)
+
+    def _search(self, x: Any, w: Floats, truth: Arcs | None) -> Any:
+        arcs = GivenArcs([x], self.n_labels)
+        found = np.empty(arcs.ends[-1], dtype=np.uint32)
+        where = np.zeros(1, dtype=np.int64), arcs.ends, found, np.empty(1)
+        arcs.search(np.asarray(w), truth, self.structure, *where)
+        return self._output(found)
+
+    def _arcs(self, y: Any) -> Numbers:
+        """An output as arcs in one number each."""
+        tree = np.asarray(y, dtype=np.int64)
+        if self.n_labels is None:
+            return tree.reshape(len(tree))
+        tree = tree.reshape(len(tree), 2)
+        return tree[:, 0] * self.n_labels + tree[:, 1]
+
+    def _output(self, arcs: NDArray[Any]) -> Any:
+        """The other way round."""
+        if self.n_labels is None:
+            return tuple(arcs.tolist())
+        heads, labels = np.divmod(arcs, self.n_labels)
+        return tuple(zip(heads.tolist(), labels.tolist(), strict=True))
+
+
+def _best_labels(scores: Floats, k: int) -> list[tuple[float, Numbers]]:
+    """The k best choices of one label for each word, by the sum of their scores (words, labels)."""
+    sums, chosen = np.zeros(1), np.zeros((1, 0), dtype=np.int64)
+    for of_word in scores:
+        all_sums = (sums[:, None] + of_word).ravel()
+        best = np.argsort(-all_sums, kind="stable")[:k]
+        before, label = np.divmod(best, len(of_word))
+        sums, chosen = all_sums[best], np.column_stack([chosen[before], label])
+    return list(zip(sums.tolist(), chosen, strict=True))
+
+
+def _as_features(one: Any, i: int, first: Any) -> Floats:
+    try:
+        features = np.ascontiguousarray(one, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Sentence {i}: arc features must be an array of numbers.") from error
+    shape = features.shape
+    if len(shape) != 3 or shape[0] != shape[1] or not shape[0]:
+        raise ValueError(
+            f"Sentence {i}: arc features must have shape (n + 1, n + 1, n_features) for n words "
+            f"and the root, not {shape}."
+        )
+    expected = np.shape(first)[-1]
+    if shape[2] != expected:
+        raise ValueError(
+            f"Sentence {i} has {shape[2]} features for each arc, but the first {expected}."
+        )
+    if not np.isfinite(features).all():
+        raise ValueError(f"Sentence {i}: arc features must be finite.")
+    if not are_moderate(features):
+        largest = features.flat[np.abs(features).argmax()]
+        raise ValueError(
+            f"Sentence {i} has an arc feature of {largest:g}, but squares of numbers beyond "
+            f"{LARGEST:g} overflow: scale the features, to about 1."
+        )
+    return features

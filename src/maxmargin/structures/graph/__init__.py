@@ -1,0 +1,1 @@
+"""A label for each node of a graph."""

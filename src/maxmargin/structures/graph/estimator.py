@@ -1,0 +1,470 @@
+"""GraphLabeler: a label for each node of a graph."""
+
+from dataclasses import replace
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import TrainingSet
+from maxmargin.core.stopping import Stopping
+from maxmargin.data.labels import flat_labels
+from maxmargin.data.sources import Source
+from maxmargin.estimators.base import check_classes, check_weights, n_threads
+from maxmargin.estimators.checks import (
+    check_loss_matrix,
+    check_names,
+    check_per_sample,
+    remember_names,
+)
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
+from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
+from maxmargin.structures.graph.oracle import GraphTrainingSet
+from maxmargin.structures.graph.problem import GraphModel
+from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.streaming import Checked, Fixed, numbers_among
+
+Floats = NDArray[np.float64]
+
+SHARE_OF_TOL = 0.1
+"""Relaxed searches of a fit stop where their bounds are as good as this part of `tol` asks."""
+
+
+class GraphLabeler(ShardedEstimator, StructuredEstimator):
+    """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
+
+    The score of a labelling is the sum over nodes of their features with their label, and over
+    edges of their features with the pair of labels at their ends. Minimises
+    ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over graphs.
+
+    Graphs come as tuples ``(node_features, edges)`` or ``(node_features, edges, edge_features)``,
+    edges as pairs of node numbers; or as networkx graphs whose nodes, and perhaps edges, have their
+    features in the attribute ``x``. Edges without features have one, which is constant.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"hamming", "hamming-normalized"} or array-like, default="hamming"
+        Number of wrong nodes; their share of the graph; or the cost of each wrong label,
+        ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
+        cost}``), summed over the nodes.
+    directed : bool, default=False
+        Whether it matters which node of an edge comes first. If not, a pair of labels has one
+        weight in either order.
+    fit_intercept : bool, default=True
+        A bias for each label.
+    inference : {"auto", "exact", "relaxed", "flow"}, default="auto"
+        How the best labels are found; see Notes.
+    void : label, default=None
+        Stands in `y` for nodes whose label is not known. These are left out of the graph, with
+        their edges, by `fit`; `score` does not count them. `predict` labels all nodes.
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the graphs.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    node_coef_ : ndarray of shape (n_classes, n_features)
+        Weights of the features of nodes.
+    edge_coef_ : ndarray of shape (n_edge_features, n_classes, n_classes)
+        Weights of the features of edges, the label of the edge's first node as row; symmetric
+        unless `directed`.
+    intercept_ : ndarray of shape (n_classes,)
+        Biases; zeros where not fitted.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_, n_edge_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features of nodes; only when trained on data frames.
+
+    See Also
+    --------
+    SequenceTagger : Chains, whose searches are faster.
+    StructuredSVM : Any other structure.
+
+    Notes
+    -----
+    Graphs without loops, and others that are nearly trees, are searched exactly: by elimination,
+    which takes ``n_classes ** (treewidth + 1)`` steps for each node. Others are relaxed: a search
+    finds good labels and a bound that no labels exceed. The certificate counts the bounds, so it
+    stays valid, but what the bounds miss no training can close, and a fit may end with the status
+    "relaxed". With two classes, and weights by which neighbours like to agree, minimum cuts are
+    exact on any graph.
+
+    "auto" is exact where that costs no more than a relaxed search, or flow, or relaxed; "exact" is
+    exact or an error, "relaxed" and "flow" are the others for all graphs (flow falls back
+    to relaxed where neighbours like to differ).
+
+    Examples
+    --------
+    A ring of four nodes, the last of which says little by itself:
+
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    >>> X = [(np.array([[1.0], [0.8], [0.9], [0.0]]), ring)]
+    >>> X += [(np.array([[-1.0], [-0.8], [-0.9], [0.0]]), ring)]
+    >>> y = [["land"] * 4, ["sea"] * 4]
+    >>> labeler = mm.GraphLabeler(C=10.0).fit(X, y)
+    >>> labeler.predict([(np.array([[1.0], [1.0], [-0.1], [0.5]]), ring)])[0].tolist()
+    ['land', 'land', 'land', 'land']
+    """
+
+    _parameter_constraints: dict[str, Any] = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
+        "directed": ["boolean"],
+        "fit_intercept": ["boolean"],
+        "inference": [StrOptions(set(METHODS))],
+        "void": "no_validation",
+        "rescaling": [StrOptions({"margin", "slack"})],
+        "engine": ENGINES,
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: Any = "hamming",
+        directed: bool = False,
+        fit_intercept: bool = True,
+        inference: str = "auto",
+        void: Any = None,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.directed = directed
+        self.fit_intercept = fit_intercept
+        self.inference = inference
+        self.void = void
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    classes_: NDArray[Any]
+    n_edge_features_in_: int
+    node_coef_: Floats
+    edge_coef_: Floats
+    intercept_: Floats
+    _layout: GraphLayout
+    _weights: Floats
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        node_weight: Any = None,
+    ) -> Self:
+        """Train on graphs and the labels of their nodes.
+
+        Parameters
+        ----------
+        X : list of n_graphs graphs, or Source
+            A `Source` gives graphs and labels in blocks, which need not fit in memory together.
+            Then `Online` trains, whose parameters count if `solver` is one; labels are found by a
+            pass before.
+        y : list of n_graphs label arrays, default=None
+            Numbers or strings, one for each node, in the order of the rows or of the graph's
+            ``nodes``; for networkx graphs also dictionaries by node. None for a source.
+        sample_weight : array-like of shape (n_graphs,), default=None
+            Multiplies the C of each graph. Not for a source.
+        node_weight : list of n_graphs arrays, default=None
+            Multiplies the loss of each node. Not for a source.
+
+        Returns
+        -------
+        self : GraphLabeler
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit, or if relaxed
+            searches cannot close the gap; the best weights so far are kept, with their
+            certificate.
+        """
+        if isinstance(X, Source):
+            others = {"sample_weight": sample_weight, "node_weight": node_weight}
+            return self._fit_source(X, y=y, **others)
+        examples = self._read(X, y, None, node_weight)
+        if self._on_shards:
+            if node_weight is not None:
+                raise ValueError("node_weight needs all data in one process: use engine='threads'.")
+            return self._fit_shards(X, y, examples, sample_weight)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, X, y, attributes)
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        node_weight: Any = None,
+    ) -> Self:
+        """Learn from some more graphs, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, sample_weight, node_weight
+            As in `fit`.
+        classes : array-like of shape (n_classes,), default=None
+            All labels that will ever come, without `void`; needed in the first call.
+
+        Returns
+        -------
+        self : GraphLabeler
+        """
+        classes = self._all_classes(classes)
+        if self._begun is not None:
+            check_names(self, node_features(X))
+        examples = self._read(X, y, self._begun, node_weight)
+        return self._learn(X, y, examples, sample_weight, classes)
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None, node_weight: Any = None) -> Checked:
+        if Y is None:
+            raise ValueError("y is missing: give the labels of the nodes of each graph.")
+        graphs = Graphs(*stack_graphs(X)) if fixed is None else _alike(X, fixed)
+        labels = _of_nodes(Y, X, graphs, "labels", self.void)
+        factors = np.ones(len(labels))
+        if node_weight is not None:
+            weights = _of_nodes(node_weight, X, graphs, "node weights")
+            factors = check_per_sample(weights, len(labels), "node_weight", "weights")
+        known = self._known(labels)
+        graphs, labels, factors = graphs.keeping(known), labels[known], factors[known]
+        return Checked(graphs, labels, graphs.n_graphs, factors)
+
+    def _classes_of(self, source: Source) -> NDArray[Any]:
+        labels = [self._read(X, y, None).y for X, y in source.blocks() if len(y)]
+        found = [np.unique(some) for some in labels if len(some)]
+        return np.unique(np.concatenate(found)) if found else np.zeros(0)
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        if not len(examples.y):
+            raise ValueError("X holds no labelled nodes: there is nothing to learn from.")
+        classes = np.unique(examples.y) if classes is None else classes
+        layout = GraphLayout.of(
+            examples.X.X.shape[1],
+            examples.X.edge_rows.shape[1],
+            len(classes),
+            bias=self.fit_intercept,
+            directed=self.directed,
+        )
+        return {
+            "classes_": classes,
+            "n_features_in_": layout.n_features,
+            "n_edge_features_in_": layout.n_edge_features,
+            "_layout": layout,
+        }
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        graphs, labels, _, factors = examples
+        named = isinstance(self.loss, str)
+        if named and self.loss == "hamming-normalized":
+            factors = factors / np.repeat(graphs.n_nodes, graphs.n_nodes)
+        losses = check_loss_matrix(None if named else self.loss, fixed["classes_"])
+        # No objective is above that of weights of zero, with the worst label at every node.
+        highest = float(cost.max(initial=0.0) * factors.sum() * losses.max())
+        training = GraphTrainingSet(
+            graphs,
+            numbers_among(labels, fixed["classes_"]),
+            fixed["_layout"],
+            cost,
+            losses,
+            factors,
+            inference=self.inference,
+            enough=SHARE_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
+            quick=self.rescaling == "margin",
+        )
+        return self._rescaled(training)
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"_weights": weights, **_parts(weights, fixed["_layout"])}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        layout = self._layout
+        check_classes(self.classes_, layout.n_labels)
+        widths = self.n_features_in_, self.n_edge_features_in_
+        if widths != (layout.n_features, layout.n_edge_features):
+            raise ValueError("features and weights are not equal in number")
+        check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
+        self.__dict__.update(_parts(self._weights, layout))
+
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        remember_names(self, node_features(X))
+
+    def predict(self, X: Any) -> list[NDArray[Any]]:
+        """Labels of all nodes of each graph.
+
+        Parameters
+        ----------
+        X : list of graphs
+
+        Returns
+        -------
+        y : list of ndarray of shape (n_nodes,)
+        """
+        graphs = self._checked(X)
+        labels, _ = self._decode(graphs)
+        return np.split(self.classes_[labels], graphs.node_ends[1:-1])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the labels that `predict` gives each graph.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_graphs,)
+        """
+        return self._decode(self._checked(X))[1]
+
+    def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
+        """Share of each label at each node, if labellings are weighted by their scores.
+
+        Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
+        more the best labelling counts. These are no calibrated probabilities. Only for graphs that
+        can be searched exactly.
+
+        Returns
+        -------
+        marginals : list of ndarray of shape (n_nodes, n_classes)
+        """
+        if not temperature > 0.0:
+            raise ValueError(f"temperature must be positive, but is {temperature}.")
+        return self._model.marginals(self._checked(X), float(temperature))
+
+    def score(self, X: Any, y: Any) -> float:
+        """Share of nodes whose label is right; labels not seen in training are mistakes."""
+        graphs = self._checked(X)
+        truth = _of_nodes(y, X, graphs, "labels", self.void)
+        known = self._known(truth)
+        right = self.classes_[self._decode(graphs)[0]] == truth
+        return float(np.mean(right[known])) if known.any() else 1.0
+
+    @property
+    def _model(self) -> GraphModel:
+        check_is_fitted(self)
+        return GraphModel(self._weights, self._layout, self.inference)
+
+    def _decode(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return self._model.decode(graphs, threads)
+
+    def _known(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
+        """Nodes whose label is not void."""
+        return np.asarray(labels != self.void) & np.ones(len(labels), dtype=bool)
+
+    def _checked(self, X: Any) -> Graphs:
+        """Graphs to answer for, with the features of the training data."""
+        check_is_fitted(self)
+        check_names(self, node_features(X))
+        return _alike(X, self.__dict__)
+
+
+def _alike(X: Any, fixed: Fixed) -> Graphs:
+    """Graphs with the features of the training data."""
+    graphs = Graphs(*stack_graphs(X))
+    widths = {"X": ("node", "n_features_in_"), "edge_rows": ("edge", "n_edge_features_in_")}
+    for name, (what, width) in widths.items():
+        rows, expected = getattr(graphs, name), fixed[width]
+        if rows.shape[1] == expected:
+            continue
+        if rows.shape[0]:
+            raise ValueError(
+                f"Each {what} of X has {rows.shape[1]} features, but GraphLabeler was trained with "
+                f"{expected}."
+            )
+        empty: dict[str, Any] = {name: np.zeros((0, expected))}
+        graphs = replace(graphs, **empty)
+    return graphs
+
+
+def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) -> NDArray[Any]:
+    """Values of all nodes one after the other, as many as there are; `void` is of any kind."""
+    if len(values) != graphs.n_graphs:
+        raise ValueError(
+            f"X has {graphs.n_graphs} graphs but there are {what} for {len(values)}: give them for "
+            f"each."
+        )
+    parts = []
+    for i, (part, n_nodes) in enumerate(zip(values, graphs.n_nodes.tolist(), strict=True)):
+        array = node_values(part, X[i], i, what, void)
+        if array.shape != (n_nodes,):
+            count = len(array) if array.ndim == 1 else f"the shape {array.shape} of"
+            raise ValueError(
+                f"Graph {i} has {n_nodes} nodes but {count} {what}: give one for each."
+            )
+        parts.append(array)
+    return flat_labels(parts, "y", void)
+
+
+def _parts(weights: Floats, layout: GraphLayout) -> dict[str, Floats]:
+    """Views of the weights under the names users know."""
+    n, table = layout.n_labels, layout.table(weights)
+    edge_coef = table[layout.pairs :].reshape(-1, n, layout.n_columns)[:, :, :n]
+    if not layout.directed:
+        upper = np.triu(edge_coef)
+        edge_coef = upper + np.triu(edge_coef, 1).transpose(0, 2, 1)
+    return {
+        "node_coef_": table[: layout.n_features, :n].T,
+        "edge_coef_": edge_coef,
+        "intercept_": table[layout.bias, :n] if layout.bias >= 0 else np.zeros(n),
+    }

@@ -1,0 +1,279 @@
+"""Graphs as users have them, turned into one matrix of node rows and one of edge rows.
+
+Two forms are understood, and may be mixed: a tuple ``(node_features, edges)`` or ``(node_features,
+edges, edge_features)`` of arrays, and any object that gives nodes and edges as networkx graphs do,
+with the features of a node, and perhaps of an edge, in the attribute ``x``.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.core.magnitudes import complaint, first_immoderate
+from maxmargin.data.labels import label_array
+
+Ints = NDArray[np.int64]
+
+
+class StackedGraphs(NamedTuple):
+    """Rows of all nodes and of all edges, one graph after the other.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_nodes_of_all, n_features)
+    node_ends : ndarray of int64, shape (n_graphs + 1,)
+    edges : ndarray of int64, shape (n_edges_of_all, 2)
+        Nodes count from 0 in each graph.
+    edge_ends : ndarray of int64, shape (n_graphs + 1,)
+    edge_rows : ndarray or CSR matrix of shape (n_edges_of_all, n_edge_features)
+        A column of ones if edges have no features.
+    """
+
+    X: Any
+    node_ends: Ints
+    edges: Ints
+    edge_ends: Ints
+    edge_rows: Any
+
+
+def stack_graphs(X: Sequence[Any]) -> StackedGraphs:
+    """Read and check graphs in any of the forms.
+
+    Raises
+    ------
+    ValueError
+        For whatever is wrong with one of them; says which, and where.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> triangle = np.array([[0, 1], [1, 2], [2, 0]])
+    >>> stacked = stack_graphs([(np.eye(3), triangle), (np.eye(3)[:2], [(0, 1)])])
+    >>> stacked.X.shape, stacked.node_ends, len(stacked.edges)
+    ((5, 3), array([0, 3, 5]), 4)
+    """
+    if not len(X):
+        raise ValueError("X is empty: give at least one graph.")
+    parts = [_parts(graph, i) for i, graph in enumerate(X)]
+    rows, node_ends = _stack([part[0] for part in parts], "node")
+    edges = [_edges(part[1], i) for i, part in enumerate(parts)]
+    edge_ends = _ends([len(own) for own in edges])
+    stacked = np.concatenate(edges)
+    _check_edges(stacked, node_ends, edge_ends)
+    return StackedGraphs(rows, node_ends, stacked, edge_ends, _edge_rows(parts, edge_ends))
+
+
+def grid_edges(height: int, width: int) -> Ints:
+    """Edges of a grid whose nodes are numbered row by row, to the right and down.
+
+    Returns
+    -------
+    edges : ndarray of shape (n_edges, 2)
+        First the ``height * (width - 1)`` edges to the right, then those down.
+
+    Examples
+    --------
+    >>> grid_edges(2, 2).tolist()
+    [[0, 1], [2, 3], [0, 2], [1, 3]]
+    """
+    numbers = np.arange(height * width).reshape(height, width)
+    right = np.stack([numbers[:, :-1].ravel(), numbers[:, 1:].ravel()], axis=1)
+    down = np.stack([numbers[:-1].ravel(), numbers[1:].ravel()], axis=1)
+    return np.concatenate([right, down])
+
+
+def node_features(X: Sequence[Any]) -> list[Any]:
+    """Features of the nodes of each graph that is a tuple of arrays, as they came."""
+    return [graph[0] for graph in X if isinstance(graph, (tuple, list)) and len(graph)]
+
+
+def node_values(values: Any, graph: Any, i: int, what: str, void: Any = None) -> NDArray[Any]:
+    """One value for each node of graph `i`, from an array or, by node, from a dictionary.
+
+    All of one kind, but for those that are `void`.
+    """
+    if isinstance(values, Mapping):
+        nodes = list(graph.nodes) if hasattr(graph, "nodes") else range(len(values))
+        for node in nodes:
+            if node not in values:
+                raise ValueError(f"The {what} of graph {i} miss the node {node!r}.")
+        values = [values[node] for node in nodes]
+    array = label_array(values, f"The list of {what} of graph {i}", void)
+    return array.ravel() if array.size == 0 else array
+
+
+def _parts(graph: Any, i: int) -> tuple[Any, Any, Any]:
+    """Features of nodes, edges, and features of edges or None."""
+    if hasattr(graph, "nodes") and hasattr(graph, "edges"):
+        return _networkx_parts(graph, i)
+    if isinstance(graph, (tuple, list)) and len(graph) in (2, 3):
+        return graph[0], graph[1], graph[2] if len(graph) == 3 else None
+    raise ValueError(
+        f"Graph {i} must be a tuple (node_features, edges) or (node_features, edges, "
+        f"edge_features), or have nodes and edges as networkx graphs have."
+    )
+
+
+def _networkx_parts(graph: Any, i: int) -> tuple[Any, Any, Any]:
+    numbers: dict[Any, int] = {}
+    rows, edges, own_edges = list[Any](), list[tuple[int, int]](), list[Any]()
+    for node, x in graph.nodes(data="x"):
+        if x is None:
+            raise ValueError(f"Node {node!r} of graph {i} has no attribute 'x' with its features.")
+        numbers[node] = len(rows)
+        rows.append(np.asarray(x, dtype=np.float64))
+    for u, v, x in graph.edges(data="x"):
+        edges.append((numbers[u], numbers[v]))
+        own_edges.append(x)
+    missing = sum(x is None for x in own_edges)
+    if missing == len(own_edges):
+        return rows, edges, None
+    if missing:
+        raise ValueError(
+            f"{missing} of the {len(edges)} edges of graph {i} have no attribute 'x': give "
+            f"features to all of them, or to none."
+        )
+    return rows, edges, [np.asarray(x, dtype=np.float64) for x in own_edges]
+
+
+def _edges(edges: Any, i: int) -> Ints:
+    try:
+        array = np.asarray(edges)
+        if array.size == 0:
+            return np.zeros((0, 2), dtype=np.int64)
+        if array.ndim != 2 or array.shape[1] != 2 or not np.issubdtype(array.dtype, np.integer):
+            raise ValueError
+    except ValueError as error:
+        raise ValueError(
+            f"The edges of graph {i} must be pairs of node numbers, an integer array of shape "
+            f"(n_edges, 2)."
+        ) from error
+    return array.astype(np.int64)
+
+
+def _check_edges(edges: Ints, node_ends: Ints, edge_ends: Ints) -> None:
+    graph = np.repeat(np.arange(len(node_ends) - 1), np.diff(edge_ends))
+    n_nodes = np.diff(node_ends)
+
+    def where(bad: NDArray[np.bool_]) -> tuple[int, int, Any]:
+        e = int(np.flatnonzero(bad)[0])
+        return e - int(edge_ends[graph[e]]), int(graph[e]), edges[e].tolist()
+
+    outside = np.any((edges < 0) | (edges >= n_nodes[graph][:, None]), axis=1)
+    if outside.any():
+        e, g, ends = where(outside)
+        raise ValueError(
+            f"Edge {e} of graph {g} joins the nodes {ends[0]} and {ends[1]}, but the graph has "
+            f"{n_nodes[g]} nodes, counted from 0."
+        )
+    loops = edges[:, 0] == edges[:, 1]
+    if loops.any():
+        e, g, ends = where(loops)
+        raise ValueError(
+            f"Edge {e} of graph {g} joins the node {ends[0]} with itself: give it to the node as a "
+            f"feature instead."
+        )
+    low, high = edges.min(axis=1), edges.max(axis=1)
+    order = np.lexsort((high, low, graph))
+    repeats = np.zeros(len(edges), dtype=bool)
+    same = [np.diff(part[order]) == 0 for part in (graph, low, high)]
+    repeats[order[1:][np.logical_and.reduce(same)]] = True
+    if repeats.any():
+        e, g, ends = where(repeats)
+        raise ValueError(
+            f"Edge {e} of graph {g} joins the nodes {ends[0]} and {ends[1]}, which another edge "
+            f"does already, in this direction or the other: give one edge, with features for both."
+        )
+
+
+def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:
+    n_edges = np.diff(edge_ends)
+    without = [i for i, part in enumerate(parts) if part[2] is None]
+    if all(parts[i][2] is None for i in np.flatnonzero(n_edges)):
+        return np.ones((int(edge_ends[-1]), 1))
+    for i in without:
+        if n_edges[i]:
+            raise ValueError(
+                f"Graph {i} has no features of edges, but others have: give them to all, or to "
+                f"none."
+            )
+    given = [part[2] if n else np.zeros((0, 0)) for part, n in zip(parts, n_edges, strict=True)]
+    rows, ends = _stack(given, "edge")
+    wrong = np.flatnonzero(np.diff(ends) != n_edges)
+    if len(wrong):
+        i = int(wrong[0])
+        raise ValueError(
+            f"Graph {i} has {n_edges[i]} edges but {ends[i + 1] - ends[i]} rows of edge features: "
+            f"give one for each."
+        )
+    return rows
+
+
+def _stack(parts: list[Any], what: str) -> tuple[Any, Ints]:
+    """Feature rows of all graphs, checked, and where those of each end."""
+    matrices = [_matrix(part, i, what) for i, part in enumerate(parts)]
+    filled = [(i, part) for i, part in enumerate(matrices) if part.shape[0]]
+    ends = _ends([part.shape[0] for part in matrices])
+    if not filled:
+        width = max((part.shape[1] for part in matrices), default=0)
+        return np.zeros((0, width)), ends
+    width = filled[0][1].shape[1]
+    for i, part in filled:
+        if part.shape[1] != width:
+            raise ValueError(
+                f"Each {what} of graph {i} has {part.shape[1]} features, but {width} in graph "
+                f"{filled[0][0]}."
+            )
+    if any(sp.issparse(part) for _, part in filled):
+        rows = sp.vstack([sp.csr_array(part) for _, part in filled], format="csr")
+        rows.sum_duplicates()
+    else:
+        rows = np.ascontiguousarray(np.concatenate([part for _, part in filled]))
+    _check_finite(rows, ends, what)
+    return rows, ends
+
+
+def _matrix(part: Any, i: int, what: str) -> Any:
+    if sp.issparse(part):
+        return part.astype(np.float64)
+    try:
+        rows = np.asarray(part)
+        rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"The {what} features of graph {i} must be a matrix of numbers, one row for each "
+            f"{what}."
+        ) from error
+    if rows.size == 0 and rows.ndim < 2:
+        return rows.reshape(0, 0)
+    if rows.ndim != 2:
+        raise ValueError(
+            f"The {what} features of graph {i} must be a matrix with one row for each {what}, but "
+            f"have {rows.ndim} dimensions."
+        )
+    return rows
+
+
+def _check_finite(rows: Any, ends: Ints, what: str) -> None:
+    found = first_immoderate(sp.csr_array(rows) if sp.issparse(rows) else rows)
+    if found is None:
+        return
+    row, column, value = found
+    g = int(np.searchsorted(ends, row, side="right")) - 1
+    if np.isfinite(value):
+        place = f"column {column} of {what} {row - ends[g]}"
+        raise ValueError(complaint(value, f"Graph {g}", place, "GraphLabeler"))
+    kind = "NaN" if np.isnan(value) else "infinity"
+    raise ValueError(
+        f"Graph {g} has {kind} in column {column} of {what} {row - ends[g]}: remove or impute such "
+        f"values."
+    )
+
+
+def _ends(counts: Any) -> Ints:
+    ends = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends

@@ -1,0 +1,347 @@
+"""Labelled graphs as solvers see them.
+
+The best labels of many graphs, each by the search that fits it.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.rows import make_rows
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.dual.marginal import Distributions
+from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.structures.graph.graphs import GraphLayout, Graphs
+from maxmargin.structures.graph.inference import all_agree, best_cut
+from maxmargin.structures.graph.marginals import GraphDistributions
+from maxmargin.structures.graph.relaxation import Effort
+from maxmargin.structures.graph.routines import (
+    GraphData,
+    SearchScratch,
+    fill_planes,
+    measure_planes,
+    score_graph,
+    search_graphs,
+    search_scratch,
+)
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+MOST_MESSAGE_BYTES = 2**30
+"""Memory that messages may take between searches; beyond, each search starts without."""
+
+USUAL_PASSES = 3.0
+"""Passes, there and back, of a relaxed search that starts with the messages of the last."""
+
+
+class Truth(NamedTuple):
+    """True labels, what wrong ones cost, and factors of that for each node."""
+
+    labels: NDArray[np.uint16]
+    loss: Floats
+    scales: Floats
+
+
+class Found(NamedTuple):
+    """Labels of the nodes of graph ``k`` of a batch from ``starts[k]`` on, and their scores.
+
+    No labels have a score above the `bounds`. With a truth, scores include losses.
+    """
+
+    starts: Ints
+    labels: NDArray[np.uint16]
+    scores: Floats
+    bounds: Floats
+
+
+class GraphSearch:
+    """Searches for the best labels of graphs, augmented by losses if there is a truth.
+
+    Parameters
+    ----------
+    graphs : Graphs
+    layout : GraphLayout
+    inference : {"auto", "exact", "relaxed", "flow"}
+        Which searches there are. Flows are for two labels; where the weights make neighbours
+        like to differ, a graph is relaxed instead.
+    truth : Truth or None
+
+    Attributes
+    ----------
+    is_exact : ndarray of bool, shape (n_graphs,)
+        Graphs that are always searched exactly.
+    """
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        layout: GraphLayout,
+        inference: str,
+        truth: Truth | None = None,
+    ) -> None:
+        if inference == "flow" and layout.n_labels != 2:
+            raise ValueError(
+                f"inference='flow' is for two labels, but there are {layout.n_labels}: use "
+                f"'relaxed', or 'auto'."
+            )
+        self.graphs, self.layout, self.inference = graphs, layout, inference
+        self.elimination = graphs.elimination(layout.n_labels, inference)
+        self.is_exact = self.elimination.sizes >= 0
+        none = Truth(np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0))
+        self.data = GraphData(
+            make_rows(graphs.X, 0.0), graphs.kind_rows, graphs.kind_ends, graphs.edge_kinds,
+            graphs.edges, layout, graphs.incidence, self.elimination, *(truth or none),
+        )  # fmt: skip
+        self._scratch: list[SearchScratch] = []
+        relaxed_edges = np.where(self.is_exact, 0, graphs.n_edges)
+        self._cold = np.full(graphs.n_graphs, -1, dtype=np.int64)
+        self._message_at = self._cold
+        self.messages: Floats | None = None
+        """Those of the last searches, where there is room to keep them."""
+        n_messages = int(relaxed_edges.sum())
+        if truth is not None and 8 * n_messages * layout.n_columns <= MOST_MESSAGE_BYTES:
+            self._message_at = np.cumsum(relaxed_edges) - relaxed_edges
+            self.messages = np.zeros((n_messages, layout.n_columns))
+
+    @cached_property
+    def work(self) -> float:
+        """Multiplications of one search, on average."""
+        graphs, layout = self.graphs, self.layout
+        kinds, pairs = graphs.kind_ends[-1], layout.n_labels * layout.n_columns
+        scoring = _entries(graphs.X) * layout.n_columns + kinds * _per_row(graphs.edge_rows) * pairs
+        messages = graphs.n_edges[~self.is_exact].sum() * 2.0 * USUAL_PASSES * pairs
+        tables = self.elimination.sizes[self.is_exact].sum() * 2.0 * layout.n_columns
+        return float(scoring + messages + tables) / max(graphs.n_graphs, 1)
+
+    def find(
+        self, weights: Floats, blocks: Ints, threads: Threads, effort: Effort, quick: bool = False
+    ) -> Found:
+        """The best labels of some graphs at these weights.
+
+        `effort` is that of relaxed searches. If it may be `quick`, flows are used only where
+        nothing else is wanted: a relaxed search that goes on from the last one takes half the time.
+        """
+        by_flow = self.inference == "flow" or (self.inference == "auto" and not quick)
+        starts = self.graphs.starts(blocks)
+        found = Found(starts, np.empty(starts[-1], dtype=np.uint16), *np.empty((2, len(blocks))))
+        tables = self.layout.table(weights), self.layout.pair_table(weights)
+        # Messages of a graph must not change under the hands of another thread.
+        warm = len(np.unique(blocks)) == len(blocks)
+        message_at = self._message_at if warm else self._cold
+
+        def search(numbered: tuple[int, slice]) -> None:
+            scratch, part = self._scratch[numbered[0]], numbered[1]
+            places = np.arange(part.start, part.stop)
+            if by_flow and self.layout.n_labels == 2:
+                cut = [self._cut(tables, blocks[k], k, found, scratch) for k in places]
+                places = places[~np.array(cut)]
+            messages = self.messages if message_at is not self._cold else self._room()
+            search_graphs(
+                self.data, *tables, blocks, places, *found, effort,
+                messages, message_at, scratch,
+            )  # fmt: skip
+
+        parts = threads.shares(len(blocks), self.work)
+        while len(self._scratch) < len(parts):
+            self._scratch.append(search_scratch(self.graphs, self.elimination, self.layout))
+        threads.map(search, enumerate(parts))
+        return found
+
+    def _room(self) -> Floats:
+        """For messages of any one graph."""
+        most = int(self.graphs.n_edges[~self.is_exact].max(initial=0))
+        return np.zeros((most, self.layout.n_columns))
+
+    def _cut(
+        self, tables: tuple[Floats, Floats], g: int, k: int, found: Found, scratch: SearchScratch
+    ) -> bool:
+        """Search graph `g` by a flow, if that is possible, for place `k` of a batch."""
+        if self.is_exact[g]:
+            return False
+        data, graphs = self.data, self.graphs
+        floor = score_graph(data, g, *tables, scratch.nodes, scratch.pairs)
+        nodes = scratch.nodes[: graphs.n_nodes[g]]
+        edges = graphs.edges[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
+        kinds = graphs.edge_kinds[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
+        of_kinds = scratch.pairs[: 2 * (graphs.kind_ends[g + 1] - graphs.kind_ends[g]) : 2]
+        if not all_agree(of_kinds):
+            return False
+        pairs = of_kinds[kinds]
+        labels, bound = best_cut(nodes, edges, pairs)
+        score = float(nodes[np.arange(len(nodes)), labels].sum())
+        score += float(pairs[np.arange(len(pairs)), labels[edges[:, 0]], labels[edges[:, 1]]].sum())
+        if score < floor:  # by rounding
+            labels[:] = data.labels[graphs.node_ends[g] : graphs.node_ends[g + 1]]
+            score = floor
+        found.labels[found.starts[k] : found.starts[k + 1]] = labels
+        found.scores[k], found.bounds[k] = score, max(bound, score)
+        return True
+
+
+def _entries(X: Any) -> float:
+    return float(X.nnz if hasattr(X, "nnz") else X.size)
+
+
+def _per_row(X: Any) -> float:
+    return float(_entries(X) / max(X.shape[0], 1))
+
+
+QUICK = Effort(passes=10, enough=1e-4, progress=0.5)
+"""Relaxed searches while training. They go on where the last one of a graph ended, so that the
+bounds become tight as the weights settle."""
+
+THOROUGH = Effort(passes=30, enough=1e-4, progress=0.1)
+"""Relaxed searches when the weights have settled, and for the certificate."""
+
+UNCERTAIN = 5.0
+"""Times what is enough, excess of all bounds that calls for thorough searches."""
+
+MOST_OUTPUTS = 4096
+"""Labellings of a graph up to which they can be listed."""
+
+
+class GraphTrainingSet(TrainingSet):
+    """Labelled graphs with compiled searches.
+
+    Parameters
+    ----------
+    graphs : Graphs
+    labels : ndarray of shape (n_nodes_of_all,)
+        True label of each node, as numbers.
+    layout : GraphLayout
+    cost : ndarray of shape (n_graphs,)
+    loss : ndarray of shape (n_labels, n_labels)
+        ``loss[a, b]``: what label b costs where a is right, at one node.
+    scales : ndarray of shape (n_nodes_of_all,)
+        Factor of the loss of each node.
+    inference : {"auto", "exact", "relaxed", "flow"}
+        See `GraphSearch`.
+    enough : float
+        Excess of the bound of a relaxed search that is good enough, in parts of the hinge.
+    quick : bool
+        Whether relaxed searches may be quick until the weights have settled.
+
+    Attributes
+    ----------
+    relaxed : bool
+        Whether a graph may be searched other than exactly.
+    """
+
+    def __init__(
+        self,
+        graphs: Graphs,
+        labels: NDArray[Any],
+        layout: GraphLayout,
+        cost: Floats,
+        loss: Floats,
+        scales: Floats,
+        *,
+        inference: str = "auto",
+        enough: float = 1e-4,
+        quick: bool = True,
+    ) -> None:
+        self.graphs, self.layout, self.cost = graphs, layout, cost
+        self.n_features = layout.n_rows * layout.n_columns
+        padded_loss = np.zeros((layout.n_labels, layout.n_columns))
+        padded_loss[:, : layout.n_labels] = loss
+        truth = Truth(labels.astype(np.uint16), padded_loss, scales)
+        self.enough, self._quick = float(enough), quick
+        self.searches = GraphSearch(graphs, layout, inference, truth)
+        self.relaxed = not self.searches.is_exact.all()
+
+    @property
+    def search_work(self) -> float:
+        return self.searches.work
+
+    @property
+    def search_state(self) -> Any:
+        return self._quick, self.searches.messages
+
+    @search_state.setter
+    def search_state(self, state: Any) -> None:
+        self._quick, self.searches.messages = state
+
+    def planes(self, weights: Floats, blocks: Ints, threads: Threads) -> Planes:
+        effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
+        found = self.searches.find(weights, blocks, threads, effort, self._quick)
+        planes = self._make_planes(blocks, found.starts, found.labels, threads)
+        if not self.relaxed:
+            return planes
+        return planes._replace(excess=np.maximum(found.bounds - found.scores, 0.0))
+
+    def hinges(self, planes: Planes, weights: Floats, blocks: Ints) -> Hinges:
+        found = super().hinges(planes, weights, blocks)
+        if self._quick and found.most - found.least > UNCERTAIN * self.enough * found.least:
+            # Nearly trained, as far as quick searches can tell: from now on by thorough ones.
+            self._quick = False
+            planes = self.planes(weights, blocks, Threads(1))
+            found = super().hinges(planes, weights, blocks)
+        return found
+
+    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
+        self._quick = False
+        return super().all_hinges(weights, threads)
+
+    def planes_of(self, blocks: Ints, outputs: Sequence[bytes]) -> Planes:
+        # Writable, as found labels are: numba would compile the kernels again for one that is not.
+        labels = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
+        starts = self.graphs.starts(blocks)
+        if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
+            raise ValueError("The outputs are of other sizes than the graphs.")
+        check_indices("labels of outputs", labels, self.layout.n_labels)
+        return self._make_planes(blocks, starts, labels, Threads(1))
+
+    def outputs(self, i: int) -> list[bytes]:
+        """All labellings of graph `i`, as solvers know them.
+
+        Raises
+        ------
+        ValueError
+            If they are more than `MOST_OUTPUTS`.
+        """
+        k, n = self.layout.n_labels, int(self.graphs.n_nodes[i])
+        if k**n > MOST_OUTPUTS:
+            raise ValueError(
+                f"Graph {i} has {n} nodes and so {k}**{n} labellings, but solvers that need all of "
+                f"them can have {MOST_OUTPUTS} at most: use another, such as 'auto'."
+            )
+        numbers = np.arange(k**n)[:, None] // k ** np.arange(n) % k
+        return [labels.tobytes() for labels in numbers.astype(np.uint16)]
+
+    def _make_planes(
+        self, blocks: Ints, starts: Ints, found: NDArray[np.uint16], threads: Threads
+    ) -> Planes:
+        data = self.searches.data
+        counts = np.zeros(len(blocks) + 1, dtype=np.int64)
+        losses = np.empty(len(blocks))
+
+        def make(part: slice) -> tuple[NDArray[np.uint32], Floats]:
+            some, own = blocks[part], starts[part.start :]
+            room = measure_planes(data, some, own, found, losses[part])
+            columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+            sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
+            used = fill_planes(
+                data, some, own, found, counts[part.start + 1 :], columns, values, sums, met
+            )
+            return columns[:used], values[:used]
+
+        parts = threads.shares(len(blocks), self.searches.work)
+        made = threads.map(make, parts) or [(np.zeros(0, dtype=np.uint32), np.zeros(0))]
+        columns, values = (np.concatenate(pieces) for pieces in zip(*made, strict=True))
+        raw = found.tobytes()
+        outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
+        return Planes(np.cumsum(counts), columns, values, losses, outputs)
+
+
+@distributions_of.register
+def _(training: GraphTrainingSet, temperature: float) -> Distributions:
+    """Marginals of the cliques, so for graphs that are searched exactly."""
+    return GraphDistributions(training, temperature)

@@ -1,0 +1,216 @@
+"""Labels for the nodes of graphs: scores from the features of nodes and of edges.
+
+The weights of a graph problem are a table with one column for each label, padded for the vector
+kernels; flat, it is the weight vector that solvers see:
+
+    rows 0 .. d-1          features of nodes
+    one row                bias, where the problem has one
+    k rows a feature       features of edges: feature j with label a at the edge's first node (row
+                           j * k + a) and label b at its second (column)
+
+Where edges have no direction, the pairs (a, b) and (b, a) are one: only rows a <= columns b are
+used.
+
+Graph labelling for users of `StructuredSVM`, and what a trained model answers.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import Problem
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
+from maxmargin.structures.graph.formats import stack_graphs
+from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
+from maxmargin.structures.graph.junction_tree import marginals_exact
+from maxmargin.structures.graph.oracle import MOST_OUTPUTS, GraphSearch, GraphTrainingSet
+from maxmargin.structures.graph.relaxation import Effort
+from maxmargin.structures.graph.routines import score_graph, search_scratch
+
+Floats = NDArray[np.float64]
+
+
+ANSWER = Effort(passes=100, progress=0.02)
+"""Relaxed searches for answers, which start without messages."""
+
+
+class GraphModel:
+    """Weights and the answers they give.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_rows * n_columns,)
+    layout : GraphLayout
+    inference : {"auto", "exact", "relaxed", "flow"}
+    """
+
+    def __init__(self, weights: Floats, layout: GraphLayout, inference: str) -> None:
+        self.weights, self.layout, self.inference = weights, layout, inference
+
+    def decode(self, graphs: Graphs, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
+        """Best labels of all nodes, and the score of each graph."""
+        search = GraphSearch(graphs, self.layout, self.inference)
+        everything = np.arange(graphs.n_graphs, dtype=np.int64)
+        found = search.find(self.weights, everything, threads, ANSWER)
+        return found.labels, found.scores
+
+    def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
+        """Probability of each label at each node, ``exp(score / temperature)`` normalised.
+
+        Raises
+        ------
+        ValueError
+            If a graph is too loopy for an exact search.
+        """
+        layout = self.layout
+        search = GraphSearch(graphs, layout, "exact")
+        scratch = search_scratch(graphs, search.elimination, layout)
+        shares, row = np.empty_like(scratch.tables), np.empty(layout.n_columns)
+        scaled = self.weights / temperature
+        tables = layout.table(scaled), layout.pair_table(scaled)
+        found = []
+        for g, (n_nodes, n_edges) in enumerate(zip(graphs.n_nodes, graphs.n_edges, strict=True)):
+            score_graph(search.data, g, *tables, scratch.nodes, scratch.pairs)
+            of_nodes = np.empty((n_nodes, layout.n_columns))
+            of_pairs = np.empty((n_edges, layout.n_labels, layout.n_columns))
+            marginals_exact(
+                search.elimination, graphs.incidence, g, layout.n_labels, scratch.nodes,
+                scratch.pairs, of_nodes, of_pairs, scratch.labels, scratch.tables, shares, row,
+            )  # fmt: skip
+            found.append(of_nodes[:, : layout.n_labels])
+        return found
+
+
+@registered("GraphLabelling")
+class GraphLabelling(Remade, Problem):
+    """A label for each node of a graph, as a problem for `StructuredSVM`.
+
+    Inputs are graphs as `GraphLabeler` takes them, outputs integer arrays with the label of each
+    node, from 0 to ``n_labels - 1``. The loss is the number of wrong nodes.
+
+    Parameters
+    ----------
+    n_labels : int
+    directed : bool, default=False
+        Whether weights tell the first node of an edge from its second.
+    fit_intercept : bool, default=True
+        A bias for each label.
+    inference : {"auto", "exact", "relaxed", "flow"}, default="auto"
+        See `GraphLabeler`.
+
+    See Also
+    --------
+    maxmargin.GraphLabeler : The same with labels of any kind, and more.
+
+    Notes
+    -----
+    `PartialLinearization` trains graphs that are searched exactly; with slack rescaling, those of
+    few nodes, whose labellings can be listed (`outputs`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> path = np.array([[0, 1], [1, 2]])
+    >>> X = [(np.array([[1.0], [0.1], [1.0]]), path), (np.array([[-1.0], [-0.1], [-1.0]]), path)]
+    >>> Y = [np.array([1, 1, 1]), np.array([0, 0, 0])]
+    >>> model = mm.StructuredSVM(GraphLabelling(2), C=10.0).fit(X, Y)
+    >>> model.predict([(np.array([[1.0], [-0.1], [1.0]]), path)])
+    [array([1, 1, 1])]
+    """
+
+    def __init__(
+        self,
+        n_labels: int,
+        *,
+        directed: bool = False,
+        fit_intercept: bool = True,
+        inference: str = "auto",
+    ) -> None:
+        self.n_labels, self.directed = n_labels, directed
+        self.fit_intercept, self.inference = fit_intercept, inference
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_labels": self.n_labels,
+            "directed": self.directed,
+            "fit_intercept": self.fit_intercept,
+            "inference": self.inference,
+        }
+
+    def joint_feature(self, x: Any, y: Any) -> Floats:
+        graphs, layout = self._read([x])
+        labels = np.eye(layout.n_columns)[np.asarray(y, dtype=np.int64)]
+        parts = [graphs.X.T @ labels]
+        if layout.bias >= 0:
+            parts.append(labels.sum(axis=0, keepdims=True))
+        pairs = np.zeros((len(graphs.edges), layout.n_labels, layout.n_columns))
+        ends = np.asarray(y, dtype=np.int64)[graphs.edges]
+        first, second = (ends if self.directed else np.sort(ends, axis=1)).T
+        pairs[np.arange(len(pairs)), first, second] = 1.0
+        of_edges = graphs.edge_rows.T @ pairs.reshape(len(pairs), -1)
+        parts.append(of_edges.reshape(-1, layout.n_columns))
+        return np.concatenate(parts).ravel()
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(np.sum(np.asarray(truth) != np.asarray(y)))
+
+    def decode(self, x: Any, w: Floats) -> Ints:
+        graphs, layout = self._read([x])
+        labels, _ = GraphModel(w, layout, self.inference).decode(graphs, Threads(1))
+        return labels.astype(np.int64)
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> Ints:
+        training = self.bind([x], [truth], np.ones(1))
+        found = training.searches.find(w, np.zeros(1, dtype=np.int64), Threads(1), ANSWER)
+        return found.labels.astype(np.int64)
+
+    def outputs(self, x: Any) -> list[Ints]:
+        """All labellings, where they are few."""
+        n_nodes = int(self._read([x])[0].node_ends[-1])
+        if self.n_labels**n_nodes > MOST_OUTPUTS:
+            raise ValueError(
+                f"A graph of {n_nodes} nodes has too many labellings to list: {MOST_OUTPUTS} are "
+                f"the limit."
+            )
+        every = product(range(self.n_labels), repeat=n_nodes)
+        return [np.array(labels, dtype=np.int64) for labels in every]
+
+    def bind(
+        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
+    ) -> GraphTrainingSet:
+        """The training set with compiled searches, for margin rescaling."""
+        graphs, layout = self._read(X)
+        for i, (y, n_nodes) in enumerate(zip(Y, graphs.n_nodes.tolist(), strict=True)):
+            if np.shape(y) != (n_nodes,):
+                raise ValueError(
+                    f"Graph {i} has {n_nodes} nodes, but its labels have the shape {np.shape(y)}: "
+                    f"give one for each node."
+                )
+        labels = np.concatenate([np.asarray(y) for y in Y])
+        if len(labels) and not (
+            np.issubdtype(labels.dtype, np.integer)
+            and labels.min() >= 0
+            and labels.max() < self.n_labels
+        ):
+            raise ValueError(f"Labels must be whole numbers from 0 to {self.n_labels - 1}.")
+        mistakes = 1.0 - np.eye(self.n_labels)
+        return GraphTrainingSet(
+            graphs, labels, layout, cost, mistakes, np.ones(len(labels)), inference=self.inference
+        )
+
+    def _read(self, X: Sequence[Any]) -> tuple[Graphs, GraphLayout]:
+        graphs = Graphs(*stack_graphs(X))
+        layout = GraphLayout.of(
+            graphs.X.shape[1],
+            graphs.edge_rows.shape[1],
+            self.n_labels,
+            bias=self.fit_intercept,
+            directed=self.directed,
+        )
+        return graphs, layout

@@ -1,0 +1,414 @@
+"""LatentClassifier: the class of a bag of feature rows, one of which shows it."""
+
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import (
+    check_features,
+    check_labels,
+    check_loss_matrix,
+    check_names,
+    remember_names,
+)
+from maxmargin.estimators.latent import LatentEstimator
+from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+class LatentClassifier(ClassifierMixin, LatentEstimator):
+    """Classes of bags: which of its instances shows the class is a latent variable.
+
+    A bag is a matrix with one row for each instance: the frames of a recording, the windows of an
+    image. Class ``k`` scores ``max_j <coef_[k], x_j> + intercept_[k]`` over the instances. In turn,
+    the best instance for its class is chosen in each bag, and a convex problem is solved with a
+    certificate; see `LatentStructuredSVM`. The first start begins with the instances that a linear
+    classifier of the means of bags chooses, the others with random ones.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    background : label, default=None
+        A class whose bags show nothing. It has no weights and scores zero: its bags ask every
+        instance to score below zero, by a margin, for all the other classes. With two classes, one
+        of them the background, this is the latent SVM of object detection.
+    loss_matrix : array-like of shape (n_classes, n_classes) or dict, default=None
+        ``loss_matrix[y, j]``: loss of answering class ``j`` for class ``y``, classes sorted, zero
+        diagonal; or ``{(true, predicted): loss}``, pairs left out costing 1. None means 1 for
+        every mistake.
+    fit_intercept : bool, default=True
+        Learn an intercept for each class, as the weight of a constant feature.
+    restarts, max_completions, solver, tol, warm_start, max_iter, time_limit
+        As in `LatentStructuredSVM`.
+    checkpoint, checkpoint_every, resume, n_jobs, random_state
+        As in `LatentStructuredSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (n_classes, n_features)
+    intercept_ : ndarray of shape (n_classes,)
+    completions_ : ndarray of shape (n_bags,)
+        The instance of each training bag that shows its class best (0 for the background).
+    objectives_, certificates_, certificate_, restart_objectives_, status_, history_, n_iter_
+        As in `LatentStructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of columns; only when trained on data frames.
+
+    See Also
+    --------
+    LatentStructuredSVM : Latent variables of any other kind.
+    LinearClassifier : One row for each example.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.latent.estimator import LatentClassifier
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(60, 5, 3))
+    >>> y = np.array(["left", "none", "right"] * 20)
+    >>> X[y == "left", 2] += [4, 0, 0]
+    >>> X[y == "right", 3] += [0, 4, 0]
+    >>> model = LatentClassifier(C=1.0, background="none").fit(X, y)
+    >>> bool(model.score(X, y) > 0.9), model.predict_instances(X[[0, 2]]).tolist()
+    (True, [2, 3])
+    """
+
+    _parameter_constraints = LatentEstimator._parameter_constraints | {
+        "background": [object],
+        "loss_matrix": ["array-like", dict, None],
+        "fit_intercept": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        background: Any = None,
+        loss_matrix: Any = None,
+        fit_intercept: bool = True,
+        restarts: int = 1,
+        max_completions: int = 100,
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.background = background
+        self.loss_matrix = loss_matrix
+        self.fit_intercept = fit_intercept
+        self.restarts = restarts
+        self.max_completions = max_completions
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        lengths: ArrayLike | None = None,
+        initial: ArrayLike | None = None,
+    ) -> Self:
+        """Train on bags and their classes.
+
+        Parameters
+        ----------
+        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+            Bags; or an array of shape (n_bags, n_instances, n_features); or, with `lengths`, one
+            matrix of all instances, one bag after the other.
+        y : array-like of shape (n_bags,)
+            Numbers or strings.
+        sample_weight : array-like of shape (n_bags,), default=None
+            Multiplies the C of each bag.
+        lengths : array-like of shape (n_bags,), default=None
+            Number of instances of each bag.
+        initial : array-like of shape (n_bags,), default=None
+            The instance that shows the class of each bag, as far as one knows, for the first start;
+            -1 for the mean of the bag.
+
+        Returns
+        -------
+        self : LatentClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
+            the best weights so far are kept, with their certificate.
+        """
+        instances, ends = _bags(X, lengths)
+        labels = _labels(y, len(ends) - 1)
+        classes, numbers = np.unique(labels, return_inverse=True)
+        if len(classes) == 1:
+            raise ValueError(
+                f"LatentClassifier needs bags of at least two classes, but y holds only one class, "
+                f"{classes.tolist()[0]!r}."
+            )
+        if not np.array_equal(getattr(self, "classes_", classes), classes):
+            self._end = None
+        background = self._background_number(classes)
+        latent = LatentBags(
+            instances,
+            ends,
+            numbers.astype(np.int32),
+            check_loss_matrix(self.loss_matrix, classes),
+            self._costs(len(labels), sample_weight),
+            background=background,
+            fit_intercept=self.fit_intercept,
+        )
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            table = weights.reshape(latent.table_shape)[:, : len(classes)]
+            return {
+                "classes_": classes,
+                "coef_": table[: instances.shape[1]].T.copy(),
+                "intercept_": table[-1].copy() if self.fit_intercept else np.zeros(len(classes)),
+                "n_features_in_": instances.shape[1],
+                "_background": background,
+            }
+
+        self._fit_latent(latent, X, y, attributes, _first_instances(initial, np.diff(ends)))
+        remember_names(self, X)
+        return self
+
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+    _background: int
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        n_classes = len(self.classes_)
+        check_classes(self.classes_)
+        check_weights("coef_", self.coef_, n_classes, self.n_features_in_)
+        check_weights("intercept_", self.intercept_, n_classes)
+        _ = self._background
+
+    def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
+        """Scores of the classes: of the best instance for each.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_bags,) or (n_bags, n_classes)
+            One column a class; with two classes, positive means the second.
+        """
+        scores = self._scores(X, lengths)[0]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> NDArray[Any]:
+        """Classes of bags.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        y : ndarray of shape (n_bags,)
+        """
+        numbers = self._scores(X, lengths)[0].argmax(axis=1)
+        return np.asarray(self.classes_[numbers])
+
+    def predict_instances(
+        self, X: Any, y: ArrayLike | None = None, *, lengths: ArrayLike | None = None
+    ) -> Order:
+        """The instance of each bag that shows its class.
+
+        Parameters
+        ----------
+        X, lengths
+            As in `fit`.
+        y : array-like of shape (n_bags,), default=None
+            The classes to look for; None means those that are predicted.
+
+        Returns
+        -------
+        instances : ndarray of shape (n_bags,)
+            Numbers within the bags; -1 where the class is the background, which nothing shows.
+        """
+        of_bags, of_instances, ends = self._scores(X, lengths)
+        numbers = of_bags.argmax(axis=1)
+        if y is not None:
+            numbers = self._numbers(_labels(y, len(of_bags)))
+        bag_of = np.repeat(np.arange(len(of_bags)), np.diff(ends))
+        scores = of_instances[np.arange(len(bag_of)), numbers[bag_of]]
+        order = np.lexsort([-scores, bag_of])  # stable: of equal ones the first
+        best = order[ends[:-1]] - ends[:-1]
+        return np.where(numbers == self._background, NOTHING, best)
+
+    def score(
+        self, X: Any, y: ArrayLike, sample_weight: Any = None, *, lengths: Any = None
+    ) -> float:
+        """Share of the bags whose class is right."""
+        right = self.predict(X, lengths=lengths) == np.asarray(y)
+        return float(np.average(right, weights=sample_weight))
+
+    def _scores(self, X: Any, lengths: ArrayLike | None) -> tuple[Floats, Floats, Order]:
+        """Scores of bags and of their instances, and where bags end."""
+        check_is_fitted(self)
+        check_names(self, X)
+        instances, ends = _bags(X, lengths, self.n_features_in_)
+        scores = np.asarray(instances @ self.coef_.T) + self.intercept_
+        return np.maximum.reduceat(scores, ends[:-1]), scores, ends
+
+    def _numbers(self, labels: NDArray[Any]) -> Order:
+        numbers = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
+        unknown = np.flatnonzero(self.classes_[numbers] != labels)
+        if len(unknown):
+            raise ValueError(
+                f"y[{unknown[0]}] is {labels[unknown].tolist()[0]!r}, a class that was not seen in "
+                f"training."
+            )
+        return numbers
+
+    def _background_number(self, classes: NDArray[Any]) -> int:
+        if self.background is None:
+            return NOTHING
+        at = np.flatnonzero(classes == self.background)
+        if not len(at):
+            raise ValueError(
+                f"background is {self.background!r}, which is no class in y: name one of "
+                f"{', '.join(map(repr, classes[:10].tolist()))}, or None."
+            )
+        return int(at[0])
+
+
+def _bags(X: Any, lengths: Any, n_features: int | None = None) -> tuple[Any, Order]:
+    """Instances of all bags, one bag after the other, checked, and where bags end."""
+    if lengths is None:
+        X, lengths = _stacked(X)
+    counts = np.asarray(lengths, dtype=np.int64)
+    empty = np.flatnonzero(counts < 1)
+    if len(empty):
+        raise ValueError(f"Bag {empty[0]} is empty: give it an instance, or leave it out.")
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    if ends[-1] != X.shape[0]:
+        raise ValueError(f"lengths add up to {ends[-1]}, but X has {X.shape[0]} rows.")
+    _check_finite(X, ends)
+    X = check_features(X, "LatentClassifier")
+    if n_features is not None and X.shape[1] != n_features:
+        raise ValueError(
+            f"X has {X.shape[1]} features, but LatentClassifier was trained with {n_features}."
+        )
+    return X, ends
+
+
+def _stacked(X: Any) -> tuple[Any, list[int]]:
+    """One matrix of a list of bags, and how many rows of it each has."""
+    if sp.issparse(X) or (isinstance(X, np.ndarray) and X.ndim == 2):
+        raise ValueError(
+            "X is one matrix: give lengths, the number of instances of each bag, or a list of "
+            "matrices."
+        )
+    if X is None or not len(X):
+        raise ValueError("X is empty: give at least one bag.")
+    bags = [_as_matrix(bag, i) for i, bag in enumerate(X)]
+    width = bags[0].shape[1]
+    for i, bag in enumerate(bags):
+        if bag.shape[1] != width:
+            raise ValueError(
+                f"Bag {i} has {bag.shape[1]} features, but bag 0 has {width}: all must have the "
+                f"same."
+            )
+    lengths = [bag.shape[0] for bag in bags]
+    if any(map(sp.issparse, bags)):
+        return sp.vstack([sp.csr_array(bag) for bag in bags], format="csr"), lengths
+    return np.concatenate(bags), lengths
+
+
+def _as_matrix(bag: Any, i: int) -> Any:
+    if sp.issparse(bag):
+        return bag
+    try:
+        rows = np.asarray(bag)
+        rows = rows if np.issubdtype(rows.dtype, np.floating) else rows.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"Bag {i} must be a matrix of numbers, one row an instance.") from error
+    if rows.size == 0:
+        raise ValueError(f"Bag {i} is empty: give it an instance, or leave it out.")
+    if rows.ndim != 2:
+        raise ValueError(
+            f"Bag {i} must be a matrix with one row an instance, but has {rows.ndim} dimensions."
+        )
+    return rows
+
+
+def _check_finite(X: Any, ends: Order) -> None:
+    """No NaN or infinity, or a sentence that says in which bag."""
+    values = X.data if sp.issparse(X) else np.asarray(X)
+    if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():
+        return
+    bad = sp.coo_array(X) if sp.issparse(X) else None
+    row, column = (
+        np.argwhere(~np.isfinite(values))[0]
+        if bad is None
+        else [place[~np.isfinite(bad.data)][0] for place in bad.coords]
+    )
+    bag = int(np.searchsorted(ends, row, side="right")) - 1
+    raise ValueError(
+        f"Bag {bag} has NaN or infinity in instance {row - ends[bag]}, column {column}: remove or "
+        f"impute such values before LatentClassifier sees them."
+    )
+
+
+def _labels(y: Any, n_bags: int) -> NDArray[Any]:
+    """One class for each bag."""
+    labels = check_labels(y, "LatentClassifier")
+    if len(labels) != n_bags:
+        raise ValueError(
+            f"X has {n_bags} bags but y has {len(labels)} entries: give one class for each."
+        )
+    check_classification_targets(labels)
+    return labels
+
+
+def _first_instances(initial: Any, lengths: Order) -> Order | None:
+    """The user's guess, checked."""
+    if initial is None:
+        return None
+    chosen = np.asarray(initial)
+    if chosen.shape != lengths.shape or not np.issubdtype(chosen.dtype, np.integer):
+        raise ValueError(f"initial must hold one whole number for each of the {len(lengths)} bags.")
+    bad = np.flatnonzero((chosen < MEAN) | (chosen >= lengths))
+    if len(bad):
+        i = bad[0]
+        raise ValueError(
+            f"initial[{i}] is {chosen[i]}, but bag {i} has the instances 0 to {lengths[i] - 1} "
+            f"(-1 for their mean)."
+        )
+    return chosen.astype(np.int64)

@@ -1,0 +1,317 @@
+"""Bags of feature rows, one of which shows the class: which one is the latent variable.
+
+Class ``k`` scores ``max_j <w_k, x_j>`` over the rows ``x_j`` of the bag, its *instances*. A class
+may be the *background*: it has no weights and always scores zero, so that a bag of it asks all its
+instances to score low for all other classes. With two classes that is the latent SVM of detection.
+
+With the instance ``h`` of the true class ``y`` chosen, the hinge of a bag is
+
+    max(0, max over k != y and j of loss[y, k] + <w_k, x_j> - <w_y, x_h>)
+
+Pairs of the true class with another instance are left out: the bound is tighter without them, and
+the same for the best ``h``. In place of one instance, the truth may show the mean of them all.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
+from maxmargin.compiled.simd import padded
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.cuts import Planes
+from maxmargin.core.latent import LatentTrainingSet
+from maxmargin.core.problem import TrainingSet
+from maxmargin.dual.marginal import Distributions
+from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.dual.marginal_explicit import ExplicitDistributions
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+Codes = NDArray[np.int32]
+
+MEAN = -1
+"""In the place of an instance: the mean of all of the bag."""
+
+NOTHING = -1
+"""In the place of the background class: there is none."""
+
+
+class LatentBags(LatentTrainingSet):
+    """Bags with their classes; completions are numbers of instances within their bags, or `MEAN`.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_instances, n_features)
+        Instances of all bags, one bag after the other.
+    ends : ndarray of int64, shape (n_bags + 1,)
+        Bag ``i`` has the rows ``ends[i]:ends[i + 1]``, at least one.
+    labels : ndarray of int32, shape (n_bags,)
+    loss : ndarray of shape (n_classes, n_classes)
+        ``loss[a, b]``: what class b costs where a is right.
+    cost : ndarray of shape (n_bags,)
+    background : int
+        The class that has no weights, or `NOTHING`.
+    fit_intercept : bool
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        ends: Order,
+        labels: Codes,
+        loss: Floats,
+        cost: Floats,
+        *,
+        background: int = NOTHING,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.X, self.ends, self.labels, self.loss, self.cost = X, ends, labels, loss, cost
+        self.background = background
+        self.bias = 1.0 if fit_intercept else 0.0
+        self.rows = make_rows(X, self.bias)
+        self.table_shape = X.shape[1] + fit_intercept, padded(len(loss))
+
+    @property
+    def lengths(self) -> Order:
+        """Number of instances of each bag."""
+        return np.diff(self.ends)
+
+    def initial(self, random: np.random.Generator) -> Order:
+        return random.integers(self.lengths)
+
+    def rehearsal(self) -> "BagTrainingSet":
+        """Bags of one instance each, the mean.
+
+        That is a few times weaker than the instance which shows the class, so it costs more.
+        """
+        n = len(self.labels)
+        means = LatentBags(
+            self._shown(np.full(n, MEAN)),
+            np.arange(n + 1),
+            self.labels,
+            self.loss,
+            self.cost * self.lengths.mean(),
+            background=self.background,
+            fit_intercept=self.bias != 0.0,
+        )
+        return means.completed(np.zeros(n, dtype=np.int64))
+
+    def complete(self, weights: Floats, before: Order, threads: Threads) -> Order:
+        chosen = before.copy()
+        table = weights.reshape(self.table_shape)
+
+        def search(part: slice) -> None:
+            which = np.arange(part.start, part.stop, dtype=np.int64)
+            best_instances(
+                self.rows, self.ends, table, self.labels, which, chosen, np.empty(table.shape[1])
+            )
+
+        threads.map(search, threads.shares(len(self.labels)))
+        return chosen
+
+    def completed(self, completions: Order) -> "BagTrainingSet":
+        check_shape("completions", completions, len(self.lengths))
+        check_indices("completions", completions, int(self.lengths.max()), start=MEAN)
+        if (completions >= self.lengths).any():
+            raise ValueError("a completion is no instance of its bag")
+        return BagTrainingSet(self, make_rows(self._shown(completions), self.bias))
+
+    def changes(self, before: Order, after: Order) -> NDArray[np.bool_]:
+        changed: NDArray[np.bool_] = (before != after) & (self.labels != self.background)
+        return changed
+
+    def _shown(self, completions: Order) -> Any:
+        """What the truth of each bag shows, one row a bag."""
+        n, mean = len(completions), completions == MEAN
+        counts = np.where(mean, self.lengths, 1)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        first = self.ends[:-1] + np.where(mean, 0, completions)
+        places = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
+        shares = np.repeat(1.0 / counts, counts).astype(self.X.dtype)
+        chosen = sp.csr_array((shares, places, starts), shape=(n, self.X.shape[0]))
+        return chosen @ self.X
+
+
+class BagTrainingSet(TrainingSet):
+    """Bags whose truth shows one row each; outputs are a class with an instance, as bytes.
+
+    Parameters
+    ----------
+    bags : LatentBags
+    shown : Rows
+        What the truth of each bag shows.
+    """
+
+    def __init__(self, bags: LatentBags, shown: Rows) -> None:
+        self.bags, self.shown, self.cost = bags, shown, bags.cost
+        self.n_features = int(np.prod(bags.table_shape))
+        self.loss = np.zeros((len(bags.loss), bags.table_shape[1]))
+        self.loss[:, : len(bags.loss)] = bags.loss
+
+    @property
+    def search_work(self) -> float:
+        rows = self.bags.rows
+        entries = float(rows.starts[-1] + self.shown.starts[-1])
+        return entries / max(self.n_blocks, 1) * self.bags.table_shape[1]
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        bags, table = self.bags, weights.reshape(self.bags.table_shape)
+        found = np.empty((len(blocks), 2), dtype=np.int32)
+
+        def search(part: slice) -> None:
+            scratch = np.empty((2, table.shape[1])), np.empty(table.shape[1], dtype=np.int64)
+            most_violating(
+                bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, blocks[part],
+                found[part], *scratch,
+            )  # fmt: skip
+
+        parts = threads.shares(len(blocks), self.search_work)
+        threads.map(search, parts)
+        return self._make_planes(blocks, found, parts, threads)
+
+    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+        if any(len(output) != 8 for output in outputs):
+            raise ValueError("The outputs are not those of bags.")
+        found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 2)
+        self._check(blocks, found)
+        return self._make_planes(blocks, found, Threads(1).shares(len(blocks)), Threads(1))
+
+    def outputs(self, b: int) -> list[bytes]:
+        """All outputs of a bag, the truth first."""
+        label, length = self.bags.labels[b], int(self.bags.lengths[b])
+        others = [k for k in range(len(self.bags.loss)) if k != label]
+        pairs = [(label, MEAN), *((k, j) for k in others for j in range(length))]
+        return [np.array(pair, dtype=np.int32).tobytes() for pair in pairs]
+
+    def _check(self, blocks: Order, found: Codes) -> None:
+        """The truth, or a wrong class with an instance that there is."""
+        classes, instances = found[:, 0], found[:, 1]
+        right = classes == self.bags.labels[blocks]
+        fits = (instances >= 0) & (instances < self.bags.lengths[blocks])
+        known = (classes >= 0) & (classes < len(self.bags.loss))
+        if not (known & np.where(right, instances == MEAN, fits)).all():
+            raise ValueError("The outputs are those of other bags.")
+
+    def _make_planes(
+        self, blocks: Order, found: Codes, parts: list[slice], threads: Threads
+    ) -> Planes:
+        bags = self.bags
+        labels, classes = bags.labels[blocks], found[:, 0]
+        differs = classes != labels
+        others = bags.ends[blocks] + np.maximum(found[:, 1], 0)
+        constant = bags.bias != 0.0
+        own = np.diff(self.shown.starts)[blocks] + constant
+        other = np.diff(bags.rows.starts)[others] + constant
+        counts = own * (differs & (labels != bags.background))
+        counts += other * (differs & (classes != bags.background))
+        entries = np.concatenate([[0], np.cumsum(counts)])
+        columns = np.empty(entries[-1], dtype=np.uint32)
+        values = np.empty(entries[-1])
+
+        def fill(part: slice) -> None:
+            fill_planes(
+                self.shown, bags.rows, bags.table_shape, bags.background, blocks[part],
+                labels[part], classes[part], others[part], entries[part.start :], columns, values,
+            )  # fmt: skip
+
+        threads.map(fill, parts)
+        raw = found.tobytes()
+        outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + 8, 8))]
+        return Planes(entries, columns, values, self.loss[labels, classes], outputs)
+
+
+@distributions_of.register
+def _(training: BagTrainingSet, temperature: float) -> Distributions:
+    """For partial linearization: a probability for every class with every instance."""
+    listed = [training.outputs(b) for b in range(training.n_blocks)]
+    return ExplicitDistributions(training, listed, temperature)
+
+
+@compiled
+def best_instances(rows, ends, table, labels, which, chosen, scores):  # type: ignore[no-untyped-def]
+    """The instance with the highest score for the true class; the one before if as high.
+
+    Scratch: `scores` float64, as long as a row of the table.
+    """
+    for b in which:
+        label = labels[b]
+        best = -np.inf
+        before = chosen[b]
+        known = -np.inf
+        for j in range(ends[b + 1] - ends[b]):
+            scores[:] = 0.0
+            add_row_scores(rows, ends[b] + j, table, scores)
+            if scores[label] > best:
+                best = scores[label]
+                chosen[b] = j
+            if j == before:
+                known = scores[label]
+        if known >= best:
+            chosen[b] = before
+
+
+@compiled
+def most_violating(  # type: ignore[no-untyped-def]
+    rows, ends, shown, table, labels, loss, blocks, found, scratch, at
+):
+    """The wrong class with its best instance of the highest score plus loss, or the truth.
+
+    Scratch: `scratch` float64 ``(2, P)`` and `at` int64 ``(P,)``, P the columns of the table.
+    """
+    scores, best = scratch[0], scratch[1]
+    for i in range(len(blocks)):
+        b = blocks[i]
+        label = labels[b]
+        best[:] = -np.inf
+        for j in range(ends[b + 1] - ends[b]):
+            scores[:] = 0.0
+            add_row_scores(rows, ends[b] + j, table, scores)
+            for k in range(len(best)):
+                if scores[k] > best[k]:
+                    best[k] = scores[k]
+                    at[k] = j
+        scores[:] = 0.0
+        add_row_scores(shown, b, table, scores)
+        highest = scores[label]
+        found[i, 0], found[i, 1] = label, -1
+        for k in range(len(loss)):
+            if k != label and best[k] + loss[label, k] > highest:
+                highest = best[k] + loss[label, k]
+                found[i, 0], found[i, 1] = k, at[k]
+
+
+@compiled
+def put_row(rows, i, shape, column, factor, at, columns, values):  # type: ignore[no-untyped-def]
+    """Entries of a row times a factor in a column of the table; returns where the next go."""
+    first = rows.starts[i]
+    for q in range(first, rows.starts[i + 1]):
+        row = np.int64(rows.columns[q if rows.indexed else q - first])
+        columns[at] = row * shape[1] + column
+        values[at] = factor * rows.values[q]
+        at += 1
+    if rows.bias != 0.0:
+        columns[at] = (shape[0] - 1) * shape[1] + column
+        values[at] = factor * rows.bias
+        at += 1
+    return at
+
+
+@compiled
+def fill_planes(  # type: ignore[no-untyped-def]
+    shown, rows, shape, background, blocks, labels, classes, others, entries, columns, values
+):
+    """What the truth shows, in the column of its class, less the other in that of its class."""
+    for k in range(len(blocks)):
+        if labels[k] != classes[k]:
+            at = entries[k]
+            if labels[k] != background:
+                at = put_row(shown, blocks[k], shape, labels[k], 1.0, at, columns, values)
+            if classes[k] != background:
+                put_row(rows, others[k], shape, classes[k], -1.0, at, columns, values)

@@ -1,0 +1,504 @@
+"""MultilabelClassifier: any number of labels for each example."""
+
+from collections.abc import Collection, Sequence
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import StrOptions
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.data.labels import label_array
+from maxmargin.data.sources import Source
+from maxmargin.estimators.base import check_classes, n_threads
+from maxmargin.estimators.checks import check_features
+from maxmargin.structures.multilabel.inference import LOSSES
+from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
+from maxmargin.structures.rows.estimator import RowEstimator
+from maxmargin.structures.rows.oracle import Codes, RowTrainingSet
+from maxmargin.training.streaming import Checked, Fixed, all_classes
+
+Floats = NDArray[np.float64]
+Edges = NDArray[np.int64]
+
+
+class MultilabelClassifier(ClassifierMixin, RowEstimator):
+    """Sets of labels, on their own or scored in pairs, with a certificate of optimality.
+
+    A set scores the sum of ``<coef_[l], x> + intercept_[l]`` over its labels, and for each edge of
+    `graph` the weight of what its two labels are together. Minimises ``1/2 |w|^2 + C * sum_i
+    weight_i * hinge_i(w)``. All searches are exact.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    graph : {"independent", "tree", "full"} or list of pairs, default="tree"
+        Pairs of labels that are scored together: none; those of the tree with the most mutual
+        information between labels in training (Chow and Liu); all; or those given, by label. All
+        pairs, and others that make circles, are for at most 18 labels.
+    loss : {"hamming", "f1", "zero-one"}, default="hamming"
+        Number of wrong labels; ``1 - F1`` of the true and the predicted set, 0 if both are empty;
+        one for any mistake.
+    fit_intercept : bool, default=True
+        An intercept for each label. The tables of edges act as such, too.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_labels,)
+        The labels: column numbers, names of columns, or members of sets, as `y` came.
+    coef_ : ndarray of shape (n_labels, n_features)
+    intercept_ : ndarray of shape (n_labels,)
+        Zeros where not fitted.
+    edges_ : ndarray of shape (n_edges, 2)
+        Pairs that are scored together, as places in `classes_`.
+    pair_coef_ : ndarray of shape (n_edges, 2, 2)
+        ``pair_coef_[e, s, t]`` is added when the first label of edge ``e`` is on (s = 1) or off
+        (s = 0), and the second so as t says.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    See Also
+    --------
+    LinearClassifier : One label for each example.
+
+    Notes
+    -----
+    A search takes time in proportion to the number of labels ``L`` with the Hamming loss, for
+    independent labels as for trees. With the F1 loss and ``T`` true labels it takes ``T (L - T)``
+    steps for independent labels and at most the square of that for trees. All sets are tried where
+    pairs make circles, but most of them many at a time.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [-1.0, -1.0]]
+    >>> y = [{"beach"}, {"town"}, {"beach", "town"}, set()]
+    >>> model = mm.MultilabelClassifier(C=10.0).fit(X, y)
+    >>> [sorted(labels) for labels in model.predict(X)]
+    [['beach'], ['town'], ['beach', 'town'], []]
+    """
+
+    _parameter_constraints = RowEstimator._parameter_constraints | {
+        "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
+        "loss": [StrOptions(set(LOSSES))],
+        "fit_intercept": ["boolean"],
+    }
+
+    _problem: LabelSets
+    _sets: bool
+    coef_: Floats
+    intercept_: Floats
+    pair_coef_: Floats
+    edges_: NDArray[np.int64]
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_, self._problem.code_width)
+        _ = self._sets
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        graph: Any = "tree",
+        loss: str = "hamming",
+        fit_intercept: bool = True,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.graph = graph
+        self.loss = loss
+        self.fit_intercept = fit_intercept
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples and their sets of labels.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
+            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            Then `Online` trains, whose parameters count if `solver` is one, and ``graph="tree"`` is
+            the tree of the first block.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+            Zeros and ones, one column a label; or the labels of each example, as a set, or as a
+            list of strings. None for a source.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example. Not for a source.
+
+        Returns
+        -------
+        self : MultilabelClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if isinstance(X, Source):
+            return self._fit_source(X, y=y, sample_weight=sample_weight)
+        examples = self._read(X, y, None)
+        if self._on_shards:
+            self._fit_shards(examples.X, y, examples, sample_weight)
+            self._finish(X, {})
+            return self
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_training(training, examples.X, examples.y, attributes)
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more examples, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of. With ``graph="tree"`` the tree is that of the first call.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+            In the same form in all calls.
+        classes : array-like of shape (n_labels,), default=None
+            All labels that will ever come; needed in the first call if `y` holds sets. A matrix
+            has a column for each.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
+
+        Returns
+        -------
+        self
+        """
+        if self._begun is None and not _holds_sets(y):
+            given = None if classes is None else all_classes(classes, _columns(y))
+        else:
+            given = self._all_classes(classes)
+        return self._learn_rows(X, y, given, sample_weight)
+
+    def _read(self, X: Any, y: Any, fixed: Fixed | None) -> Checked:
+        X = check_features(X, type(self).__name__)
+        sets = _holds_sets(y)
+        if fixed is not None and sets != fixed["_sets"]:
+            forms = "matrix", "list of sets"
+            raise ValueError(
+                f"y is a {forms[sets]}, but was a {forms[not sets]} before: keep to one form."
+            )
+        if sets:
+            _check_sets(y)
+        labels = y if sets else _from_matrix(y)
+        if X.shape[0] != len(labels):
+            raise ValueError(
+                f"X has {X.shape[0]} rows but y has {len(labels)}: give one set for each."
+            )
+        return Checked(X, labels, len(labels), None if sets else _columns(y))
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        sets = examples.extra is None
+        if not sets:
+            classes = examples.extra
+        elif classes is None:
+            classes = _members(examples.y)
+        edges = self._edges(examples, classes)
+        n_features = examples.X.shape[1]
+        problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
+        return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        codes = _codes(examples, fixed["classes_"])
+        return self._row_training(examples.X, codes, cost, fixed["_problem"])
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        problem, n_labels = fixed["_problem"], len(fixed["classes_"])
+        table, tables = problem.split(weights)
+        table = table[:, :n_labels]
+        return fixed | {
+            "coef_": table[: problem.n_inputs].T.copy(),
+            "intercept_": table[-1].copy() if problem.fit_intercept else np.zeros(n_labels),
+            "pair_coef_": tables.reshape(-1, 2, 2).copy(),
+            "_weights": weights,
+        }
+
+    def predict(self, X: Any) -> Any:
+        """The best set of labels of each example.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples, n_labels) or list of sets
+            Zeros and ones, or sets if trained on sets.
+        """
+        gains, bonus = self._reduced(X)
+        return self._named(self._best(gains, bonus))
+
+    def decision_function(self, X: Any) -> Floats:
+        """How much better the best set with a label is than the best without it.
+
+        Positive where `predict` has the label. For independent labels that is the label's score.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        margins : ndarray of shape (n_samples, n_labels)
+        """
+        gains, bonus = self._reduced(X)
+        if not len(bonus):
+            return gains
+        graph = self._problem.graph
+        couplings = graph.couplings(bonus)
+        best = self._best(gains, bonus)
+        highest = graph.scores(best, gains, bonus)
+        margins = np.empty(gains.shape)
+        for label, column in enumerate(best.T):
+            # Given that a label is on, its partners gain what they have in common with it. Then,
+            # as when it is off, it can be left out.
+            on = 1 - column[:, None]
+            others = gains + on * couplings[label]
+            others[:, label] = -np.inf
+            found = self._best(others, bonus)
+            others[:, label] = 0.0
+            other = graph.scores(found, others, bonus) + on[:, 0] * gains[:, label]
+            margins[:, label] = np.where(column == 1, highest - other, other - highest)
+        return margins
+
+    def predict_top(self, X: Any, k: int) -> list[list[tuple[Any, float]]]:
+        """The k best sets of labels of each example with their scores, best first.
+
+        For at most 18 labels: all sets are scored.
+
+        Returns
+        -------
+        top : list of lists of (labels, score)
+            Labels as in `predict`. Fewer than k where there are fewer sets.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        X = self._checked(X)
+        scores = self._problem.scores(X, self._weights)
+        found = self._problem.top_of(scores, self._problem.split(self._weights)[1], int(k))
+        return [
+            list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
+        ]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of examples whose set is right as a whole, as in scikit-learn."""
+        gains, bonus = self._reduced(X)
+        if _holds_sets(y):
+            truths, known = _from_sets(y, self.classes_)
+        else:
+            truths = _from_matrix(y)
+            known = np.ones(len(truths), dtype=bool)
+        if truths.shape != gains.shape:
+            raise ValueError(
+                f"y has the shape {truths.shape}, but for this X and the labels of the training "
+                f"data it must have {gains.shape}."
+            )
+        right = known & (self._best(gains, bonus) == truths).all(axis=1)
+        return float(np.average(right, weights=sample_weight))
+
+    def _reduced(self, X: Any) -> tuple[Floats, Floats]:
+        """What labels add, and pairs."""
+        X = self._checked(X)
+        problem = self._problem
+        return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])
+
+    def _best(self, gains: Floats, bonus: Floats) -> Codes:
+        with Threads(n_threads(self.n_jobs)) as threads:
+            parts = threads.shares(len(gains))
+            graph = self._problem.graph
+            return np.concatenate(threads.map(lambda part: graph.best(gains[part], bonus), parts))
+
+    def _named(self, codes: Codes) -> Any:
+        if not self._sets:
+            return codes
+        return [set(self.classes_[row == 1].tolist()) for row in codes]
+
+    def _edges(self, examples: Checked, classes: NDArray[Any]) -> Edges:
+        """Edges of the graph asked for."""
+        n_labels = len(classes)
+        if isinstance(self.graph, str):
+            if self.graph == "tree":
+                return chow_liu_tree(_codes(examples, classes))
+            pairs = np.triu_indices(n_labels if self.graph == "full" else 0, 1)
+            return np.column_stack(pairs).astype(np.int64)
+        places = {label: place for place, label in enumerate(classes.tolist())}
+        edges: list[tuple[int, int]] = []
+        for pair in np.asarray(self.graph).tolist():
+            if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+                raise ValueError(f"graph must be a list of pairs of labels, but holds {pair!r}.")
+            missing = [label for label in pair if label not in places]
+            if missing:
+                raise ValueError(f"graph names {missing[0]!r}, which is no label of y.")
+            a, b = sorted(places[label] for label in pair)
+            if a == b or (a, b) in edges:
+                what = "a label with itself" if a == b else "a pair for the second time"
+                raise ValueError(f"graph holds {what}, {tuple(pair)!r}: leave it out.")
+            edges.append((a, b))
+        return np.array(edges, dtype=np.int64).reshape(-1, 2)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.two_d_labels = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = False
+        return tags
+
+
+def _holds_sets(y: Any) -> bool:
+    """Whether `y` is a list of label sets rather than a matrix."""
+    if sp.issparse(y) or hasattr(y, "columns") or not hasattr(y, "__iter__"):
+        return False
+    if np.dtype(getattr(y, "dtype", object)).kind != "O":
+        return False
+    members = [labels for labels in y if isinstance(labels, Collection)]
+    if members and not any(map(len, members)):
+        return True
+    return any(isinstance(labels, set | frozenset) for labels in members) or any(
+        isinstance(label, str) for labels in members for label in labels
+    )
+
+
+def _columns(y: Any) -> NDArray[Any]:
+    """Labels of a matrix: the names of its columns, or their numbers."""
+    return label_array(getattr(y, "columns", np.arange(np.shape(y)[1])), "The columns of y")
+
+
+def _codes(examples: Checked, classes: NDArray[Any]) -> Codes:
+    """Sets of labels as rows of zeros and ones; labels that are no classes are refused."""
+    if examples.extra is None:
+        codes, known = _from_sets(examples.y, classes)
+        if not known.all():
+            i = int(np.flatnonzero(~known)[0])
+            label = next(label for label in examples.y[i] if label not in classes)
+            raise ValueError(
+                f"y[{i}] holds {label!r}, which is not one of the classes {classes.tolist()}."
+            )
+        return codes
+    if not np.array_equal(examples.extra, classes):
+        raise ValueError(
+            f"y has the columns {examples.extra.tolist()}, but those before were "
+            f"{classes.tolist()}: they must stay the same."
+        )
+    return np.asarray(examples.y)
+
+
+def _check_sets(y: Sequence[Any]) -> None:
+    for i, labels in enumerate(y):
+        if isinstance(labels, str) or not isinstance(labels, Collection):
+            raise ValueError(
+                f"y[{i}] is {labels!r:.80}, but must be a set of labels, as the others are."
+            )
+
+
+def _members(y: Sequence[Any]) -> NDArray[Any]:
+    """All labels in the sets, sorted."""
+    members = list({label for labels in y for label in labels})
+    if not members:
+        raise ValueError("All sets in y are empty: there is nothing to learn from.")
+    return np.unique(label_array(members))
+
+
+def _from_sets(y: Sequence[Any], classes: NDArray[Any]) -> tuple[Codes, NDArray[np.bool_]]:
+    """Sets as rows of zeros and ones, and whether all labels of each are known."""
+    places = {label: place for place, label in enumerate(classes.tolist())}
+    codes = np.zeros((len(y), len(classes)), dtype=np.int32)
+    known = np.ones(len(y), dtype=bool)
+    for i, labels in enumerate(y):
+        for label in labels:
+            if label in places:
+                codes[i, places[label]] = 1
+            else:
+                known[i] = False
+    return codes, known
+
+
+def _from_matrix(y: Any) -> Codes:
+    """A matrix of zeros and ones, checked."""
+    try:
+        matrix = np.asarray(y.toarray() if sp.issparse(y) else y)
+        codes = matrix.astype(np.int32)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            "y must be a matrix of zeros and ones with a column for each label, or a list of sets "
+            "of labels."
+        ) from error
+    if codes.ndim != 2 or not codes.size:
+        raise ValueError(
+            f"y must be a matrix of zeros and ones with a column for each label, but has the "
+            f"shape {codes.shape}."
+        )
+    odd = np.argwhere((codes != matrix) | (codes < 0) | (codes > 1))
+    if len(odd):
+        i, label = odd[0]
+        raise ValueError(
+            f"y[{i}, {label}] is {matrix[i, label]}, but must be 0 or 1; to give labels by name "
+            f"or number, use sets."
+        )
+    return codes

@@ -1,0 +1,469 @@
+"""Searches over sets of labels that score labels and pairs of labels.
+
+A set ``y`` of labels, 0 or 1 each, scores
+
+    sum_l gains[l] * y_l + sum_e bonus[e] * y_a * y_b,    edge e = {a, b}
+
+Any scores of pairs can be brought to this form. Without edges labels are chosen one by one; where
+the edges make no circle, by dynamic programming; otherwise all sets are tried, which is why there
+may be at most `MOST_LABELS` labels then.
+
+Losses that depend on the number of true and of false positives, given the true set, are searched
+by counts: the highest score of a set is found for each pair of counts, the loss is added, and
+the best of these is it. That serves any such loss, and slack rescaling as well.
+
+Compiled searches over label sets, for rows of gains; see `label_sets` for what they mean.
+
+All write one set a row, 0 or 1 for each label, as int32. Scratch comes last; each kernel says its
+shape, and more than that does no harm.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.core.conforming import check_indices
+
+LOSSES = ("hamming", "f1", "zero-one")
+HAMMING, F1, ZERO_ONE, NO_LOSS = range(4)
+
+
+def count_loss(loss: int, n_true: Any, true_positives: Any, false_positives: Any) -> Any:
+    """The loss, by its number in `LOSSES`, of a set with so many labels right and wrong."""
+    wrong = n_true - true_positives + false_positives
+    if loss == HAMMING:
+        return wrong + 0.0
+    if loss == ZERO_ONE:
+        return 1.0 * (wrong > 0)
+    if loss == NO_LOSS:
+        return 0.0 * wrong
+    # 1 - 2 tp / (|truth| + |found|) = wrong / (|truth| + |found|); nothing is wrong with two empty
+    # sets, whose sizes add up to zero.
+    return wrong / (n_true + true_positives + false_positives + (wrong == 0))
+
+
+_count_loss = inlined(count_loss)
+
+
+@inlined
+def _value(margin, lost, slack):  # type: ignore[no-untyped-def]
+    """What is maximised, for a set whose score is the truth's plus `margin`; 0 for the truth."""
+    return lost * (1.0 + max(margin, -1.0)) if slack else lost + margin
+
+
+@inlined
+def _lowest_bit(code, n_labels):  # type: ignore[no-untyped-def]
+    """Place of the lowest bit that is set, the last label if none is."""
+    k = 0
+    while k < n_labels - 1 and not (code >> k) & 1:
+        k += 1
+    return k
+
+
+@inlined
+def _choose(best, n_true, n_false, loss, slack):  # type: ignore[no-untyped-def]
+    """The place in `best`, by counts, of the largest score plus loss or slack; first the truth."""
+    stride = n_false + 1
+    chosen = n_true * stride
+    truth_score = best[chosen]
+    highest = 0.0
+    for tp in range(n_true + 1):
+        for fp in range(stride):
+            at = tp * stride + fp
+            lost = _count_loss(loss, n_true, tp, fp)
+            value = _value(best[at] - truth_score, lost, slack)
+            if value > highest:
+                highest = value
+                chosen = at
+    return chosen
+
+
+@compiled
+def best_in_forests(gains, to_parents, parents, order, sets, best):  # type: ignore[no-untyped-def]
+    """Set `sets` to the best set for each row of gains.
+
+    ``to_parents[l]`` is the bonus of label ``l`` with its parent, which comes after it in `order`.
+    Scratch: `best` float64 ``(n_labels, 2)``.
+    """
+    for k in range(len(gains)):
+        for label in range(len(order)):
+            best[label, 0] = 0.0
+            best[label, 1] = gains[k, label]
+        for label in order:
+            parent = parents[label]
+            if parent >= 0:
+                off, on = best[label, 0], best[label, 1]
+                best[parent, 0] += max(off, on)
+                best[parent, 1] += max(off, on + to_parents[label])
+        for i in range(len(order) - 1, -1, -1):
+            label = order[i]
+            parent = parents[label]
+            together = to_parents[label] if parent >= 0 and sets[k, parent] else 0.0
+            sets[k, label] = best[label, 1] + together > best[label, 0]
+
+
+@compiled
+def try_all_sets(  # type: ignore[no-untyped-def]
+    gains, truths, loss, slack, sets, couplings, partial, fields, hopes, right, wrong, states
+):
+    """Set `sets` to the most violating set for each row of gains, whatever the edges.
+
+    With ``loss == NO_LOSS`` and truths that are empty it is the best set. Sets are left out
+    together when none of them can be better than the best so far. Scratch: float64 `partial`
+    ``(n_labels + 1,)``, `fields` ``(n_labels + 1, n_labels)`` and `hopes` ``(n_labels,)``, int64
+    `right`, `wrong` and `states` ``(n_labels + 1,)``.
+    """
+    # Labels are decided from the last to the first. Level k of the scratch is for labels k and
+    # above being decided: the score so far, what each lower label would add, how many labels are
+    # right, and how many wrong if all false ones below will be. Bit k of `code` is set where
+    # label k is not decided as what it adds would have it, so that good sets come early. To the
+    # next code only the levels up to its lowest bit that is set are done again, two on average.
+    n = len(couplings)
+    for label in range(n):  # what labels below may add to this one, at most
+        hopes[label] = 0.0
+        for j in range(label):
+            hopes[label] += max(couplings[label, j], 0.0)
+    partial[n] = 0.0
+    right[n] = 0
+    for row in range(len(gains)):
+        n_true = 0
+        truth_score = 0.0
+        for label in range(n):
+            fields[n, label] = gains[row, label]
+            sets[row, label] = truths[row, label]
+            if truths[row, label]:
+                n_true += 1
+                truth_score += gains[row, label]
+                for j in range(label):
+                    truth_score += couplings[label, j] * truths[row, j]
+        wrong[n] = n - n_true
+        highest = 0.0
+        code = np.int64(0)
+        while code < (np.int64(1) << n):
+            k = _lowest_bit(code, n)
+            while True:
+                on = (fields[k + 1, k] > 0.0) ^ ((code >> k) & 1)
+                states[k] = on
+                partial[k] = partial[k + 1] + (fields[k + 1, k] if on else 0.0)
+                right[k] = right[k + 1] + (on & truths[row, k])
+                wrong[k] = wrong[k + 1] - (1 - on & 1 - truths[row, k])
+                bound = partial[k] - truth_score
+                for j in range(k):
+                    fields[k, j] = fields[k + 1, j] + on * couplings[k, j]
+                    bound += max(fields[k, j] + hopes[j], 0.0)
+                value = _value(bound, _count_loss(loss, n_true, right[k], wrong[k]), slack)
+                if k == 0 or value <= highest:
+                    break
+                k -= 1
+            if value > highest:
+                highest = value
+                for label in range(n):
+                    sets[row, label] = states[label]
+            code = ((code >> k) + 1) << k
+
+
+@compiled
+def counted_independent(gains, truths, loss, slack, sets, ranks, best, right, wrong):  # type: ignore[no-untyped-def]
+    """Set `sets` to the most violating set for each row of gains, without edges.
+
+    `ranks` has the labels of each row, the highest gain first. Scratch: `best` one for each pair of
+    counts, `right` and `wrong` ``(n_labels + 1,)``.
+    """
+    n = gains.shape[1]
+    for row in range(len(gains)):
+        n_true = n_false = 0
+        right[0] = wrong[0] = 0.0  # sums of the highest gains of true and of other labels
+        for label in ranks[row]:
+            if truths[row, label]:
+                right[n_true + 1] = right[n_true] + gains[row, label]
+                n_true += 1
+            else:
+                wrong[n_false + 1] = wrong[n_false] + gains[row, label]
+                n_false += 1
+        stride = n_false + 1
+        for tp in range(n_true + 1):
+            for fp in range(stride):
+                best[tp * stride + fp] = right[tp] + wrong[fp]
+        chosen = _choose(best, n_true, n_false, loss, slack)
+        left_true, left_false = chosen // stride, chosen % stride
+        for i in range(n):
+            label = ranks[row, i]
+            if truths[row, label]:
+                sets[row, label] = left_true > 0
+                left_true -= 1
+            else:
+                sets[row, label] = left_false > 0
+                left_false -= 1
+
+
+@compiled
+def counted_in_forests(  # type: ignore[no-untyped-def]
+    gains, truths, loss, slack, sets, to_parents, parents, order, now, before, counts
+):
+    """Set `sets` to the most violating set for each row of gains, in a forest.
+
+    Takes time in proportion to the square of the number of pairs of counts. Scratch: `now` and
+    `before` float64 ``(n_labels + 1, 2, pairs of counts)``, `counts` int64 ``(6, n_labels + 1)``.
+    """
+    # now[l, s, at]: the best score of label l, in state s, with what is below it and has been
+    # merged so far, by counts; before[l] is that of its parent when l is merged into it. The roots
+    # are merged into one more label, the last, which is off.
+    n = len(order)
+    trues, falses, want_true, want_false = counts[0], counts[1], counts[2], counts[3]
+    prior_true, prior_false = counts[4], counts[5]
+    for row in range(len(gains)):
+        n_true = 0
+        for label in range(n):
+            n_true += truths[row, label]
+        stride = n - n_true + 1
+        for label in range(n + 1):
+            trues[label] = truths[row, label] if label < n else 0
+            falses[label] = 1 - trues[label] if label < n else 0
+            for at in range(trues[label] * stride + falses[label] + 1):
+                now[label, 0, at] = now[label, 1, at] = -np.inf
+            now[label, 0, 0] = 0.0
+            if label < n:
+                now[label, 1, stride if trues[label] else 1] = gains[row, label]
+        for label in order:
+            parent = parents[label] if parents[label] >= 0 else n
+            prior_true[label], prior_false[label] = trues[parent], falses[parent]
+            _merge(now, before, label, parent, to_parents[label], trues, falses, stride)
+        chosen = _choose(now[n, 0], n_true, n - n_true, loss, slack)
+        want_true[n], want_false[n] = chosen // stride, chosen % stride
+        for i in range(n - 1, -1, -1):
+            label = order[i]
+            parent = parents[label] if parents[label] >= 0 else n
+            together = to_parents[label] if parent < n and sets[row, parent] else 0.0
+            state = sets[row, parent] if parent < n else 0
+            tp, fp = want_true[parent], want_false[parent]
+            highest = -np.inf
+            for a in range(max(0, tp - prior_true[label]), min(trues[label], tp) + 1):
+                for b in range(max(0, fp - prior_false[label]), min(falses[label], fp) + 1):
+                    rest = before[label, state, (tp - a) * stride + fp - b]
+                    at = a * stride + b
+                    off, on = now[label, 0, at], now[label, 1, at] + together
+                    if rest + max(off, on) > highest:
+                        highest = rest + max(off, on)
+                        sets[row, label] = on > off
+                        want_true[label], want_false[label] = a, b
+            want_true[parent] = tp - want_true[label]
+            want_false[parent] = fp - want_false[label]
+
+
+@inlined
+def _merge(now, before, label, parent, bonus, trues, falses, stride):  # type: ignore[no-untyped-def]
+    """Add the table of a label, which is complete, to that of its parent."""
+    for state in range(2):
+        for tp in range(trues[parent] + 1):
+            for fp in range(falses[parent] + 1):
+                at = tp * stride + fp
+                before[label, state, at] = now[parent, state, at]
+        for tp in range(trues[parent] + trues[label] + 1):
+            for fp in range(falses[parent] + falses[label] + 1):
+                now[parent, state, tp * stride + fp] = -np.inf
+        for a in range(trues[label] + 1):
+            for b in range(falses[label] + 1):
+                at = a * stride + b
+                added = max(now[label, 0, at], now[label, 1, at] + state * bonus)
+                for tp in range(trues[parent] + 1):
+                    for fp in range(falses[parent] + 1):
+                        here = tp * stride + fp
+                        total = before[label, state, here] + added
+                        now[parent, state, here + at] = max(now[parent, state, here + at], total)
+    trues[parent] += trues[label]
+    falses[parent] += falses[label]
+
+
+Floats = NDArray[np.float64]
+Sets = NDArray[np.int32]
+Order = NDArray[np.int64]
+
+MOST_LABELS = 18
+"""Labels up to which all sets are tried, where edges make circles."""
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGraph:
+    """Labels and the pairs of them that are scored together.
+
+    Parameters
+    ----------
+    n_labels : int
+    edges : array-like of shape (n_edges, 2)
+        Pairs of labels, no pair twice.
+
+    Raises
+    ------
+    ValueError
+        If the edges make a circle among more than `MOST_LABELS` labels.
+
+    Examples
+    --------
+    Two labels that only pay together, and a third:
+
+    >>> import numpy as np
+    >>> from maxmargin.structures.multilabel.inference import LabelGraph
+    >>> graph = LabelGraph(3, [(0, 1)])
+    >>> gains, bonus = np.array([[-1.0, -1.0, 0.5], [-1.0, -3.0, -0.5]]), np.array([3.0])
+    >>> graph.best(gains, bonus)
+    array([[1, 1, 1],
+           [0, 0, 0]], dtype=int32)
+
+    With the loss added, sets far from the truth come out ahead:
+
+    >>> graph.most_violating(gains, bonus, np.array([[1, 1, 1], [1, 1, 0]]), "hamming")
+    array([[0, 0, 0],
+           [0, 0, 1]], dtype=int32)
+    """
+
+    n_labels: int
+    edges: Any
+
+    def __post_init__(self) -> None:
+        edges = np.asarray(self.edges, dtype=np.int64).reshape(-1, 2)
+        object.__setattr__(self, "edges", edges)
+        check_indices("pairs of labels", edges, self.n_labels)
+        if not self.is_forest and self.n_labels > MOST_LABELS:
+            raise ValueError(
+                f"The pairs of labels make a circle, and then all sets of labels are tried, which "
+                f"takes at most {MOST_LABELS} labels, but there are {self.n_labels}: use "
+                f"graph='tree', graph='independent', or pairs that make no circle."
+            )
+
+    @property
+    def is_forest(self) -> bool:
+        """Whether the edges make no circle."""
+        return self._rooted is not None
+
+    @cached_property
+    def _rooted(self) -> "tuple[Order, Order, Order] | None":
+        """Every label's parent and the edge to it, -1 at a root, and children before parents."""
+        neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self.n_labels)]
+        for edge, (a, b) in enumerate(self.edges.tolist()):
+            neighbours[a].append((b, edge))
+            neighbours[b].append((a, edge))
+        parents, to_parent = np.full((2, self.n_labels), -1, dtype=np.int64)
+        order: list[int] = []
+        seen: set[int] = set()
+        for root in range(self.n_labels):
+            waiting = [] if root in seen else [root]
+            seen.add(root)
+            while waiting:
+                label = waiting.pop()
+                order.append(label)
+                for other, edge in neighbours[label]:
+                    if edge == to_parent[label]:
+                        continue
+                    if other in seen:
+                        return None
+                    seen.add(other)
+                    parents[other], to_parent[other] = label, edge
+                    waiting.append(other)
+        return parents, to_parent, np.array(order[::-1], dtype=np.int64)
+
+    def _forest(self, bonus: Floats) -> tuple[Order, Floats, Order]:
+        """Parents, the bonus of each label with its parent, and the order, of a forest."""
+        assert self._rooted is not None
+        parents, to_parent, order = self._rooted
+        to_parents = np.zeros(self.n_labels)
+        to_parents[to_parent >= 0] = bonus[to_parent[to_parent >= 0]]
+        return parents, to_parents, order
+
+    def couplings(self, bonus: Floats) -> Floats:
+        """The bonus of each two labels, as a symmetric matrix."""
+        matrix = np.zeros((self.n_labels, self.n_labels))
+        a, b = self.edges.T
+        matrix[a, b] = matrix[b, a] = bonus
+        return matrix
+
+    def scores(self, sets: Sets, gains: Floats, bonus: Floats) -> Floats:
+        """Scores of sets, one for each row."""
+        a, b = self.edges.T
+        return np.asarray((sets * gains).sum(axis=1) + (sets[:, a] * sets[:, b]) @ bonus)
+
+    def best(self, gains: Floats, bonus: Floats) -> Sets:
+        """The set of the highest score for each row of gains.
+
+        Parameters
+        ----------
+        gains : ndarray of shape (n, n_labels)
+            A gain of ``-inf`` rules a label out.
+        bonus : ndarray of shape (n_edges,)
+
+        Returns
+        -------
+        sets : ndarray of int32, shape (n, n_labels)
+            Without edges, a label whose gain is zero is left out.
+        """
+        gains = np.ascontiguousarray(gains)
+        if not len(self.edges):
+            return (gains > 0.0).astype(np.int32)
+        sets = np.empty(gains.shape, dtype=np.int32)
+        if self.is_forest:
+            parents, to_parents, order = self._forest(bonus)
+            scratch = np.empty((self.n_labels, 2))
+            best_in_forests(gains, to_parents, parents, order, sets, scratch)
+        else:
+            self._try_all(gains, bonus, np.zeros(gains.shape, np.int32), NO_LOSS, False, sets)
+        return sets
+
+    def most_violating(
+        self, gains: Floats, bonus: Floats, truths: Sets, loss: str, slack: bool = False
+    ) -> Sets:
+        """The set of the highest score plus loss for each row of gains; the truth, if it is.
+
+        Parameters
+        ----------
+        gains : ndarray of shape (n, n_labels)
+        bonus : ndarray of shape (n_edges,)
+        truths : ndarray of shape (n, n_labels)
+        loss : {"hamming", "f1", "zero-one"}
+            Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for
+            any mistake.
+        slack : bool, default=False
+            The highest ``loss * (1 + score - score of the truth)`` instead.
+
+        Returns
+        -------
+        sets : ndarray of int32, shape (n, n_labels)
+        """
+        truths = np.ascontiguousarray(truths, dtype=np.int32)
+        if loss == "hamming" and not slack:
+            return self.best(gains + 1.0 - 2.0 * truths, bonus)
+        gains = np.ascontiguousarray(gains)
+        sets = np.empty(gains.shape, dtype=np.int32)
+        if not self.is_forest:
+            self._try_all(gains, bonus, truths, LOSSES.index(loss), slack, sets)
+            return sets
+        wanted = gains, truths, LOSSES.index(loss), slack, sets
+        n = self.n_labels
+        n_true = truths.sum(axis=1)
+        size = int(((n_true + 1) * (n - n_true + 1)).max(initial=1))
+        if not len(self.edges):
+            ranks = np.argsort(-gains, axis=1, kind="stable")
+            counted_independent(*wanted, ranks, np.empty(size), *np.empty((2, n + 1)))
+        else:
+            parents, to_parents, order = self._forest(bonus)
+            tables = np.empty((2, n + 1, 2, size))
+            counts = np.empty((6, n + 1), dtype=np.int64)
+            counted_in_forests(*wanted, to_parents, parents, order, *tables, counts)
+        return sets
+
+    def _try_all(
+        self, gains: Floats, bonus: Floats, truths: Sets, loss: int, slack: bool, sets: Sets
+    ) -> None:
+        n = self.n_labels
+        counts = np.empty((3, n + 1), dtype=np.int64)
+        scratch = np.empty(n + 1), np.empty((n + 1, n)), np.empty(n), *counts
+        try_all_sets(gains, truths, loss, slack, sets, self.couplings(bonus), *scratch)
+
+    def work(self, n_true: float, by_counts: bool) -> float:
+        """Operations of a search, about, where the truth has `n_true` labels."""
+        if not self.is_forest:
+            return 4.0 * 2.0**self.n_labels
+        each = (n_true + 1.0) * (self.n_labels - n_true + 1.0) if by_counts else 1.0
+        return each * self.n_labels if not len(self.edges) else 4.0 * each * (self.n_labels + each)

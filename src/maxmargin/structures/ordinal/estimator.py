@@ -1,0 +1,208 @@
+"""OrdinalClassifier: classes in an order."""
+
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils._param_validation import StrOptions
+
+from maxmargin.data.labels import label_array
+from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.structures.ordinal.problem import Ordinal, distances
+from maxmargin.structures.rows.estimator import RowClassifier
+from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.training.streaming import Checked, Fixed, all_classes
+
+Floats = NDArray[np.float64]
+
+_POWERS = {"absolute": 1, "squared": 2}
+
+
+class OrdinalClassifier(RowClassifier):
+    """Ordered classes by one direction and thresholds, with a certificate of optimality.
+
+    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``: each threshold that is passed
+    adds how far it is passed. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over the
+    direction and the thresholds. With thresholds in rising order and the absolute loss, the hinge
+    of an example adds up by how much it is short of a margin of one to the thresholds below its
+    class, or to those above it, whichever is more.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"absolute", "squared"} or array-like, default="absolute"
+        How many classes the answer is from the truth; the square of it; or the cost of each wrong
+        answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
+        ``{(true, predicted): cost}``).
+    classes : array-like, default=None
+        The classes in their order, also those that may be missing from `y`; None sorts those in
+        `y`.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        In their order.
+    coef_ : ndarray of shape (n_features,)
+        The direction; ``X @ coef_`` is where on it examples lie.
+    thresholds_ : ndarray of shape (n_classes - 1,)
+        Between neighbouring classes.
+    loss_matrix_ : ndarray of shape (n_classes, n_classes)
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    See Also
+    --------
+    LinearRegressor : Numbers as targets.
+    LinearClassifier : Classes without an order.
+
+    Notes
+    -----
+    For losses that are convex in the answer on either side of the truth, as the two by name are,
+    the thresholds are in rising order at the optimum; after a fit they are up to its tolerance.
+    Predictions take the class with the highest score, in whatever order they are.
+    Thresholds are regularised as weights are: centre and scale features first.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[0.1], [0.2], [0.4], [0.6], [0.8], [0.9]]
+    >>> y = ["cold", "cold", "warm", "warm", "hot", "hot"]
+    >>> model = mm.OrdinalClassifier(C=100.0, classes=["cold", "warm", "hot"]).fit(X, y)
+    >>> model.predict([[0.0], [0.5], [1.0]]).tolist()
+    ['cold', 'warm', 'hot']
+    """
+
+    _parameter_constraints = RowClassifier._parameter_constraints | {
+        "loss": [StrOptions(set(_POWERS)), "array-like", dict],
+        "classes": ["array-like", None],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: Any = "absolute",
+        classes: ArrayLike | None = None,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.classes = classes
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    thresholds_: Floats
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
+        """Minus how many classes predictions are from the truth, on average: zero is perfect."""
+        predicted = self._class_scores(X).argmax(axis=1)
+        truth = _ranks(np.asarray(y), self.classes_)
+        return -float(np.average(np.abs(predicted - truth), weights=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # where classes have no order
+        return tags
+
+    def _order(self) -> NDArray[Any] | None:
+        """The parameter classes, checked."""
+        if self.classes is None:
+            return None
+        classes = label_array(self.classes, "classes")
+        if classes.ndim != 1:
+            raise ValueError(f"classes must be a list, but has {classes.ndim} dimensions.")
+        values, counts = np.unique(classes, return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(f"classes lists {values[counts > 1].tolist()[0]!r} more than once.")
+        return classes
+
+    def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
+        order = self._order()
+        return super()._all_classes(classes) if order is None else all_classes(classes, order)
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        found, order = self._found_classes(examples.y, classes), self._order()
+        classes = found if order is None else order
+        loss_matrix = self._losses(classes)
+        problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
+        return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        ranks = _ranks(examples.y, fixed["classes_"])
+        return self._row_training(examples.X, ranks[:, None], cost, fixed["_problem"])
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        table, thresholds = fixed["_problem"].split(weights)
+        return fixed | {
+            "coef_": table[:, 0].copy(),
+            "thresholds_": thresholds.copy(),
+            "_weights": weights,
+        }
+
+    def _losses(self, classes: NDArray[Any]) -> Floats:
+        if isinstance(self.loss, str):
+            return np.asarray(distances(len(classes)) ** _POWERS[self.loss])
+        return check_loss_matrix(self.loss, classes)
+
+
+def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
+    """The place of each label among the classes."""
+    order = np.argsort(classes, kind="stable")
+    at = np.searchsorted(classes[order], y)
+    ranks = order[np.minimum(at, len(classes) - 1)]
+    unknown = np.flatnonzero(classes[ranks] != y)
+    if len(unknown):
+        raise ValueError(
+            f"y[{unknown[0]}] is {y[unknown].tolist()[0]!r}, which is not among the classes: list "
+            f"all of them, in their order, in the parameter classes."
+        )
+    return np.asarray(ranks, dtype=np.int32)

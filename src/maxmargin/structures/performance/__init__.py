@@ -1,0 +1,1 @@
+"""Two classes, trained for a measure of the whole data set."""

@@ -1,0 +1,358 @@
+"""PerformanceClassifier: two classes, trained for F1, ROC area or precision among the first k."""
+
+import warnings
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from maxmargin.core.problem import TrainingSet
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import (
+    check_bias,
+    check_costs,
+    check_features,
+    check_labels,
+    check_lengths,
+)
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableTrainingSet
+from maxmargin.structures.ranking.oracle import PairTrainingSet
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+
+NOTHING = 0.01
+"""Part of the objective of zero weights by which a fit must be able to do better."""
+
+
+class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
+    """Linear SVM for two classes, trained for a measure of the whole data set.
+
+    Minimises ``1/2 |w|^2 + C * n * hinge(w)``. The one hinge is that of the labelling of all n rows
+    together (Joachims 2005), an upper bound of what the measure lacks of its best value on the
+    training data. With ``loss="error"`` it is the mean of the hinges of the rows, and the model
+    that of `LinearClassifier` at the same C.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the hinge for each row. SVM-perf's ``-c`` is ``C * n / 100``.
+    loss : {"f1", "auc", "error", "precision@k", "recall@k", "break-even"}, default="f1"
+        One less the F measure; one less the area under the ROC curve; the share of errors; what
+        precision or recall lack among the k rows with the highest scores; the same for as many
+        rows as are positive, where precision and recall are equal.
+    beta : float, default=1.0
+        For "f1": recall counts `beta` times as much as precision.
+    k : int or float, default=None
+        For "precision@k" and "recall@k", which need it: a number of rows, or their share.
+    pos_label : label, default=None
+        The class that is positive; None means the larger of the two.
+    fit_intercept : bool, default=True
+        A threshold. "f1" and "error" learn it as the weight of a constant feature. The others do
+        not depend on it: for "auc" it is then set so that the fewest training rows are wrong, and
+        for the others so that k of them are called positive.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature, whose weight is regularised as any other.
+    solver : str or solver object, default="one-slack"
+        See `StructuredSVM`. With one hinge, "n-slack" is the same problem.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Here for the sake of the other estimators: there is one search at a time.
+    random_state : int, RandomState instance or None, default=0
+        Not used by the default solver.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    coef_ : ndarray of shape (1, n_features)
+        Towards the positive class.
+    intercept_ : ndarray of shape (1,)
+    pos_label_ : label
+        The positive class.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+
+    See Also
+    --------
+    LinearClassifier : Errors counted row by row, several classes, weights of rows.
+    Ranker : The same for many short lists.
+
+    Notes
+    -----
+    A search takes about as long as scoring and sorting the rows, for every loss.
+
+    With k rows called positive, the hinge compares the mean of the negatives among them with that
+    of the positives left out (Kar, Narasimhan and Jain 2015), so that it does not change when
+    all scores do. For k below the number of positives it asks for much, and on noisy data zero
+    weights may be the best; a warning says so.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> X = X / X.max(axis=0)
+    >>> model = mm.PerformanceClassifier(loss="f1", C=10.0).fit(X, y)
+    >>> model.score(X, y) > 0.95
+    True
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions(TABLE_LOSSES | {"auc"})],
+        "beta": [Interval(Real, 0, None, closed="neither")],
+        "k": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Real, 0, 1, closed="neither"),
+            None,
+        ],
+        "pos_label": [object],
+        "fit_intercept": ["boolean"],
+        "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "f1",
+        beta: float = 1.0,
+        k: float | None = None,
+        pos_label: Any = None,
+        fit_intercept: bool = True,
+        intercept_scaling: float = 1.0,
+        solver: Any = "one-slack",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.beta = beta
+        self.k = k
+        self.pos_label = pos_label
+        self.fit_intercept = fit_intercept
+        self.intercept_scaling = intercept_scaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: None = None) -> Self:
+        """Train on rows and their classes.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,)
+            Two classes, numbers or strings.
+        sample_weight : None
+            Refused: the measures count rows.
+
+        Returns
+        -------
+        self : PerformanceClassifier
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        if sample_weight is not None:
+            raise ValueError(
+                "PerformanceClassifier takes no sample_weight, because its measures count rows: "
+                "leave it out, or use LinearClassifier."
+            )
+        if (self.k is None) == (self.loss in ("precision@k", "recall@k")):
+            raise ValueError(
+                f"loss={self.loss!r} {'needs' if self.k is None else 'takes no'} k: it is for "
+                f"'precision@k' and 'recall@k'."
+            )
+        if self.beta != 1.0 and self.loss != "f1":
+            raise ValueError(f"loss={self.loss!r} takes no beta: it is for 'f1'.")
+        given, X = X, check_features(X, type(self).__name__)
+        classes, positive = self._classes(X, y)
+        n = X.shape[0]
+        cost, ends = check_costs(np.array([float(self.C) * n])), np.array([0, n])
+        learns_bias = self.fit_intercept and self.loss in ("f1", "error")
+        bias = float(self.intercept_scaling) if learns_bias else 0.0
+        check_bias(bias)
+        training: TrainingSet
+        if self.loss == "auc":
+            training = PairTrainingSet(X, positive.astype(np.float64), ends, cost)
+        else:
+            measure = Measure(self.loss, self.beta, self.k)
+            if self.loss in AT_K:
+                measure.rows_called(n, int(positive.sum()))  # k may be too large
+            training = TableTrainingSet(X, positive, ends, cost, measure, bias)
+
+        def attributes(weights: Floats) -> dict[str, Any]:
+            coef = weights[: X.shape[1]]
+            if learns_bias:
+                intercept = bias * weights[-1]
+            elif self.fit_intercept:
+                intercept = -self._threshold(np.ravel(X @ coef), positive)
+            else:
+                intercept = 0.0
+            return {
+                "classes_": classes,
+                "pos_label_": y_positive,
+                "coef_": coef[None],
+                "intercept_": np.array([intercept]),
+                "n_features_in_": X.shape[1],
+            }
+
+        y_positive = classes[1] if self.pos_label is None else self.pos_label
+        self._fit_training(training, X, y, attributes)
+        validate_data(self, given, skip_check_array=True)
+        without = training.primal(np.zeros(training.n_features))
+        if self.loss in AT_K and self.certificate_.dual >= (1.0 - NOTHING) * without:
+            warnings.warn(
+                f"No weights promise a better {self.loss} than zero weights do: take a larger C, "
+                f"a k of at least the number of positive rows, or another loss.",
+                stacklevel=3,
+            )
+        return self
+
+    classes_: NDArray[Any]
+    pos_label_: bool | int | float | str
+    coef_: Floats
+    intercept_: Floats
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_classes(self.classes_, 2)
+        if self.pos_label_ not in self.classes_.tolist():
+            raise ValueError("the positive class is none of the classes")
+        check_weights("coef_", self.coef_, 1, self.n_features_in_)
+        check_weights("intercept_", self.intercept_, 1)
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of each row; the positive class where it is above zero.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        given, X = X, check_features(X, type(self).__name__)
+        validate_data(self, given, reset=False, skip_check_array=True)
+        return np.asarray(np.ravel(X @ self.coef_[0]) + self.intercept_[0])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Class of each row.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+        """
+        called = self.decision_function(X) > 0.0
+        larger = called if self.classes_[1] == self.pos_label_ else ~called
+        return np.asarray(self.classes_[larger.astype(np.intp)])
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: None = None) -> float:
+        """The measure that was trained for: 1 is best.
+
+        For "error" the accuracy. For "precision@k" and "recall@k" that of the k rows with the
+        highest scores, or of their share; for "break-even" of as many as are positive in `y`.
+        """
+        if sample_weight is not None:
+            raise ValueError("The measures of PerformanceClassifier count rows: no sample_weight.")
+        from sklearn.metrics import fbeta_score, roc_auc_score
+
+        scores = self.decision_function(X)
+        truth = np.asarray(y)
+        check_lengths(scores, truth)
+        positive = truth == self.pos_label_
+        if self.loss == "error":
+            return float(np.mean(self.predict(X) == truth))
+        if self.loss == "f1":
+            return float(fbeta_score(positive, scores > 0.0, beta=self.beta))
+        if not positive.any() or (self.loss == "auc" and positive.all()):
+            raise ValueError(
+                f"y must hold {'both classes' if positive.any() else 'positive rows'}."
+            )
+        if self.loss == "auc":
+            return float(roc_auc_score(positive, scores))
+        n_positive = int(np.count_nonzero(positive))
+        called = Measure(self.loss, k=self.k).rows_called(len(truth), n_positive)
+        hits = np.count_nonzero(positive[np.argsort(-scores, kind="stable")[:called]])
+        return float(hits / (n_positive if self.loss == "recall@k" else called))
+
+    def _classes(self, X: Any, y: Any) -> tuple[NDArray[Any], Flags]:
+        """The two classes, and which rows are positive."""
+        name = type(self).__name__
+        labels = check_labels(y, name)
+        check_lengths(X, labels)
+        check_classification_targets(labels)
+        classes = np.unique(labels)
+        if len(classes) != 2:
+            raise ValueError(
+                f"{name} needs two classes, but y holds {len(classes)} "
+                f"{'class' if len(classes) == 1 else 'classes'}: check how y was made, or use "
+                f"LinearClassifier for more than two (Only binary classification is supported)."
+            )
+        if self.pos_label is not None and self.pos_label not in classes:
+            first, second = classes.tolist()
+            raise ValueError(
+                f"pos_label is {self.pos_label!r}, but y holds {first!r} and {second!r}."
+            )
+        return classes, labels == (classes[1] if self.pos_label is None else self.pos_label)
+
+    def _threshold(self, scores: Floats, positive: Flags) -> float:
+        """Score above which rows are called positive, for losses that do not depend on it."""
+        order = np.argsort(-scores, kind="stable")
+        falling = scores[order]
+        if self.loss == "auc":
+            right = np.where(positive[order], 1, -1)
+            gained = np.concatenate([[0], np.cumsum(right)])
+            # A cut among equal scores cannot be made.
+            gained[1:-1][falling[1:] == falling[:-1]] = -len(scores)
+            called = int(np.argmax(gained))
+        else:
+            called = Measure(self.loss, k=self.k).rows_called(len(scores), int(positive.sum()))
+        if called == 0:
+            return float(falling[0])
+        if called == len(scores):
+            return float(falling[-1]) - 1.0
+        return 0.5 * float(falling[called - 1] + falling[called])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.classifier_tags.multi_class = False
+        return tags

@@ -1,0 +1,325 @@
+"""Labels of a whole data set at once, trained for a measure that does not add up over its rows.
+
+A labelling of all rows is one output: its score is the sum of the row scores with a plus or a
+minus, over ``2 n``, and its loss any function of the contingency table (Joachims 2005). With the
+share of errors for a loss, the hinge is the mean of the hinges of the rows.
+
+Compiled searches over the labellings of a whole data set, by their contingency tables.
+
+A labelling is measured by two numbers only: how many of the ``P`` positive rows it calls positive,
+``hits``, and how many of the ``N`` negative ones, ``alarms``. With these given, the labelling of
+the highest score calls the highest rows of both kinds positive, and scores, relative to the truth,
+
+    (sum of the `alarms` highest negative scores - sum of the `P - hits` lowest positive ones) / n
+
+with ``n = P + N``. So a search goes over tables, not labellings. Scores of both kinds fall and come
+in two arrays. Kernels return the table and its score plus loss.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import Problem
+from maxmargin.structures.rows.sums import RowSumTrainingSet
+
+
+@compiled
+def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def]
+    """The table of the highest score plus ``1 - F_beta``: ``(hits, alarms, value)``.
+
+    ``F_beta = (1 + beta^2) hits / (hits + alarms + beta^2 P)``. With the hits given, both loss and
+    score gain ever less by one more alarm, so the best number of alarms is where the next gains
+    nothing, and halving finds it. ``O(P log N)``. Scratch: `sums` float64 ``(N + 1,)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.performance.problem import worst_f_beta
+    >>> hits, alarms, value = worst_f_beta(np.array([3.0, 0.1]), np.array([-3.0]), 1.0, np.zeros(2))
+    >>> hits, alarms, round(value, 3)
+    (1, 0, 0.3)
+    """
+    n_positive, n_negative = len(positive), len(negative)
+    scale = 1.0 / (n_positive + n_negative)
+    square = beta * beta
+    sums[0] = 0.0
+    for j in range(n_negative):
+        sums[j + 1] = sums[j] + negative[j]
+    best_hits, best_alarms, best = 0, 0, 0.0
+    missed = 0.0
+    for i in range(n_positive):
+        missed += positive[i]
+    for hits in range(n_positive + 1):
+        share = (1.0 + square) * hits
+        rest = hits + square * n_positive
+        low, high = 0, n_negative
+        while low < high:
+            middle = (low + high) // 2
+            size = rest + middle
+            if share / (size * (size + 1.0)) + scale * negative[middle] > 0.0:
+                low = middle + 1
+            else:
+                high = middle
+        value = 1.0 - share / (rest + low) + scale * (sums[low] - missed)
+        if hits == 0 or value > best:
+            best_hits, best_alarms, best = hits, low, value
+        if hits < n_positive:
+            missed -= positive[hits]
+    return best_hits, best_alarms, best
+
+
+@compiled
+def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
+    """The same among labellings that call `k` rows positive, by another score.
+
+    Of these, ``misses = min(P - hits, alarms)`` could be right and are not, and the loss is `worth`
+    for each: with ``worth = 1 / k`` what is missing of the highest precision possible, with
+    ``1 / P`` of the recall. The score, relative to the truth, is
+
+        misses * (mean of the negatives called - mean of the positives not called) / n
+
+    which is the one above where ``k = P``. For other numbers the latter would compare labellings
+    with the truth's other number of positives, and could be made as low as one likes by the same
+    change of all scores. ``O(n)``. ``1 <= k < n``.
+    """
+    n_positive, n_negative = len(positive), len(negative)
+    scale = 1.0 / (n_positive + n_negative)
+    # From as few hits as possible, one alarm after the other becomes a hit.
+    hits = max(0, k - n_negative)
+    called = missed = 0.0
+    for j in range(k - hits):
+        called += negative[j]
+    for i in range(hits, n_positive):
+        missed += positive[i]
+    best_hits, best = min(k, n_positive), 0.0
+    while hits < min(k, n_positive):
+        alarms, left = k - hits, n_positive - hits
+        value = min(alarms, left) * (worth + scale * (called / alarms - missed / left))
+        if value > best:
+            best_hits, best = hits, value
+        called -= negative[alarms - 1]
+        missed -= positive[hits]
+        hits += 1
+    return best_hits, k - best_hits, best
+
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+AT_K = {"precision@k", "recall@k", "break-even"}
+TABLE_LOSSES = AT_K | {"f1", "error"}
+
+
+class Measure(NamedTuple):
+    """A measure of contingency tables.
+
+    Parameters
+    ----------
+    name : {"f1", "error", "precision@k", "recall@k", "break-even"}
+    beta : float
+        Of the F measure: how much more the recall counts than the precision.
+    k : int or float or None
+        Rows called positive, or their share.
+    """
+
+    name: str
+    beta: float = 1.0
+    k: float | None = None
+
+    def rows_called(self, n: int, n_positive: int) -> int:
+        """How many rows are called positive, where that is fixed.
+
+        Raises
+        ------
+        ValueError
+            If there are not so many rows.
+        """
+        if self.name == "break-even":
+            return n_positive
+        k = self.k
+        assert k is not None
+        called = int(k) if isinstance(k, (int, np.integer)) else max(1, round(k * n))
+        if not 1 <= called < n:
+            raise ValueError(
+                f"k is {k}, which is {called} of {n} rows: give a number of rows from 1 to "
+                f"{n - 1}, or a share."
+            )
+        return called
+
+    def loss(self, hits: int, alarms: int, n_positive: int, n: int) -> float:
+        """Loss of `hits` positive and `alarms` negative rows called positive.
+
+        For the measures at k, what is missing to the best that so many rows allow.
+        """
+        if self.name == "error":
+            return (n_positive - hits + alarms) / n
+        if self.name == "f1":
+            square = self.beta**2
+            return 1.0 - (1.0 + square) * hits / (hits + alarms + square * n_positive)
+        # A labelling with as many hits as there can be, of which the truth is one, lacks nothing.
+        return self._worth(hits + alarms, n_positive) * min(n_positive - hits, alarms)
+
+    def coefficients(self, truth: Flags, called: Flags) -> Floats:
+        """Coefficients of the rows in the plane of a labelling."""
+        missed, alarms = truth & ~called, called & ~truth
+        if self.name not in ("precision@k", "recall@k"):
+            return np.asarray((missed.astype(np.float64) - alarms) / len(truth))
+        n_missed, n_alarms = int(missed.sum()), int(alarms.sum())
+        wrong = min(n_missed, n_alarms) / len(truth)
+        return np.asarray(missed * (wrong / max(n_missed, 1)) - alarms * (wrong / max(n_alarms, 1)))
+
+    def loss_of(self, truth: Flags, called: Flags) -> float:
+        """Loss of a labelling."""
+        hits, alarms = int((called & truth).sum()), int((called & ~truth).sum())
+        return self.loss(hits, alarms, int(truth.sum()), len(truth))
+
+    def worst(self, truth: Flags, scores: Floats) -> Flags:
+        """The labelling of the highest score plus loss; the truth if none is above it."""
+        if self.name == "error":  # each row on its own
+            return np.where(truth, scores >= 1.0, scores > -1.0)
+        order = np.argsort(-scores)
+        positive, negative = order[truth[order]], order[~truth[order]]
+        of_positive, of_negative = scores[positive], scores[negative]
+        if self.name == "f1":
+            sums = np.empty(len(negative) + 1)
+            hits, alarms, value = worst_f_beta(of_positive, of_negative, float(self.beta), sums)
+        else:
+            k = self.rows_called(len(truth), len(positive))
+            worth = self._worth(k, len(positive))
+            hits, alarms, value = worst_at_k(of_positive, of_negative, k, worth)
+        if value <= 0.0:
+            return truth
+        called = np.zeros(len(truth), dtype=np.bool_)
+        called[positive[:hits]] = called[negative[:alarms]] = True
+        return called
+
+    def _worth(self, called: int, n_positive: int) -> float:
+        """What a hit adds to the measure."""
+        return 1.0 / (n_positive if self.name == "recall@k" else called)
+
+
+class PerformanceProblem(Problem):
+    """Label all rows of a matrix; the loss is a measure of all labels together.
+
+    Inputs are matrices, outputs arrays with a flag for each row, True for positive. The losses are
+
+    - "f1": one less the F measure, with `beta` for the weight of recall;
+    - "error": the share of wrong labels;
+    - "break-even": what the precision lacks among labellings with as many positives as there are,
+      where it equals the recall.
+
+    The searches are exact and take ``O(n log n)``.
+
+    Parameters
+    ----------
+    loss : {"f1", "error", "break-even"}, default="f1"
+    beta : float, default=1.0
+        For "f1": recall counts `beta` times as much as precision.
+
+    See Also
+    --------
+    maxmargin.PerformanceClassifier : The estimator, with more measures.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> from maxmargin.structures.performance.problem import PerformanceProblem
+    >>> X = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, -1.0]])
+    >>> model = mm.StructuredSVM(PerformanceProblem("f1"), C=10.0).fit([X], [[True, True, False]])
+    >>> model.predict([X])[0].tolist()
+    [True, True, False]
+    """
+
+    def __init__(self, loss: str = "f1", beta: float = 1.0) -> None:
+        if loss not in ("f1", "error", "break-even"):
+            raise ValueError(f"loss is {loss!r}, but must be 'f1', 'error' or 'break-even'.")
+        self.measure = Measure(loss, beta)
+
+    def joint_feature(self, x: Any, y: ArrayLike) -> Any:
+        return x.T @ np.where(_flags(y), 0.5, -0.5) / x.shape[0]
+
+    def loss(self, truth: ArrayLike, y: ArrayLike) -> float:
+        return self.measure.loss_of(_flags(truth), _flags(y))
+
+    def decode(self, x: Any, w: Floats) -> Flags:
+        return np.asarray(np.ravel(x @ w) > 0.0)
+
+    def separate(self, x: Any, truth: ArrayLike, w: Floats) -> Flags:
+        training = self.bind([x], [truth], np.ones(1), "margin")
+        block = np.zeros(1, dtype=np.int64)
+        return training.labels(training.planes(np.array(w), block, Threads(1)).outputs[0], 0)
+
+    def bind(
+        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+    ) -> "TableTrainingSet":
+        """Training set of one data set or several, for margin rescaling."""
+        truths = [_flags(truth) for truth in Y]
+        for i, (x, truth) in enumerate(zip(X, truths, strict=True)):
+            if x.shape[0] != len(truth) or not truth.any():
+                raise ValueError(f"Data set {i} needs a flag for each row, at least one True.")
+        stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
+        rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
+        ends = np.cumsum([0, *map(len, truths)], dtype=np.int64)
+        return TableTrainingSet(rows, np.concatenate(truths), ends, cost, self.measure)
+
+
+class TableTrainingSet(RowSumTrainingSet):
+    """Data sets whose loss is a measure of their contingency tables.
+
+    Parameters
+    ----------
+    X, ends, cost, bias
+        As in `RowSumTrainingSet`.
+    positive : ndarray of bool, shape (n_rows,)
+    measure : Measure
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        positive: Flags,
+        ends: Order,
+        cost: Floats,
+        measure: Measure,
+        bias: float = 0.0,
+    ) -> None:
+        super().__init__(X, ends, cost, bias)
+        self.measure = measure
+        self.truths = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
+
+    def labels(self, output: bytes, block: int) -> Flags:
+        """The labels of an output; outputs have a bit for each row."""
+        n = len(self.truths[block])
+        if len(output) != (n + 7) // 8:
+            raise ValueError("The outputs are of other data.")
+        return np.unpackbits(np.frombuffer(output, dtype=np.uint8), count=n).astype(np.bool_)
+
+    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+        return [
+            np.packbits(self.measure.worst(self.truths[b], scores[start:stop])).tobytes()
+            for b, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
+        ]
+
+    def _measure(
+        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+    ) -> None:
+        for k, (b, output) in enumerate(zip(blocks.tolist(), outputs, strict=True)):
+            truth, called = self.truths[b], self.labels(output, b)
+            coef[starts[k] : starts[k + 1]] = self.measure.coefficients(truth, called)
+            losses[k] = self.measure.loss_of(truth, called)
+
+
+def _flags(y: ArrayLike) -> Flags:
+    flags = np.asarray(y)
+    if flags.ndim != 1 or flags.dtype != np.bool_:
+        raise ValueError("A labelling must be an array with a flag, True or False, for each row.")
+    return flags

@@ -1,0 +1,1 @@
+"""Where an object is in an image, and how it is turned."""

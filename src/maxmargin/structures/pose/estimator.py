@@ -1,0 +1,466 @@
+"""PoseEstimator: where an object is in an image, and how it is turned.
+
+Images and poses as users give them, checked.
+"""
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_shape
+from maxmargin.core.magnitudes import LARGEST, are_moderate
+from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.checks import as_floats
+from maxmargin.estimators.kernel import KernelEstimator
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.structures.pose.inference import TURN, angular_distance
+from maxmargin.structures.pose.problem import PoseProblem, PoseTrainingSet
+from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid, overlaps
+
+Floats = NDArray[np.float64]
+
+
+def check_images(images: Any) -> list[Floats]:
+    """Images as a list of finite 2-D arrays."""
+    if isinstance(images, np.ndarray) and images.ndim == 2 and images.dtype != object:
+        raise ValueError("X is a single image: give a list of them, [image].")
+    checked = []
+    for i, image in enumerate(images):
+        array = as_floats(image, f"Image {i}")
+        if array.ndim != 2:
+            raise ValueError(
+                f"Image {i} has {array.ndim} dimensions, but must have two, height and width: "
+                f"make colours grey values first."
+            )
+        if not np.isfinite(array).all():
+            row, column = np.argwhere(~np.isfinite(array))[0]
+            raise ValueError(
+                f"Image {i} has NaN or infinity at row {row}, column {column}: replace such values."
+            )
+        if not are_moderate(array):
+            row, column = np.argwhere(np.abs(array) > LARGEST)[0]
+            raise ValueError(
+                f"Image {i} has {array[row, column]:g} at row {row}, column {column}, but squares "
+                f"of numbers beyond {LARGEST:g} overflow: scale the grey values, to about 1."
+            )
+        checked.append(array)
+    return checked
+
+
+def check_poses(poses: ArrayLike, n_images: int, grid: WindowGrid) -> list[Pose]:
+    """One pose for each image, with angles from 0 to a whole turn."""
+    rows = as_floats(poses, "poses")
+    names = ("x", "y", "scale", "angle") if len(grid.scales) > 1 else ("x", "y", "angle")
+    if rows.ndim != 2 or rows.shape[1] != len(names):
+        raise ValueError(
+            f"poses has the shape {rows.shape}, but must have one row for each image, with "
+            f"{', '.join(names)}."
+        )
+    if len(rows) != n_images:
+        raise ValueError(
+            f"There are {n_images} images but {len(rows)} poses: give one pose for each."
+        )
+    if not np.isfinite(rows).all():
+        row, column = np.argwhere(~np.isfinite(rows))[0]
+        raise ValueError(f"Pose {row} has NaN or infinity as its {names[column]}.")
+    if len(names) == 3:
+        rows = np.insert(rows, 2, grid.scales[0], axis=1)
+    if (rows[:, 2] <= 0.0).any():
+        row = int(np.flatnonzero(rows[:, 2] <= 0.0)[0])
+        raise ValueError(f"Pose {row} has the scale {rows[row, 2]:g}, which must be positive.")
+    rows[:, 3] = np.mod(rows[:, 3], TURN)
+    return [Pose(*row) for row in rows.tolist()]
+
+
+def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
+    """The pose with the nearest window of its image."""
+    window = windows.nearest(pose)
+    if not overlaps(windows.grid.box(pose), windows.boxes[[window]])[0] > 0.0:
+        raise ValueError(
+            f"Pose {i}, at x = {pose.x:g} and y = {pose.y:g}, is outside of its image: no window "
+            f"overlaps with it."
+        )
+    return windows.pose(window, pose.angle)
+
+
+SOLVER = MiniBatchDual(outputs_per_search=3, diversity=0.5)
+"""What "auto" is: three poses a search instead of one halve the searches of turned digits."""
+
+
+class PoseErrors(NamedTuple):
+    """How far predictions are off.
+
+    Parameters
+    ----------
+    overlaps : ndarray of shape (n_images,)
+        Intersection over union of the predicted window with the true one.
+    angles : ndarray of shape (n_images,)
+        Angular distance, in radians.
+    """
+
+    overlaps: Floats
+    angles: Floats
+
+
+class PoseEstimator(KernelEstimator):
+    """Location and angle of the object in an image, by a kernel structural SVM.
+
+    Features are histograms of oriented gradients. The score of a window with features ``f`` at an
+    angle is ``sum_s factor_s <f, f_s> exp(-gamma d(angle, angle_s)^2)`` over the support vectors
+    ``s``, with the angular distance ``d``: a linear detector for each angle, tied to those of
+    other angles. Training and the search for the best window use `n_angles` angles; the angle of
+    that window is then the best of all up to the neighbouring ones.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    window : int or (int, int), default=32
+        Height and width of the object in pixels, the same for all angles.
+    cell : int, default=4
+        Side of the cells of the features, and from one window to the next.
+    n_orientations : int, default=9
+        Of gradients.
+    signed : bool, default=False
+        Whether gradients from dark to bright are other features than those from bright to dark.
+    scales : tuple of float, default=(1.0,)
+        Sizes of the object, in parts of `window`.
+    n_angles : int, default=16
+        Angles of the search.
+    gamma : float, default=None
+        Of the kernel of angles, in radians; None makes its standard deviation the distance of two
+        neighbouring angles.
+    angle_weight : float, default=0.5
+        Share of the angular distance (half a turn is one) in the loss; the rest is one minus the
+        windows' intersection over union.
+    refine : bool, default=True
+        Predict any angle instead of one of the `n_angles`.
+    solver : "auto" or MiniBatchDual, default="auto"
+        "auto" takes three diverse poses from each search.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
+        one.
+    tol : float, default=1e-2
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=100000
+        Most mini-batches.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the images.
+
+    Attributes
+    ----------
+    angles_ : ndarray of shape (n_angles,)
+    coef_ : ndarray of shape (n_angles, n_features)
+        The detector of each angle.
+    model_, support_size_, certificate_, status_, history_, n_iter_
+        As in `KernelStructuredSVM`.
+
+    See Also
+    --------
+    KernelStructuredSVM : Any other structure with a kernel.
+    LatentClassifier : Is the object there, when nobody has marked where?
+
+    Notes
+    -----
+    Poses are rows ``x, y, angle``; with several scales, ``x, y, scale, angle``. The centre of the
+    window is ``x`` pixels from the left and ``y`` from the top; angles are in radians, in whatever
+    sense of rotation the training poses have. True windows are moved to the nearest of the grid for
+    training; true angles are taken as they are.
+
+    Examples
+    --------
+    A hook somewhere in an image, turned by any angle:
+
+    >>> import numpy as np
+    >>> from maxmargin.structures.pose.estimator import PoseEstimator
+    >>> def draw(x, y, angle):
+    ...     down, right = np.mgrid[:32, :32] + 0.5
+    ...     along = (right - x) * np.cos(angle) + (down - y) * np.sin(angle)
+    ...     across = (down - y) * np.cos(angle) - (right - x) * np.sin(angle)
+    ...     bar = (abs(along) < 7) & (abs(across) < 1.5)
+    ...     return 1.0 * (bar | ((abs(along - 5.5) < 1.5) & (abs(across - 3) < 4)))
+    >>> random = np.random.default_rng(0)
+    >>> poses = np.column_stack([random.uniform(10, 22, (60, 2)), random.uniform(0, 6.28, 60)])
+    >>> images = [draw(*pose) for pose in poses]
+    >>> estimator = PoseEstimator(window=16).fit(images[:40], poses[:40])
+    >>> errors = estimator.errors(images[40:], poses[40:])
+    >>> bool(np.median(errors.overlaps) > 0.7), bool(np.degrees(np.median(errors.angles)) < 10)
+    (True, True)
+    """
+
+    _parameter_constraints = KernelEstimator._parameter_constraints | {
+        "window": [Interval(Integral, 1, None, closed="left"), tuple, list],
+        "cell": [Interval(Integral, 1, None, closed="left")],
+        "n_orientations": [Interval(Integral, 1, None, closed="left")],
+        "signed": ["boolean"],
+        "scales": [tuple, list],
+        "n_angles": [Interval(Integral, 2, None, closed="left")],
+        "gamma": [Interval(Real, 0, None, closed="neither"), None],
+        "angle_weight": [Interval(Real, 0, 1, closed="both")],
+        "refine": ["boolean"],
+        "solver": [StrOptions({"auto"}), MiniBatchDual],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        window: int | tuple[int, int] = 32,
+        cell: int = 4,
+        n_orientations: int = 9,
+        signed: bool = False,
+        scales: Sequence[float] = (1.0,),
+        n_angles: int = 16,
+        gamma: float | None = None,
+        angle_weight: float = 0.5,
+        refine: bool = True,
+        solver: Any = "auto",
+        rescaling: str = "margin",
+        tol: float = 1e-2,
+        warm_start: bool = False,
+        max_iter: int = 100_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.window = window
+        self.cell = cell
+        self.n_orientations = n_orientations
+        self.signed = signed
+        self.scales = scales
+        self.n_angles = n_angles
+        self.gamma = gamma
+        self.angle_weight = angle_weight
+        self.refine = refine
+        self.solver = solver
+        self.rescaling = rescaling
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on images with an object each.
+
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+            Grey values; of different sizes if you like.
+        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+        sample_weight : array-like of shape (n_images,), default=None
+            Multiplies the C of each image.
+
+        Returns
+        -------
+        self : PoseEstimator
+
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best model so
+            far is kept, with its certificate.
+        """
+        problem = PoseProblem(self._grid(), self.n_angles, self.gamma, self.angle_weight)
+        images = check_images(X)
+        if not images:
+            raise ValueError("X is empty: there is nothing to learn from.")
+        truths = check_poses(y, len(images), problem.grid)
+        cost = self._costs(len(images), sample_weight)
+        windows = self._windows(problem.grid, images)
+        on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, truths, strict=True))]
+        training = PoseTrainingSet(problem, windows, on_grid, cost, self.rescaling)
+        solver = SOLVER if self.solver == "auto" else self.solver
+        return self._fit_training(training, problem, solver, images, truths)
+
+    _problem: PoseProblem
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_shape(
+            "the kernel model", self.model_.parts, self.support_size_, self._problem.grid.n_features
+        )
+
+    @property
+    def angles_(self) -> Floats:
+        """Angles of the search."""
+        check_is_fitted(self)
+        return np.asarray(self._problem.angles)
+
+    @property
+    def coef_(self) -> Floats:
+        """The detector of each of these angles."""
+        check_is_fitted(self)
+        return np.asarray(self._problem.detectors(self.model_).T)
+
+    def predict(self, X: Any) -> Floats:
+        """The best pose in each image.
+
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+
+        Returns
+        -------
+        y : ndarray of shape (n_images, 3) or, with several scales, (n_images, 4)
+            Angles from 0 to a whole turn.
+        """
+        return self._as_rows([top[0][0] for top in self._tops(X, 1, 1.0)])
+
+    def decision_function(self, X: Any) -> Floats:
+        """Score of the best pose in each image.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_images,)
+        """
+        return np.array([top[0][1] for top in self._tops(X, 1, 1.0)])
+
+    def predict_top(
+        self, X: Any, k: int, *, max_overlap: float = 0.5
+    ) -> list[list[tuple[Floats, float]]]:
+        """The k best poses in each image with their scores, best first, at different places.
+
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+        k : int
+        max_overlap : float, default=0.5
+            Intersection over union above which a window is left out for a better one.
+
+        Returns
+        -------
+        top : list of lists of (pose, score)
+            Fewer than k where there are no more.
+        """
+        if k < 1:
+            raise ValueError(f"k must be at least 1, but is {k}.")
+        tops = self._tops(X, int(k), max_overlap)
+        return [[(self._as_rows([pose])[0], score) for pose, score in top] for top in tops]
+
+    def errors(self, X: Any, y: ArrayLike) -> PoseErrors:
+        """How far the predictions are off.
+
+        Returns
+        -------
+        errors : PoseErrors
+        """
+        predicted = [top[0][0] for top in self._tops(X, 1, 1.0)]
+        grid = self._problem.grid
+        truths = check_poses(y, len(predicted), grid)
+        pairs = list(zip(truths, predicted, strict=True))
+        common = [overlaps(grid.box(a), grid.box(b)[None])[0] for a, b in pairs]
+        turned = [angular_distance(np.asarray(a.angle), np.asarray(b.angle)) for a, b in pairs]
+        return PoseErrors(np.array(common), np.array(turned))
+
+    def score(self, X: Any, y: ArrayLike) -> float:
+        """One minus the mean loss of the predictions: one is perfect."""
+        found = self.errors(X, y)
+        share = self._problem.angle_weight
+        return 1.0 - float(
+            np.mean(share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps))
+        )
+
+    def accuracy(self, X: Any, y: ArrayLike) -> float:
+        """Share of the predictions whose window overlaps by more than a half with the true one."""
+        return float(np.mean(self.errors(X, y).overlaps > 0.5))
+
+    def _grid(self) -> WindowGrid:
+        window: Any = self.window
+        if isinstance(window, Integral):
+            window = window, window
+        if len(window) != 2 or not all(isinstance(side, Integral) for side in window):
+            raise ValueError(
+                f"window is {window}, but must be a whole number of pixels, or two of them: height "
+                f"and width."
+            )
+        height, width = map(int, window)
+        scales = tuple(float(scale) for scale in self.scales)
+        return WindowGrid(height, width, self.cell, self.n_orientations, self.signed, scales)
+
+    def _windows(self, grid: WindowGrid, images: list[Floats]) -> list[ImageWindows]:
+        """Windows of checked images, each with one at least."""
+        with Threads(n_threads(self.n_jobs)) as threads:
+            shares = threads.map(
+                lambda share: [grid.windows(image) for image in images[share]],
+                threads.shares(len(images)),
+            )
+        windows = [each for share in shares for each in share]
+        for i, each in enumerate(windows):
+            if not len(each):
+                shape = " x ".join(map(str, images[i].shape))
+                raise ValueError(
+                    f"Image {i} has {shape} pixels, too few for a window of {grid.height} x "
+                    f"{grid.width}: leave it out, pad it, or give smaller scales."
+                )
+        return windows
+
+    def _tops(self, X: Any, k: int, max_overlap: float) -> list[list[tuple[Pose, float]]]:
+        """The k best poses of each image with their scores."""
+        check_is_fitted(self)
+        images = check_images(X)
+        windows = self._windows(self._problem.grid, images)
+        detectors = self._problem.detectors(self.model_)
+
+        def search(share: slice) -> list[list[tuple[Pose, float]]]:
+            return [self._top(detectors, each, k, max_overlap) for each in windows[share]]
+
+        with Threads(n_threads(self.n_jobs)) as threads:
+            shares = threads.map(search, threads.shares(len(windows)))
+        return [top for share in shares for top in share]
+
+    def _top(
+        self, detectors: Floats, windows: ImageWindows, k: int, max_overlap: float
+    ) -> list[tuple[Pose, float]]:
+        features = windows.features()
+        scores = features @ detectors
+        best, angles = scores.max(axis=1), self._problem.angles[scores.argmax(axis=1)]
+        chosen: list[int] = []
+        free = np.ones(len(windows), dtype=np.bool_)
+        while len(chosen) < k and free.any():
+            window = int(np.argmax(np.where(free, best, -np.inf)))
+            chosen.append(window)
+            free &= overlaps(windows.boxes[window], windows.boxes) <= max_overlap
+            free[window] = False
+        at = np.array(chosen)
+        best, angles = best[at], angles[at]
+        if self.refine:
+            angles, best = self._problem.refined(self.model_, features[at], angles)
+        found = [
+            (windows.pose(window, float(angle)), float(score))
+            for window, angle, score in zip(chosen, angles, best, strict=True)
+        ]
+        return sorted(found, key=lambda pair: -pair[1])
+
+    def _as_rows(self, poses: list[Pose]) -> Floats:
+        rows = np.array(poses, dtype=np.float64).reshape(-1, 4)
+        return rows if len(self._problem.grid.scales) > 1 else rows[:, [0, 1, 3]]

@@ -1,0 +1,137 @@
+"""Angles: distances around the circle, a kernel of them, and the best of all angles.
+
+Angles are in radians, and a whole turn more is the same angle.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+TURN = 2.0 * np.pi
+
+_NEGLIGIBLE = 37.0
+"""``exp`` of minus this is below the rounding of one."""
+
+_MOST_VALUES = 2_000_000
+"""Values of the kernel that are held at the same time."""
+
+_GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
+
+
+def angular_distance(a: Floats, b: Floats) -> Floats:
+    """Distance between angles the shorter way round, at most half a turn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.pose.inference import angular_distance
+    >>> np.degrees(angular_distance(np.radians([10.0, 90.0]), np.radians(350.0))).round(6).tolist()
+    [20.0, 100.0]
+    """
+    return np.asarray(np.abs(np.mod(np.subtract(a, b) + np.pi, TURN) - np.pi))
+
+
+def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
+    """``exp(-gamma d^2)`` wrapped around the circle, one at distance zero.
+
+    The sum of ``exp(-gamma (d + 2 pi k)^2)`` over all whole numbers ``k``, over that at zero. The
+    RBF of the angular distance alone is no kernel: it has a kink at half a turn, and with it
+    negative eigenvalues. The two differ by about ``exp(-10 gamma)``.
+
+    Parameters
+    ----------
+    distances : ndarray
+        From minus half a turn to half a turn.
+    gamma : float
+
+    Returns
+    -------
+    values : ndarray
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.pose.inference import wrapped_gaussian
+    >>> wrapped_gaussian(np.array([0.0, 0.5, np.pi]), 2.0).round(4)
+    array([1.    , 0.6065, 0.    ])
+    """
+    reach = math.sqrt(_NEGLIGIBLE / gamma)
+    most = max(0, math.ceil((reach / np.pi - 1.0) / 2.0))
+    values = np.zeros_like(distances)
+    at_zero = 0.0
+    for k in range(-most, most + 1):
+        values += np.exp(-gamma * (distances + TURN * k) ** 2)
+        at_zero += math.exp(-gamma * (TURN * k) ** 2)
+    return np.asarray(values / at_zero)
+
+
+def best_angles(
+    factors: Floats, centres: Floats, gamma: float, start: Floats, reach: float
+) -> tuple[Floats, Floats]:
+    """The highest of sums of bumps around the circle, near given angles.
+
+    Row ``i`` has the score ``s(angle) = sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``,
+    which is searched from ``start[i] - reach`` to ``start[i] + reach``: on a grid that is finer
+    than the bumps are wide, then by golden sections around the grid's highest angle.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n, n_centres)
+    centres : ndarray of shape (n_centres,)
+    gamma : float
+    start : ndarray of shape (n,)
+    reach : float
+
+    Returns
+    -------
+    angles : ndarray of shape (n,)
+        From 0 to a whole turn.
+    scores : ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.pose.inference import best_angles
+    >>> factors, centres = np.array([[1.0, 1.0]]), np.array([0.2, 0.4])
+    >>> best_angles(factors, centres, 2.0, np.array([0.5]), 0.5)[0].round(6)
+    array([0.3])
+    """
+    angles, scores = np.empty(len(start)), np.empty(len(start))
+    step = min(reach / 4.0, 0.25 / math.sqrt(2.0 * gamma))
+    offsets = np.linspace(-reach, reach, 2 * math.ceil(reach / step) + 1)
+    at_once = max(1, _MOST_VALUES // max(1, len(offsets) * len(centres)))
+    for first in range(0, len(start), at_once):
+        some = slice(first, first + at_once)
+        angles[some], scores[some] = _best(factors[some], centres, gamma, start[some], offsets)
+    return np.mod(angles, TURN), scores
+
+
+def _best(
+    factors: Floats, centres: Floats, gamma: float, start: Floats, offsets: Floats
+) -> tuple[Floats, Floats]:
+    def score(angles: Floats) -> Floats:
+        """Of some angles for each row."""
+        distances = np.mod(angles[:, :, None] - centres + np.pi, TURN) - np.pi
+        return np.asarray(np.einsum("nl,nml->nm", factors, wrapped_gaussian(distances, gamma)))
+
+    everyone = np.arange(len(start))
+    grid = start[:, None] + offsets
+    values = score(grid)
+    at = values.argmax(axis=1)
+    best, highest = grid[everyone, at], values[everyone, at]
+    low = grid[everyone, np.maximum(at - 1, 0)]
+    high = grid[everyone, np.minimum(at + 1, len(offsets) - 1)]
+    width = float((high - low).max(initial=0.0))
+    while width > 1e-9:
+        inner = np.column_stack([high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)])
+        left, right = score(inner).T
+        rises = left < right
+        low, high = np.where(rises, inner[:, 0], low), np.where(rises, high, inner[:, 1])
+        width *= _GOLDEN
+    middle = (low + high) / 2.0
+    value = score(middle[:, None])[:, 0]
+    better = value > highest  # at an end of the range, the end itself may be the highest
+    return np.where(better, middle, best), np.where(better, value, highest)

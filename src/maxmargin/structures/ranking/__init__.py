@@ -1,0 +1,1 @@
+"""The order of the documents of a query."""

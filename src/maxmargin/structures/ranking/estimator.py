@@ -1,0 +1,395 @@
+"""Ranker: the order of the documents of a query."""
+
+import warnings
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from maxmargin.core.problem import TrainingSet
+from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
+from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
+from maxmargin.training.streaming import Checked, Fixed, StreamedEstimator
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+MOST_RELEVANCE = 1000.0
+"""Higher relevance would have an infinite gain."""
+
+
+class Ranker(StreamedEstimator, StructuredEstimator):
+    """Learning to rank with a linear score, with a certificate of optimality.
+
+    Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. The hinge of a
+    query bounds its loss, which is at most 1, from above, so that queries count alike, however
+    many documents or pairs they have.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    loss : {"pairwise", "ndcg", "map", "auc", "precision@k"}, default="pairwise"
+        What a wrong order costs: the share of pairs of different relevance that stand wrong, each
+        with a hinge of its own (with margin rescaling); or one less the NDCG, the average
+        precision, the area under the ROC curve, or the precision among the first k, as part of the
+        highest possible.
+    k : int, default=None
+        Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
+    threshold : float, default=1.0
+        Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
+    rescaling : {"margin", "slack"}, default="margin"
+        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses. With
+        "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the share of wrong
+        pairs multiplies the violation of the query as a whole.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the queries.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+        The score of a document is its product with the features.
+    n_queries_ : int
+        Queries that were learned from, in all calls of `partial_fit`.
+    n_left_out_ : int
+        Queries, in all calls, that cannot tell one order from another, such as those with a single
+        document.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+
+    See Also
+    --------
+    maxmargin.structures.ranking.problem.RankingProblem : The losses and their searches.
+    maxmargin.structures.ranking.formats.read_letor : Reads data sets for ranking.
+    PerformanceClassifier : One long list of positives and negatives.
+
+    Notes
+    -----
+    `groups` are either the query of each row, in any order, or the numbers of rows of the queries,
+    one after the other. What is as long as `X` is taken for the former.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> X = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.6], [0.9, 0.2], [0.1, 0.3]])
+    >>> relevance, query = [2, 0, 1, 1, 0], ["a", "a", "a", "b", "b"]
+    >>> model = mm.Ranker(C=10.0, loss="ndcg").fit(X, relevance, query)
+    >>> [order.tolist() for order in model.rank(X, query)]
+    [[0, 2, 1], [3, 4]]
+    """
+
+    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+        "loss": [StrOptions(PAIR_LOSSES | LIST_LOSSES)],
+        "k": [Interval(Integral, 1, None, closed="left"), None],
+        "threshold": [Interval(Real, 0, None, closed="neither")],
+        "rescaling": [StrOptions({"margin", "slack"})],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        loss: str = "pairwise",
+        k: int | None = None,
+        threshold: float = 1.0,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.C = C
+        self.loss = loss
+        self.k = k
+        self.threshold = threshold
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        groups: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Train on documents, their relevance and their queries.
+
+        Parameters
+        ----------
+        X : array-like or sparse matrix of shape (n_documents, n_features)
+        y : array-like of shape (n_documents,)
+            Relevance: zero or more, higher is better.
+        groups : array-like of shape (n_documents,) or (n_queries,)
+            Query of each document, or number of documents of each query.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Multiplies the C of each query, in the order in which they first occur.
+
+        Returns
+        -------
+        self : Ranker
+
+        Warns
+        -----
+        UserWarning
+            If queries are left out because they cannot tell one order from another.
+        ConvergenceWarning
+            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
+            far are kept, with their certificate.
+        """
+        examples = self._read(X, y, None, groups)
+        training, attributes, fixed = self._anew(examples, sample_weight)
+        counts = self._counts(examples)
+        self._fit_training(training, examples.X, y, attributes)
+        self.n_queries_, self.n_left_out_ = counts
+        self._finish(X, fixed)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        groups: ArrayLike,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some more queries, each of them whole, without those of earlier calls.
+
+        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
+        what the certificate is of.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight
+            As in `fit`. A query that was there in an earlier call is another one.
+
+        Returns
+        -------
+        self : Ranker
+
+        Warns
+        -----
+        UserWarning
+            If queries are left out because they cannot tell one order from another. A first call
+            must have one that can.
+        """
+        examples, so_far = self._read(X, y, self._begun, groups), (0, 0)
+        if self._begun is not None:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            so_far = self.n_queries_, self.n_left_out_
+        _, kept = examples.extra
+        if kept or self._begun is None:
+            self._learn(X, y, examples, sample_weight, None)
+        counts = self._counts(examples)
+        self.n_queries_, self.n_left_out_ = (a + b for a, b in zip(so_far, counts, strict=True))
+        return self
+
+    @property
+    def _ranking(self) -> RankingProblem:
+        return RankingProblem(self.loss, self.k, float(self.threshold))
+
+    def _read(self, X: Any, Y: Any, fixed: Fixed | None, groups: Any = None) -> Checked:
+        X = check_features(X, type(self).__name__)
+        relevance = _check_relevance(X, Y)
+        queries = query_rows(groups, X.shape[0])
+        informs = self._ranking.informs
+        kept = [q for q, rows in enumerate(queries) if informs(relevance[rows])]
+        return Checked(X, relevance, len(queries), (queries, kept))
+
+    def _counts(self, examples: Checked) -> tuple[int, int]:
+        """Queries to learn from, and queries that are left out, which is said."""
+        queries, kept = examples.extra
+        n_left_out = len(queries) - len(kept)
+        if n_left_out:
+            warnings.warn(
+                f"{n_left_out} of {len(queries)} queries are left out: their documents are too few "
+                f"or too alike in relevance for loss={self.loss!r} to tell one order from another.",
+                stacklevel=4,
+            )
+        return len(kept), n_left_out
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        return {"n_features_in_": examples.X.shape[1]}
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+        X, relevance, n_queries, (queries, kept) = examples
+        if not kept:
+            raise ValueError(
+                f"None of the {n_queries} queries has documents whose order matters to "
+                f"loss={self.loss!r}: there is nothing to learn from, check y and groups."
+            )
+        rows = np.concatenate([queries[q] for q in kept])
+        ends = np.cumsum([0, *(len(queries[q]) for q in kept)], dtype=np.int64)
+        in_place = len(rows) == X.shape[0] and (np.diff(rows) == 1).all()
+        training = self._ranking.training(
+            X if in_place else X[rows], relevance[rows], ends, cost[kept]
+        )
+        return self._rescaled(training)
+
+    coef_: Floats
+    n_queries_: int
+    n_left_out_: int
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        return fixed | {"coef_": weights}
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        check_weights("coef_", self.coef_, self.n_features_in_)
+
+    def _finish(self, X: Any, fixed: Fixed) -> None:
+        validate_data(self, X, skip_check_array=True)
+
+    def predict(self, X: Any) -> Floats:
+        """Score of each document: the higher, the further up in the list of its query.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_documents,)
+        """
+        check_is_fitted(self)
+        given, X = X, check_features(X, type(self).__name__)
+        validate_data(self, given, reset=False, skip_check_array=True)
+        return np.asarray(X @ self.coef_)
+
+    def decision_function(self, X: Any) -> Floats:
+        """The same as `predict`."""
+        return self.predict(X)
+
+    def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
+        """Documents of each query from the first to the last.
+
+        Parameters
+        ----------
+        X, groups
+            As in `fit`.
+
+        Returns
+        -------
+        orders : list of n_queries ndarrays
+            Rows of `X`, queries in the order in which they first occur. Equal scores stay in
+            the order of the rows.
+        """
+        scores = self.predict(X)
+        return [
+            rows[np.argsort(-scores[rows], kind="stable")]
+            for rows in query_rows(groups, len(scores))
+        ]
+
+    def score(self, X: Any, y: ArrayLike, groups: ArrayLike) -> float:
+        """Mean NDCG of the first ten documents of each query, whatever loss was trained.
+
+        Counted as in the evaluation tool of LETOR, see
+        `maxmargin.structures.ranking.problem.ndcg`: queries without relevant documents count zero.
+        """
+        scores = self.predict(X)
+        relevance = _check_relevance(scores, y)
+        queries = query_rows(groups, len(scores))
+        return float(np.mean([ndcg(relevance[rows], scores[rows], 10) for rows in queries]))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+def query_rows(groups: ArrayLike, n_rows: int) -> list[Order]:
+    """Rows of each query, queries in the order in which they first occur.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,) or (n_queries,)
+        Query of each row, or number of rows of each query.
+    n_rows : int
+
+    Examples
+    --------
+    >>> from maxmargin.structures.ranking.estimator import query_rows
+    >>> [rows.tolist() for rows in query_rows(["b", "a", "b"], 3)]
+    [[0, 2], [1]]
+    >>> [rows.tolist() for rows in query_rows([2, 1], 3)]
+    [[0, 1], [2]]
+    """
+    if groups is None:
+        raise ValueError("Ranker needs groups: the query of each row, or the rows of each query.")
+    given = np.asarray(groups)
+    if given.ndim != 1:
+        raise ValueError(f"groups must be a list, but has {given.ndim} dimensions.")
+    if len(given) == n_rows:
+        if given.dtype.kind == "f" and np.isnan(given).any():
+            raise ValueError(f"groups[{int(np.flatnonzero(np.isnan(given))[0])}] is NaN.")
+        _, first, query = np.unique(given, return_index=True, return_inverse=True)
+        by_place = np.argsort(np.argsort(first))[query]
+        ends = np.cumsum(np.bincount(by_place, minlength=len(first)))[:-1]
+        return np.split(np.argsort(by_place, kind="stable"), ends)
+    sizes = as_floats(given, "groups of another length than X")
+    if (sizes < 1).any() or (sizes != np.round(sizes)).any() or sizes.sum() != n_rows:
+        raise ValueError(
+            f"groups has {len(given)} entries for {n_rows} rows: give the query of each row, or "
+            f"numbers of rows of each query, which add up to {n_rows}."
+        )
+    return np.split(np.arange(n_rows), np.cumsum(sizes.astype(np.int64))[:-1])
+
+
+def _check_relevance(X: Any, y: Any) -> Floats:
+    """One number for each row, none negative."""
+    if y is None:
+        raise ValueError("Ranker requires y to be passed, but the target y is None.")
+    try:
+        column = column_or_1d(y, warn=True)
+    except ValueError as error:
+        raise ValueError(one_sentence(str(error), y, "y")) from error
+    check_lengths(X, column)
+    relevance = as_floats(column, "y")
+    bad = np.flatnonzero(~((relevance >= 0.0) & (relevance <= MOST_RELEVANCE)))
+    if len(bad):
+        raise ValueError(
+            f"y[{bad[0]}] is {relevance[bad[0]]}, but relevance must be from 0 to "
+            f"{MOST_RELEVANCE:g}, higher for better documents; NaN and inf are not allowed."
+        )
+    return relevance

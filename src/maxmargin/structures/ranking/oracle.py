@@ -1,0 +1,314 @@
+"""Queries as solvers see them: compiled searches for losses of pairs and for losses of lists."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.structures.ranking.inference import (
+    count_pairs,
+    interleave,
+    set_reach,
+    sort_descending,
+)
+from maxmargin.structures.rows.sums import RowSumTrainingSet
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+Found = NDArray[np.int32]
+
+LONG = 1000
+"""Documents above which numpy's sort, which knows vectors, is worth the way there."""
+
+FOREIGN = "The outputs are of other documents."
+
+
+def split(found: Found, starts: Order) -> list[bytes]:
+    """Outputs one by one."""
+    raw = found.tobytes()
+    return [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
+
+
+def joined(outputs: Sequence[bytes], starts: Order) -> Found:
+    """Outputs one after the other; writable, as found ones are: numba compiles once then."""
+    if [len(output) for output in outputs] != (4 * np.diff(starts)).tolist():
+        raise ValueError(FOREIGN)
+    return np.frombuffer(bytearray().join(outputs), dtype=np.int32)
+
+
+class PairTrainingSet(RowSumTrainingSet):
+    """Queries whose loss is the share of pairs that stand wrong, each judged on its own.
+
+    Parameters
+    ----------
+    X, ends, cost
+        As in `RowSumTrainingSet`.
+    relevance : ndarray of shape (n_rows,)
+        Only its order within a query counts.
+    """
+
+    def __init__(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> None:
+        super().__init__(X, ends, cost)
+        self.levels = np.empty(len(relevance), dtype=np.int32)
+        self.n_pairs = np.empty(len(cost))
+        for b, (start, stop) in enumerate(pairwise(ends.tolist())):
+            _, level, counts = np.unique(
+                relevance[start:stop], return_inverse=True, return_counts=True
+            )
+            self.levels[start:stop] = level
+            self.n_pairs[b] = max(
+                0.5 * ((stop - start) ** 2 - (counts.astype(float) ** 2).sum()), 1
+            )
+
+    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+        found = np.empty(2 * starts[-1], dtype=np.int32)
+        sizes = np.diff(starts)
+        for k in np.flatnonzero(sizes > LONG):
+            start, stop = starts[k], starts[k + 1]
+            found[2 * start : start + stop] = np.argsort(-scores[start:stop])
+        scratch = np.empty(int(sizes.max(initial=0)), dtype=np.int32)
+        search_pairs(starts, scores, found, scratch)
+        return split(found, 2 * starts)
+
+    def _measure(
+        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+    ) -> None:
+        found = joined(outputs, 2 * starts)
+        longest = int(np.diff(starts).max(initial=0))
+        known = measure_pairs(
+            self.ends, self.levels, self.n_pairs, blocks, starts, found, coef, losses,
+            np.empty((2, longest), dtype=np.int64), np.empty(longest + 1, dtype=np.int64),
+        )  # fmt: skip
+        if not known:
+            raise ValueError(FOREIGN)
+
+
+class RankedList(NamedTuple):
+    """What is asked of the ranking of a query's documents for one cut between good and bad.
+
+    Parameters
+    ----------
+    relevant : ndarray of bool, shape (n_documents,)
+        Neither all nor none.
+    weight : float
+        Of its loss in that of the query.
+    credits : ndarray of shape (n_relevant,)
+        Times the discounts of places, the measure of a ranking.
+    """
+
+    relevant: NDArray[np.bool_]
+    weight: float
+    credits: Floats
+
+
+class ListTrainingSet(RowSumTrainingSet):
+    """Queries whose loss is that of one or several lists of relevant and irrelevant documents.
+
+    Parameters
+    ----------
+    X, ends, cost
+        As in `RowSumTrainingSet`.
+    lists : list of n_queries lists of RankedList
+    discounts : ndarray of shape (longest query,)
+        What each place is worth, the same for all lists.
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        lists: list[list[RankedList]],
+        discounts: Floats,
+        ends: Order,
+        cost: Floats,
+    ) -> None:
+        super().__init__(X, ends, cost)
+        every = [one for of_query in lists for one in of_query]
+        counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
+        n_relevant = np.array([len(one.credits) for one in every], dtype=np.int64)
+        sizes = np.array([len(one.relevant) for one in every], dtype=np.int64)
+        self.n_entries = counts * self.sizes
+        self.lists = Lists(
+            ends=_ends(counts),
+            relevant=np.concatenate([one.relevant for one in every] or [np.zeros(0, np.bool_)]),
+            starts=_ends(sizes),
+            weights=np.array([one.weight for one in every]),
+            credits=np.concatenate([one.credits for one in every] or [np.zeros(0)]),
+            credit_starts=_ends(n_relevant),
+            discounts=discounts,
+        )
+        cells = n_relevant * (sizes - n_relevant + 1)
+        self.n_cells = int(cells.max(initial=0))
+        self._work += 3.0 * float(cells.sum()) / max(self.n_blocks, 1)
+
+    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+        places = _ends(self.n_entries[blocks])
+        found = np.empty(places[-1], dtype=np.int32)
+        longest = int(np.diff(starts).max(initial=0))
+        search_lists(
+            self.lists, blocks, starts, scores, places, found,
+            np.empty((3, longest), dtype=np.int32), np.empty((2, longest)), np.empty(longest + 1),
+            np.empty(self.n_cells, dtype=np.int32),
+        )  # fmt: skip
+        return split(found, places)
+
+    def _measure(
+        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+    ) -> None:
+        places = _ends(self.n_entries[blocks])
+        found = joined(outputs, places)
+        longest = int(np.diff(starts).max(initial=0))
+        seen = np.empty(longest, dtype=np.bool_)
+        if not measure_lists(self.lists, blocks, starts, places, found, coef, losses, seen):
+            raise ValueError(FOREIGN)
+
+
+class Lists(NamedTuple):
+    """The lists of all queries, one after the other.
+
+    Query ``b`` has the lists ``ends[b]:ends[b + 1]``; list ``l`` has the documents
+    ``relevant[starts[l]:]`` and the credits ``credits[credit_starts[l]:]``.
+    """
+
+    ends: Order
+    relevant: NDArray[np.bool_]
+    starts: Order
+    weights: Floats
+    credits: Floats
+    credit_starts: Order
+    discounts: Floats
+
+
+def _ends(counts: NDArray[Any]) -> Order:
+    ends = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=ends[1:])
+    return ends
+
+
+@compiled
+def is_order(order, seen):  # type: ignore[no-untyped-def]
+    """Whether every document occurs, once. Scratch: `seen` bool ``(n,)``."""
+    n = len(order)
+    for t in range(n):
+        seen[t] = False
+    for t in range(n):
+        if order[t] < 0 or order[t] >= n or seen[order[t]]:
+            return False
+        seen[order[t]] = True
+    return True
+
+
+@compiled
+def search_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
+    """Order and reach of each query; long ones have their order already."""
+    for k in range(len(starts) - 1):
+        start, stop = starts[k], starts[k + 1]
+        order, reach = found[2 * start : start + stop], found[start + stop : 2 * stop]
+        if stop - start <= LONG:
+            sort_descending(scores[start:stop], order, scratch)
+        set_reach(scores[start:stop], order, reach)
+
+
+@compiled
+def measure_pairs(  # type: ignore[no-untyped-def]
+    ends, levels, n_pairs, blocks, starts, found, coef, losses, counts, tree
+):
+    """Coefficients and losses of the pairs found; False if they are no orders and reaches."""
+    for k in range(len(blocks)):
+        start, stop = starts[k], starts[k + 1]
+        n = stop - start
+        order, reach = found[2 * start : start + stop], found[start + stop : 2 * stop]
+        for t in range(n):
+            tree[t] = 0
+        for t in range(n):
+            before = reach[t - 1] if t > 0 else 0
+            if order[t] < 0 or order[t] >= n or reach[t] < before or reach[t] > n:
+                return False
+            tree[order[t]] += 1
+        for t in range(n):
+            if tree[t] != 1:
+                return False
+        own = levels[ends[blocks[k]] : ends[blocks[k] + 1]]
+        total = count_pairs(order, reach, own, counts[0], counts[1], tree)
+        for t in range(n):
+            coef[start + t] = (counts[0, t] - counts[1, t]) / n_pairs[blocks[k]]
+        losses[k] = total / n_pairs[blocks[k]]
+    return True
+
+
+@compiled
+def search_lists(  # type: ignore[no-untyped-def]
+    lists, blocks, starts, scores, places, found, orders, sorted_scores, best, back
+):
+    """The most violating order of each list, written to ``found[places[k]:]``."""
+    for k in range(len(blocks)):
+        start, n = starts[k], starts[k + 1] - starts[k]
+        own = scores[start : start + n]
+        order, ahead = orders[0, :n], orders[1]
+        first, last = lists.ends[blocks[k]], lists.ends[blocks[k] + 1]
+        if last > first:
+            sort_descending(own, order, orders[1, :n])
+        for m in range(first, last):
+            relevant = lists.relevant[lists.starts[m] : lists.starts[m + 1]]
+            credits = lists.credits[lists.credit_starts[m] : lists.credit_starts[m + 1]]
+            n_relevant = len(credits)
+            n_irrelevant = n - n_relevant
+            # The relevant ones from the front, the others after them, both by their scores.
+            split_order = orders[2, :n]
+            i, j = 0, n_relevant
+            for t in range(n):
+                if relevant[order[t]]:
+                    split_order[i] = order[t]
+                    sorted_scores[0, i] = own[order[t]]
+                    i += 1
+                else:
+                    split_order[j] = order[t]
+                    sorted_scores[1, j - n_relevant] = own[order[t]]
+                    j += 1
+            table = back[: n_relevant * (n_irrelevant + 1)].reshape(n_relevant, n_irrelevant + 1)
+            interleave(
+                sorted_scores[0, :n_relevant], sorted_scores[1, :n_irrelevant], credits,
+                lists.discounts, ahead, best, table,
+            )  # fmt: skip
+            at = places[k] + (m - first) * n
+            j = 0
+            for i in range(n_relevant):
+                while j < ahead[i]:
+                    found[at + i + j] = split_order[n_relevant + j]
+                    j += 1
+                found[at + i + j] = split_order[i]
+            while j < n_irrelevant:
+                found[at + n_relevant + j] = split_order[n_relevant + j]
+                j += 1
+
+
+@compiled
+def measure_lists(lists, blocks, starts, places, found, coef, losses, seen):  # type: ignore[no-untyped-def]
+    """Coefficients and losses of the orders found; False if they are no orders."""
+    for k in range(len(blocks)):
+        start, n = starts[k], starts[k + 1] - starts[k]
+        for t in range(start, start + n):
+            coef[t] = 0.0
+        losses[k] = 0.0
+        first = lists.ends[blocks[k]]
+        for m in range(first, lists.ends[blocks[k] + 1]):
+            at = places[k] + (m - first) * n
+            order = found[at : at + n]
+            if not is_order(order, seen):
+                return False
+            relevant = lists.relevant[lists.starts[m] : lists.starts[m + 1]]
+            credits = lists.credits[lists.credit_starts[m] : lists.credit_starts[m + 1]]
+            n_relevant = len(credits)
+            weight = lists.weights[m]
+            each = weight / (n_relevant * (n - n_relevant))
+            i = 0
+            for t in range(n):
+                if relevant[order[t]]:
+                    losses[k] += weight * credits[i] * (lists.discounts[i] - lists.discounts[t])
+                    coef[start + order[t]] += each * (t - i)
+                    i += 1
+                else:
+                    coef[start + order[t]] -= each * (n_relevant - i)
+    return True

@@ -1,0 +1,344 @@
+"""How good a ranking is: NDCG, average precision and precision, as LETOR's tool counts them.
+
+Rankings of the documents of a query, trained for a measure of the whole list or for its pairs.
+
+The score of a ranking adds up, over the pairs of a better and a worse document, half the difference
+of their scores, with a plus where the better stands ahead and a minus where it does not, divided
+by the number of pairs. So the difference to the truth is the mean over the pairs of what is wrong.
+Only pairs of different relevance count, so there is one truth, however many documents are equals.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.problem import Problem
+from maxmargin.structures.ranking.oracle import ListTrainingSet, PairTrainingSet, RankedList
+from maxmargin.structures.rows.sums import RowSumTrainingSet
+
+Floats = NDArray[np.float64]
+
+
+def gains(relevance: Any) -> Floats:
+    """``2 ** relevance - 1``."""
+    return np.asarray(np.exp2(np.asarray(relevance, dtype=np.float64)) - 1.0)
+
+
+def discounts(n: int, k: int | None = None) -> Floats:
+    """What the places ``1 .. n`` are worth: 1 for the first two, then ``1 / log2(place)``.
+
+    Places after the first `k` are worth nothing.
+    """
+    places = np.arange(1, n + 1, dtype=np.float64)
+    worth = 1.0 / np.log2(np.maximum(places, 2.0))
+    worth[n if k is None else min(k, n) :] = 0.0
+    return np.asarray(worth)
+
+
+def in_order(relevance: ArrayLike, scores: ArrayLike) -> Floats:
+    """Relevance of the documents from the highest score down, equal ones as given."""
+    order = np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")
+    return np.asarray(relevance, dtype=np.float64)[order]
+
+
+def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float:
+    """Normalised discounted cumulative gain of the first `k` documents of one query, or of all.
+
+    Gains are ``2 ** relevance - 1``. The first two places count in full and place ``i`` by
+    ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
+    has NDCG 0, as there.
+
+    Parameters
+    ----------
+    relevance, scores : array-like of shape (n_documents,)
+    k : int, default=None
+        More than there are documents means all of them.
+
+    Returns
+    -------
+    ndcg : float
+
+    Examples
+    --------
+    >>> from maxmargin.structures.ranking.problem import ndcg
+    >>> ndcg([2, 0, 1], [3.0, 2.0, 1.0], k=2)
+    0.75
+    """
+    found, worth = in_order(relevance, scores), discounts(np.size(relevance), k)
+    ideal = float(gains(np.sort(found)[::-1]) @ worth)
+    return float(gains(found) @ worth) / ideal if ideal > 0.0 else 0.0
+
+
+def average_precision(relevance: ArrayLike, scores: ArrayLike, threshold: float = 1.0) -> float:
+    """Mean, over the relevant documents of one query, of the precision at their places.
+
+    Documents of a relevance of `threshold` or more are relevant. A query without any has 0.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.ranking.problem import average_precision
+    >>> average_precision([1, 0, 1, 0], [4.0, 3.0, 2.0, 1.0])
+    0.8333333333333333
+    """
+    places = np.flatnonzero(in_order(relevance, scores) >= threshold) + 1.0
+    return float(np.mean(np.arange(1, len(places) + 1) / places)) if len(places) else 0.0
+
+
+def precision_at(relevance: ArrayLike, scores: ArrayLike, k: int, threshold: float = 1.0) -> float:
+    """Share of relevant documents among the first `k`, counting places after the last as wrong.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.ranking.problem import precision_at
+    >>> precision_at([1, 0, 1, 0], [4.0, 3.0, 2.0, 1.0], k=2)
+    0.5
+    """
+    return float(np.count_nonzero(in_order(relevance, scores)[:k] >= threshold)) / k
+
+
+Order = NDArray[np.int64]
+
+PAIR_LOSSES = {"pairwise", "auc"}
+LIST_LOSSES = {"map", "ndcg", "precision@k"}
+
+
+class Ranking(NamedTuple):
+    """An output: how documents of known relevance are ranked.
+
+    Parameters
+    ----------
+    relevance : ndarray of shape (n_documents,)
+        What is known of the documents; it decides which pairs count. Empty in answers.
+    orders : ndarray of int32, shape (n_orders, n_documents)
+        Documents from the first to the last, once for every list that the loss asks for (see
+        `RankingProblem`). For losses of pairs one order and, below it, the reach of each place:
+        a better document at place p and a worse one at a place before ``reach[p]`` stand wrong.
+    """
+
+    relevance: Floats
+    orders: NDArray[np.int32]
+
+
+class RankingProblem(Problem):
+    """Rank the documents of a query: inputs are matrices with one row a document.
+
+    The loss of a query, at most 1, is one of
+
+    - "pairwise": the share of pairs of different relevance that stand wrong. Pairs are judged one
+      by one, so that the hinge of a query is the mean over them of ``max(0, 1 - (s_i - s_j))``;
+    - "auc": the same for relevant and irrelevant documents, one less the area under the ROC curve;
+    - "map": one less the average precision;
+    - "precision@k": what the first `k` documents lack of as many relevant ones as possible;
+    - "ndcg": one less the NDCG, of the first `k` documents or of all. With more than two levels of
+      relevance, the gain of a document is a sum over the levels it reaches, and so is the loss a
+      weighted sum over levels, each with two kinds of documents. Each level is searched on its own;
+      the hinge is then at least that of a search for one ranking for all levels, and exact where
+      there are two.
+
+    The searches are exact: ``O(n log n)`` for pairs, ``O(P N)`` for lists of P relevant and N
+    irrelevant documents, which "ndcg" has one of for each level but the lowest. The latter take
+    ``4 P N`` bytes while they run.
+
+    Parameters
+    ----------
+    loss : {"pairwise", "auc", "map", "ndcg", "precision@k"}, default="pairwise"
+    k : int, default=None
+        Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
+    threshold : float, default=1.0
+        Relevance from which on a document is relevant, for the losses that know two kinds.
+
+    See Also
+    --------
+    maxmargin.Ranker : The estimator.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> from maxmargin.structures.ranking.problem import RankingProblem
+    >>> queries = [np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])]
+    >>> model = mm.StructuredSVM(RankingProblem("map"), C=100.0).fit(queries, [[0, 1, 0]])
+    >>> model.predict(queries)[0].orders.tolist()
+    [[1, 2, 0]]
+    """
+
+    def __init__(
+        self, loss: str = "pairwise", k: int | None = None, threshold: float = 1.0
+    ) -> None:
+        if loss not in PAIR_LOSSES | LIST_LOSSES:
+            known = ", ".join(sorted(PAIR_LOSSES | LIST_LOSSES))
+            raise ValueError(f"loss is {loss!r}, but must be one of {known}.")
+        if k is not None and loss not in ("ndcg", "precision@k"):
+            raise ValueError(f"k is for loss='ndcg' and loss='precision@k', not for {loss!r}.")
+        if k is None and loss == "precision@k":
+            raise ValueError("loss='precision@k' needs k, the number of places that count.")
+        if threshold != 1.0 and loss in ("pairwise", "ndcg"):
+            raise ValueError(
+                f"threshold is for losses that know relevant and irrelevant documents only, 'map', "
+                f"'auc' and 'precision@k', not for {loss!r}."
+            )
+        self.loss_name, self.k, self.threshold = loss, k, threshold
+
+    def truth(self, relevance: ArrayLike) -> Ranking:
+        """The true output: nothing stands wrong."""
+        values = _relevance(relevance)
+        order = np.argsort(-values, kind="stable").astype(np.int32)
+        return self._ranking(values, order)
+
+    def joint_feature(self, x: Any, y: Ranking) -> Any:
+        shares = np.zeros(len(y.relevance))
+        for weight, better, wrong in self._judged(y.relevance, y.orders):
+            signs = np.where(better, 0.5 - wrong, 0.0) * (weight / np.count_nonzero(better))
+            shares += signs.sum(axis=1) - signs.sum(axis=0)
+        return x.T @ shares
+
+    def loss(self, truth: Any, y: Ranking) -> float:
+        relevance = _relevance(truth)
+        orders = y.orders if len(y.relevance) else self._ranking(relevance, y.orders[0]).orders
+        if self.loss_name in PAIR_LOSSES:
+            return float(
+                sum(
+                    wrong.sum() / better.sum()
+                    for _, better, wrong in self._judged(relevance, orders)
+                )
+            )
+        total, worth = 0.0, self._discounts(len(relevance))
+        for (cut, weight, credits), order in zip(self._lists(relevance), orders, strict=True):
+            places = np.flatnonzero(relevance[order] >= cut)
+            total += weight * float(credits @ (worth[: len(places)] - worth[places]))
+        return total
+
+    def decode(self, x: Any, w: Floats) -> Ranking:
+        order = np.argsort(-np.ravel(x @ w), kind="stable").astype(np.int32)
+        return Ranking(np.zeros(0), order[None])
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> Ranking:
+        relevance = _relevance(truth)
+        training = self.training(x, relevance, np.array([0, x.shape[0]]), np.ones(1))
+        found = training.planes(np.array(w), np.zeros(1, dtype=np.int64), Threads(1)).outputs[0]
+        return Ranking(relevance, np.frombuffer(found, np.int32).reshape(-1, x.shape[0]))
+
+    def bind(
+        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+    ) -> RowSumTrainingSet:
+        """Training set of queries; `Y` holds the relevance of their documents, or rankings.
+
+        For margin rescaling.
+        """
+        relevance = [_relevance(truth) for truth in Y]
+        for i, (x, truth) in enumerate(zip(X, relevance, strict=True)):
+            if x.shape[0] != len(truth):
+                raise ValueError(
+                    f"Query {i} has {x.shape[0]} documents but relevance for {len(truth)}."
+                )
+        stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
+        rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
+        ends = np.cumsum([0, *map(len, relevance)], dtype=np.int64)
+        return self.training(rows, np.concatenate(relevance), ends, cost)
+
+    def training(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> RowSumTrainingSet:
+        """Training set of queries that are slices of one matrix.
+
+        Queries that do not `inform` are allowed: their hinge is zero whatever the weights.
+        """
+        if self.loss_name in PAIR_LOSSES:
+            return PairTrainingSet(X, self._levels(relevance), ends, cost)
+        queries = np.split(relevance, ends[1:-1])
+        lists = [
+            [
+                RankedList(values >= cut, weight, credits)
+                for cut, weight, credits in self._lists(values)
+            ]
+            for values in queries
+        ]
+        longest = int(np.diff(ends).max(initial=0))
+        return ListTrainingSet(X, lists, self._discounts(longest), ends, cost)
+
+    def informs(self, relevance: Floats) -> bool:
+        """Whether rankings of documents of this relevance can differ in loss."""
+        if self.loss_name in PAIR_LOSSES:
+            return len(np.unique(self._levels(relevance))) > 1
+        return bool(self._lists(relevance))
+
+    def _levels(self, relevance: Floats) -> Floats:
+        """Relevance as far as the pairs of documents know it."""
+        if self.loss_name == "auc":
+            return np.asarray(relevance >= self.threshold, dtype=np.float64)
+        return relevance
+
+    def _discounts(self, n: int) -> Floats:
+        """What the places are worth."""
+        if self.loss_name == "map":
+            return np.asarray(1.0 / np.arange(1, n + 1))
+        if self.loss_name == "ndcg":
+            return discounts(n, self.k)
+        return np.asarray(np.arange(n) < (self.k or 0), dtype=np.float64)
+
+    def _lists(self, relevance: Floats) -> list[tuple[float, float, Floats]]:
+        """Each list to rank: the least relevance in it, its weight, the credits of its documents.
+
+        One less the sum of credit times discount over the relevant documents is its loss. Lists
+        whose loss is zero for all rankings are left out.
+        """
+        n = len(relevance)
+        if self.loss_name == "ndcg":
+            return self._lists_by_level(relevance)
+        n_relevant = int(np.count_nonzero(relevance >= self.threshold))
+        if n_relevant in (0, n):
+            return []
+        if self.loss_name == "map":
+            return [(self.threshold, 1.0, np.arange(1, n_relevant + 1) / n_relevant)]
+        assert self.k is not None
+        if self.k >= n:
+            return []
+        return [(self.threshold, 1.0, np.full(n_relevant, 1.0 / min(self.k, n_relevant)))]
+
+    def _lists_by_level(self, relevance: Floats) -> list[tuple[float, float, Floats]]:
+        levels, counts = np.unique(relevance, return_counts=True)
+        if len(levels) < 2:
+            return []
+        worth = self._discounts(len(relevance))
+        ideal = float(gains(np.sort(relevance)[::-1]) @ worth)
+        lists = []
+        for level, below, n_relevant in zip(
+            levels[1:], levels, len(relevance) - np.cumsum(counts), strict=False
+        ):
+            best = float(worth[:n_relevant].sum())
+            weight = float(gains(level) - gains(below)) * best / ideal
+            lists.append((float(level), weight, np.full(n_relevant, 1.0 / best)))
+        return lists
+
+    def _ranking(self, relevance: Floats, order: NDArray[np.int32]) -> Ranking:
+        """One order as an output."""
+        if self.loss_name in PAIR_LOSSES:
+            return Ranking(relevance, np.stack([order, np.arange(len(order), dtype=np.int32)]))
+        return Ranking(relevance, np.repeat(order[None], len(self._lists(relevance)), axis=0))
+
+    def _judged(
+        self, relevance: Floats, orders: NDArray[np.int32]
+    ) -> list[tuple[float, NDArray[np.bool_], NDArray[np.bool_]]]:
+        """For each list its weight, which pairs count, and which of them stand wrong."""
+        if self.loss_name in PAIR_LOSSES:
+            levels = self._levels(relevance)
+            better = levels[:, None] > levels
+            place = np.argsort(orders[0])
+            wrong = better & (place[None, :] < orders[1][place][:, None])
+            return [(1.0, better, wrong)] if better.any() else []
+        judged = []
+        for (cut, weight, _), order in zip(self._lists(relevance), orders, strict=True):
+            better = (relevance >= cut)[:, None] & (relevance < cut)
+            place = np.argsort(order)
+            judged.append((weight, better, better & (place[None, :] < place[:, None])))
+        return judged
+
+
+def _relevance(truth: Any) -> Floats:
+    """Relevance of a true output, which may be just that."""
+    values = np.asarray(truth.relevance if isinstance(truth, Ranking) else truth, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0.0).any():
+        raise ValueError("Relevance must be one finite number for each document, none negative.")
+    return values

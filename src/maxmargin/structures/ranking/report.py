@@ -1,0 +1,109 @@
+"""An order of the documents of each query."""
+
+from typing import Any
+
+import numpy as np
+
+from maxmargin.report.answers import Answers, side_by_side, worst
+from maxmargin.report.markup import Markup, plural, tag
+from maxmargin.structures.ranking.estimator import query_rows
+from maxmargin.structures.ranking.problem import average_precision, ndcg, precision_at
+
+MOST_PLACES, FIRST_PLACES = 20, 5
+"""Documents of a query whose relevance is shown, and those that are shown themselves."""
+
+
+class RankedAnswers(Answers):
+    """Documents in an order."""
+
+    unit = "query"
+    legend = "Relevance of the documents from the first place on: in the best order, and in ours."
+
+    @classmethod
+    def offered(cls, estimator: Any) -> bool:
+        """Whether it ranks."""
+        return hasattr(estimator, "rank")
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.truths = np.asarray(self.y, dtype=float)
+        self.groups = None if self.groups is None else np.asarray(self.groups)
+        self.queries = query_rows(self.groups, len(self.predictions))
+
+    @property
+    def size(self) -> str:
+        """Queries and documents."""
+        return f"{plural(len(self.queries), self.unit)}, {plural(len(self.truths), 'document')}"
+
+    def score(self) -> float:
+        """What the estimator calls its score."""
+        return float(self.estimator.score(self.X, self.y, self.groups))
+
+    def more_scores(self) -> list[tuple[str, float]]:
+        """The usual measures, on average over queries."""
+        threshold = self.estimator.threshold
+        measures: dict[str, Any] = {
+            f"NDCG of the first {k}": lambda y, s, k=k: ndcg(y, s, k) for k in (1, 3, 5, 10)
+        }
+        measures["Mean average precision (MAP)"] = lambda y, s: average_precision(y, s, threshold)
+        for k in (1, 5, 10):
+            measures[f"Precision of the first {k}"] = lambda y, s, k=k: precision_at(
+                y, s, k, threshold
+            )
+        return [
+            (name, float(np.mean([measure(*self._of(rows)) for rows in self.queries])))
+            for name, measure in measures.items()
+        ]
+
+    def mistakes(self, most: int) -> list[Markup]:
+        """Queries with the lowest NDCG."""
+        losses = np.array([self._lost(rows) for rows in self.queries])
+        found = []
+        for i in worst(losses, most):
+            truth, scores = self._of(self.queries[i])
+            best = np.sort(truth)[::-1]
+            ours = truth[np.argsort(-scores, kind="stable")]
+            found.append(
+                self.item(
+                    i,
+                    f"NDCG of the first 10 is {1.0 - losses[i]:.3f}",
+                    side_by_side(_places(best), _places(ours)),
+                    self._first(self.queries[i]),
+                )
+            )
+        return found
+
+    def name(self, i: int) -> str:
+        """The query, by its own name if it has one."""
+        named = len(self.groups) == len(self.truths)
+        return str(self.groups[self.queries[i][0]]) if named else super().name(i)
+
+    def shown(self, i: int) -> str:
+        """Nothing: words are those of documents."""
+        return ""
+
+    def _first(self, rows: Any) -> Markup | None:
+        """What readers should see of the documents in the first places."""
+        if self.words is None:
+            return None
+        truth, scores = self._of(rows)
+        order = np.argsort(-scores, kind="stable")[:FIRST_PLACES]
+        lines = [
+            f"{super(RankedAnswers, self).shown(rows[at])} (relevance {truth[at]:g})"
+            for at in order
+        ]
+        return tag("ol", *(tag("li", line) for line in lines))
+
+    def _of(self, rows: Any) -> tuple[Any, Any]:
+        return self.truths[rows], self.predictions[rows]
+
+    def _lost(self, rows: Any) -> float:
+        """What the NDCG lacks; nothing where no order is better than another."""
+        truth, scores = self._of(rows)
+        return 0.0 if truth.min() == truth.max() else 1.0 - ndcg(truth, scores, 10)
+
+
+def _places(relevance: Any) -> str:
+    """The relevance of the documents from the first place on."""
+    more = " …" if len(relevance) > MOST_PLACES else ""
+    return " ".join(f"{abs(one):g}" for one in relevance[:MOST_PLACES]) + more

@@ -1,0 +1,48 @@
+"""Documents of queries in LETOR's format."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxmargin.cli.rows import fitting, numbered
+from maxmargin.cli.task import Data, Path, Task
+from maxmargin.report.markup import plural
+from maxmargin.structures.ranking.formats import read_letor
+
+
+@dataclass
+class Ranking(Task):
+    """An order of the documents of each query.
+
+    Parameters
+    ----------
+    encoding : str or None
+    """
+
+    encoding: str | None = None
+
+    name = "ranking"
+    format = "letor"
+    estimator_class = "Ranker"
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        X, y, groups = read_letor(path, encoding=self.encoding)
+        if model is not None:
+            X = fitting(X, model.n_features_in_)
+        n_queries = len(np.unique(groups))
+        size = (
+            f"{plural(n_queries, 'query')}, {plural(X.shape[0], 'document')}, "
+            f"{plural(X.shape[1], 'feature')}"
+        )
+        return Data(X, y, n_queries, size, groups=groups)
+
+    def fit(self, estimator: Any, data: Data) -> Any:
+        return estimator.fit(data.X, data.y, data.groups)
+
+    def feature_names(self, model: Any) -> list[str]:
+        return numbered(model.n_features_in_)
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        return (f"{score:.9g}" for score in model.predict(data.X).tolist())

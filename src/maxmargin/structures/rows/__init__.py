@@ -1,0 +1,1 @@
+"""What structures share whose input is one row of features."""

@@ -1,0 +1,364 @@
+"""Problems whose input is one row of features, and their training set with batched searches.
+
+An output takes the row a whole number of times in each column of a weight table (a label that is
+on takes it once, one that is off never), and a few further features do not depend on the row. So
+the joint features of ``(x, y)`` are
+
+    outer(x, factors(y)), row by row, then extras(y)
+
+where ``x`` ends with a one if there are intercepts, and the columns are padded for the vector
+kernels. A problem says what factors, extras and losses its outputs have, many at a time, and
+searches in a matrix of scores ``X @ table``; the rest is here, once for all of them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import add_row_scores, make_rows
+from maxmargin.compiled.simd import padded
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import Problem, TrainingSet
+from maxmargin.core.state import Remade
+from maxmargin.dual.marginal import Distributions
+from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.dual.marginal_explicit import ExplicitDistributions
+
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int32]
+Order = NDArray[np.int64]
+
+
+class RowProblem(Remade, Problem):
+    """Base of the problems on feature rows; outputs are rows of integers, *codes*, in here.
+
+    Parameters
+    ----------
+    n_features : int
+    n_columns : int
+        Columns of the weight table.
+    n_extras : int
+        Features that do not depend on the input.
+    fit_intercept : bool
+        Whether each column has an intercept.
+    """
+
+    code_width = 1
+    """Integers of a code."""
+
+    n_values: int
+    """The integers of codes are below this."""
+
+    def __init__(
+        self, n_features: int, n_columns: int, n_extras: int = 0, fit_intercept: bool = True
+    ) -> None:
+        if min(n_features, n_columns, n_extras) < 0:
+            raise ValueError("Numbers of features and of labels must not be negative.")
+        self.n_inputs, self.n_columns, self.n_extras = n_features, n_columns, n_extras
+        self.fit_intercept = fit_intercept
+
+    @abstractmethod
+    def factors(self, codes: Codes) -> Codes:
+        """How often outputs take the row in each column, ``(n, n_columns)``."""
+
+    def extras(self, codes: Codes) -> Codes:
+        """Features of outputs that do not depend on the input, ``(n, n_extras)``."""
+        return np.zeros((len(codes), 0), dtype=np.int32)
+
+    @abstractmethod
+    def losses(self, truths: Codes, codes: Codes) -> Floats:
+        """What answering `codes` costs where `truths` are right, ``(n,)``."""
+
+    @abstractmethod
+    def search(
+        self, scores: Floats, extras: Floats, truths: Codes | None = None, slack: bool = False
+    ) -> Codes:
+        """The best output of each row of scores.
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n, at least n_columns)
+            Rows times the weight table.
+        extras : ndarray of shape (n_extras,)
+            Weights of the extra features.
+        truths : ndarray of shape (n, code_width) or None
+            None asks for the highest scores. With truths, asks for the highest score plus loss.
+        slack : bool
+            Asks for the highest ``loss * (1 + score - score of the truth)`` instead.
+
+        Returns
+        -------
+        codes : ndarray of shape (n, code_width)
+        """
+
+    @property
+    @abstractmethod
+    def search_work(self) -> float:
+        """Operations of one search, the scores aside."""
+
+    @abstractmethod
+    def outputs(self, x: Any) -> list[Any]:
+        """All outputs, which are the same for every input."""
+
+    def code(self, y: Any) -> Codes:
+        """The code of an output."""
+        return np.asarray(y, dtype=np.int32).reshape(1, self.code_width)
+
+    def output(self, code: Codes) -> Any:
+        """The output of a code."""
+        return int(code[0])
+
+    @property
+    def table_shape(self) -> tuple[int, int]:
+        """Rows and padded columns of the weight table."""
+        return self.n_inputs + self.fit_intercept, padded(self.n_columns)
+
+    @property
+    def n_weights(self) -> int:
+        """Length of the weight vector."""
+        return int(np.prod(self.table_shape)) + self.n_extras
+
+    def split(self, weights: Floats) -> tuple[Floats, Floats]:
+        """The weight table and the weights of the extras, as views."""
+        n = self.n_weights - self.n_extras
+        return weights[:n].reshape(self.table_shape), weights[n:]
+
+    def scores(self, X: Any, weights: Floats) -> Floats:
+        """Rows of `X` times the weight table, without its padding."""
+        table, _ = self.split(weights)
+        scores = np.asarray(X @ table[: self.n_inputs, : self.n_columns])
+        return scores + table[-1, : self.n_columns] if self.fit_intercept else scores
+
+    def joint_feature(self, x: Any, y: Any) -> Floats:
+        x, code = as_row(x), self.code(y)
+        if self.fit_intercept:
+            x = np.append(x, 1.0)
+        factors = np.zeros(self.table_shape[1])
+        factors[: self.n_columns] = self.factors(code)[0]
+        return np.concatenate([np.outer(x, factors).ravel(), self.extras(code)[0]])
+
+    def loss(self, truth: Any, y: Any) -> float:
+        return float(self.losses(self.code(truth), self.code(y))[0])
+
+    def decode(self, x: Any, w: Floats) -> Any:
+        return self._searched(x, w)
+
+    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+        return self._searched(x, w, self.code(truth))
+
+    def separate_slack(self, x: Any, truth: Any, w: Floats) -> Any:
+        """The output with the largest ``loss * (1 + score - score of the truth)``."""
+        return self._searched(x, w, self.code(truth), True)
+
+    def _searched(self, x: Any, w: Floats, truth: Codes | None = None, slack: bool = False) -> Any:
+        scores = self.scores(as_row(x)[None], w)
+        return self.output(self.search(scores, self.split(w)[1], truth, slack)[0])
+
+    def bind(
+        self, X: Any, Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
+    ) -> "RowTrainingSet":
+        """The training set with batched searches."""
+        if sp.issparse(X):
+            X = sp.csr_array(X, dtype=np.float64)
+        else:
+            X = np.ascontiguousarray(X, dtype=np.float64)
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise ValueError(
+                f"X has the shape {X.shape}, but {type(self).__name__} was made for rows of "
+                f"{self.n_inputs} features."
+            )
+        codes = np.concatenate([self._checked_code(i, y) for i, y in enumerate(Y)])
+        return RowTrainingSet(self, X, codes, cost, slack=rescaling == "slack")
+
+    def _checked_code(self, i: int, y: Any) -> Codes:
+        given = np.asarray(y)
+        if given.size != self.code_width or not np.isin(given, np.arange(self.n_values)).all():
+            what = "a whole number" if self.code_width == 1 else f"{self.code_width} whole numbers"
+            raise ValueError(
+                f"The output of example {i} is {y!r:.80}, but {type(self).__name__} takes {what} "
+                f"from 0 to {self.n_values - 1}."
+            )
+        return self.code(y)
+
+
+class RowTrainingSet(TrainingSet):
+    """Feature rows with their true outputs; all the searches of a batch at once.
+
+    Parameters
+    ----------
+    problem : RowProblem
+    X : ndarray or CSR matrix of shape (n_blocks, n_features)
+    truths : ndarray of int32, shape (n_blocks, code_width)
+    cost : ndarray of shape (n_blocks,)
+    slack : bool
+        Slack rescaling: the loss multiplies the violation.
+    """
+
+    def __init__(
+        self, problem: RowProblem, X: Any, truths: Codes, cost: Floats, *, slack: bool = False
+    ) -> None:
+        self.problem, self.truths, self.cost, self.slack = problem, truths, cost, slack
+        self.n_features = problem.n_weights
+        self.rows = make_rows(X, 1.0 if problem.fit_intercept else 0.0)
+
+    @property
+    def search_work(self) -> float:
+        per_row = self.rows.starts[-1] / max(self.n_blocks, 1) + self.problem.fit_intercept
+        return float(per_row * self.problem.table_shape[1] + self.problem.search_work)
+
+    @property
+    def search_name(self) -> str:
+        return f"the search of {type(self.problem).__name__}"
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        table, extras = self.problem.split(weights)
+        codes = np.empty((len(blocks), self.truths.shape[1]), dtype=np.int32)
+
+        def search(part: slice) -> None:
+            some = blocks[part]
+            scores = np.empty((len(some), table.shape[1]))
+            score_rows(self.rows, some, table, scores)
+            codes[part] = self.problem.search(scores, extras, self.truths[some], self.slack)
+
+        parts = threads.shares(len(blocks), self.search_work)
+        threads.map(search, parts)
+        return self._make_planes(blocks, codes, parts, threads)
+
+    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+        width = self.truths.shape[1]
+        if any(len(output) != 4 * width for output in outputs):
+            raise ValueError("The outputs are of another length than those of this problem.")
+        codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
+        check_indices("outputs", codes, self.problem.n_values)
+        return self._make_planes(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
+
+    def _make_planes(
+        self, blocks: Order, codes: Codes, parts: list[slice], threads: Threads
+    ) -> Planes:
+        problem, truths = self.problem, self.truths[blocks]
+        factors = problem.factors(truths) - problem.factors(codes)
+        extras = problem.extras(truths) - problem.extras(codes)
+        losses = problem.losses(truths, codes)
+        scales = losses if self.slack else np.ones(len(blocks))
+        counts = np.zeros(len(blocks) + 1, dtype=np.int64)
+        lengths = np.diff(self.rows.starts)[blocks] + problem.fit_intercept
+        counts[1:] = np.count_nonzero(factors, axis=1) * lengths
+        counts[1:] += np.count_nonzero(extras, axis=1)
+        entries = np.cumsum(counts)
+        columns = np.empty(entries[-1], dtype=np.uint32)
+        values = np.empty(entries[-1])
+        rows, (n_rows, width) = self.rows, problem.table_shape
+
+        def fill(part: slice) -> None:
+            fill_planes(
+                rows, n_rows, width, blocks[part], factors[part], extras[part], scales[part],
+                entries[part.start :], columns, values,
+            )  # fmt: skip
+
+        threads.map(fill, parts)
+        raw, size = codes.tobytes(), 4 * codes.shape[1]
+        outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + size, size))]
+        return Planes(entries, columns, values, losses, outputs)
+
+
+class ClassProblem(RowProblem):
+    """Base of the row problems whose outputs are a few classes: every search tries them all.
+
+    Parameters
+    ----------
+    loss_matrix : ndarray of shape (n_classes, n_classes)
+        What the column's class costs where the row's is right.
+    n_features, n_columns, n_extras, fit_intercept
+        As in `RowProblem`.
+    """
+
+    def __init__(self, loss_matrix: Floats, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.loss_matrix = np.asarray(loss_matrix, dtype=np.float64)
+        self.n_classes = self.n_values = len(self.loss_matrix)
+        check_shape("the loss matrix", self.loss_matrix, self.n_classes, self.n_classes)
+
+    @abstractmethod
+    def class_scores(self, scores: Floats, extras: Floats) -> Floats:
+        """Scores of the classes, ``(n, n_classes)``, from those of the columns."""
+
+    @property
+    def search_work(self) -> float:
+        return float(2 * self.n_classes)
+
+    def outputs(self, x: Any) -> list[int]:
+        return list(range(self.n_classes))
+
+    def losses(self, truths: Codes, codes: Codes) -> Floats:
+        return self.loss_matrix[truths[:, 0], codes[:, 0]]
+
+    def search(
+        self, scores: Floats, extras: Floats, truths: Codes | None = None, slack: bool = False
+    ) -> Codes:
+        of_classes = self.class_scores(scores, extras)
+        if truths is not None:
+            losses = self.loss_matrix[truths[:, 0]]
+            if slack:
+                own = np.take_along_axis(of_classes, truths.astype(np.int64), axis=1)
+                of_classes = losses * (1.0 + of_classes - own)
+            else:
+                of_classes = of_classes + losses
+        return np.asarray(of_classes.argmax(axis=1)[:, None], dtype=np.int32)
+
+
+@distributions_of.register
+def _(training: RowTrainingSet, temperature: float) -> Distributions:
+    """For partial linearization: a probability for every output."""
+    problem = training.problem
+    outputs = [problem.code(y).tobytes() for y in problem.outputs(None)]
+    listed = [outputs] * training.n_blocks
+    return ExplicitDistributions(training, listed, temperature)
+
+
+def as_row(x: Any) -> Floats:
+    """One input as a vector."""
+    return np.asarray(x.toarray() if sp.issparse(x) else x, dtype=np.float64).ravel()
+
+
+@compiled
+def score_rows(rows, blocks, table, scores):  # type: ignore[no-untyped-def]
+    """``scores[k] = x_b' table`` for block ``b = blocks[k]``."""
+    for k in range(len(blocks)):
+        for m in range(scores.shape[1]):
+            scores[k, m] = 0.0
+        add_row_scores(rows, blocks[k], table, scores[k])
+
+
+@compiled
+def fill_planes(  # type: ignore[no-untyped-def]
+    rows, n_rows, width, blocks, factors, extras, scales, entries, columns, values
+):
+    """Entries of planes: the row times each factor that is not zero, then the extras."""
+    for k in range(len(blocks)):
+        first, last = rows.starts[blocks[k]], rows.starts[blocks[k] + 1]
+        at = entries[k]
+        for m in range(factors.shape[1]):
+            if factors[k, m] != 0:
+                factor = scales[k] * factors[k, m]
+                for q in range(first, last):
+                    row = np.int64(rows.columns[q if rows.indexed else q - first])
+                    columns[at] = row * width + m
+                    values[at] = factor * rows.values[q]
+                    at += 1
+                if rows.bias != 0.0:
+                    columns[at] = (n_rows - 1) * width + m
+                    values[at] = factor * rows.bias
+                    at += 1
+        for e in range(extras.shape[1]):
+            if extras[k, e] != 0:
+                columns[at] = n_rows * width + e
+                values[at] = scales[k] * extras[k, e]
+                at += 1

@@ -1,0 +1,168 @@
+"""Problems whose planes are weighted sums of the rows of a block: rankings, whole data sets.
+
+An output gives every row of its block a coefficient; the plane is the sum of the rows with these
+coefficients. So a search sees the scores of the rows and nothing else of the features.
+"""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import make_rows, row_score
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.cuts import Planes
+from maxmargin.core.problem import TrainingSet
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+class RowSumTrainingSet(TrainingSet):
+    """Blocks of rows, with what a search needs and what makes planes of outputs.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_rows, n_columns)
+    ends : ndarray of int64, shape (n_blocks + 1,)
+        Block ``b`` has the rows ``ends[b]:ends[b + 1]``.
+    cost : ndarray of shape (n_blocks,)
+    bias : float
+        Value of a constant last feature; 0.0 is none.
+    """
+
+    def __init__(self, X: Any, ends: Order, cost: Floats, bias: float = 0.0) -> None:
+        self.rows, self.ends, self.cost = make_rows(X, bias), ends, cost
+        self.n_columns = X.shape[1]
+        self.n_features = self.n_columns + (bias != 0.0)
+        self.sizes = np.diff(ends)
+        entries = X.nnz if sp.issparse(X) else X.size
+        rows = len(self.rows.starts) - 1
+        # Every row is scored, sorted, and most are added up.
+        self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_blocks, 1)
+
+    @abstractmethod
+    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+        """The most violating output of each block, whose rows score ``scores[starts[k]:]``."""
+
+    @abstractmethod
+    def _measure(
+        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+    ) -> None:
+        """Set the coefficients of the rows and the loss of each output.
+
+        Raises
+        ------
+        ValueError
+            If the outputs are none of these blocks.
+        """
+
+    @property
+    def search_work(self) -> float:
+        return self._work
+
+    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+        def search(part: Order) -> list[bytes]:
+            starts = self._starts(part)
+            scores = np.empty(starts[-1])
+            score_rows(self.rows, self.ends, part, starts, weights, scores)
+            return self._search(part, starts, scores)
+
+        parts = self._parts(blocks, threads)
+        found = threads.map(search, parts)
+        return self._make_planes(parts, found, threads)
+
+    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+        return self._make_planes([blocks], [list(outputs)], Threads(1))
+
+    def _starts(self, blocks: Order) -> Order:
+        """Where the rows of each block stand when only these blocks do."""
+        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
+        np.cumsum(self.sizes[blocks], out=starts[1:])
+        return starts
+
+    def _parts(self, blocks: Order, threads: Threads) -> list[Order]:
+        """The blocks in as many parts as there is work for threads."""
+        return [blocks[part] for part in threads.shares(len(blocks), self.search_work)]
+
+    def _make_planes(
+        self, parts: list[Order], outputs: list[list[bytes]], threads: Threads
+    ) -> Planes:
+        def make(k: int) -> tuple[Order, NDArray[np.uint32], Floats, Floats]:
+            blocks = parts[k]
+            starts = self._starts(blocks)
+            coef, losses = np.empty(starts[-1]), np.empty(len(blocks))
+            self._measure(blocks, starts, outputs[k], coef, losses)
+            entries = self.rows.starts[self.ends]
+            most = np.diff(entries)[blocks] + (self.n_features > self.n_columns)
+            room = int(np.minimum(most, self.n_features).sum())
+            columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+            counts = np.empty(len(blocks), dtype=np.int64)
+            totals, seen = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.bool_)
+            used = sum_rows(
+                self.rows, self.n_columns, self.ends, blocks, starts, coef,
+                counts, columns, values, totals, seen,
+            )  # fmt: skip
+            return counts, columns[:used], values[:used], losses
+
+        made = threads.map(make, range(len(parts)))
+        if not made:
+            made = [(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))]
+        counts, columns, values, losses = (
+            np.concatenate(pieces) for pieces in zip(*made, strict=True)
+        )
+        starts = np.zeros(len(counts) + 1, dtype=np.int64)
+        np.cumsum(counts, out=starts[1:])
+        return Planes(starts, columns, values, losses, [y for part in outputs for y in part])
+
+
+@compiled
+def score_rows(rows, ends, blocks, starts, weights, scores):  # type: ignore[no-untyped-def]
+    """Scores of the rows of each block, written to ``scores[starts[k]:]``."""
+    for k in range(len(blocks)):
+        for t in range(starts[k + 1] - starts[k]):
+            scores[starts[k] + t] = row_score(rows, ends[blocks[k]] + t, weights)
+
+
+@compiled
+def sum_rows(  # type: ignore[no-untyped-def]
+    rows, n_columns, ends, blocks, starts, coef, counts, columns, values, totals, seen
+):
+    """Sum the rows of each block with their coefficients; returns how many entries that took.
+
+    Entries go to `columns` and `values` one block after the other, ``counts[k]`` of them each.
+    Scratch: `totals` and `seen`, a number and a flag for each feature, zero before and after.
+    """
+    used = 0
+    for k in range(len(blocks)):
+        first = used
+        constant = 0.0
+        for t in range(starts[k + 1] - starts[k]):
+            c = coef[starts[k] + t]
+            if c == 0.0:
+                continue
+            i = ends[blocks[k]] + t
+            constant += c * rows.bias
+            at = rows.starts[i]
+            for q in range(at, rows.starts[i + 1]):
+                j = rows.columns[q if rows.indexed else q - at]
+                if not seen[j]:
+                    seen[j] = True
+                    columns[used] = j
+                    used += 1
+                totals[j] += c * rows.values[q]
+        for q in range(first, used):
+            j = columns[q]
+            values[q] = totals[j]
+            totals[j] = 0.0
+            seen[j] = False
+        if constant != 0.0:
+            columns[used] = n_columns
+            values[used] = constant
+            used += 1
+        counts[k] = used - first
+    return used

@@ -1,0 +1,191 @@
+"""HierarchicalClassifier: classes in a tree."""
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils._param_validation import StrOptions
+
+from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.structures.rows.estimator import RowClassifier
+from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
+from maxmargin.training.streaming import Checked, Fixed, numbers_among
+
+Floats = NDArray[np.float64]
+
+
+class HierarchicalClassifier(RowClassifier):
+    """Classes of a taxonomy with weights for every node, and a certificate of optimality.
+
+    A class scores the sum of ``<w_node, x>`` over the nodes on its path from the top, so that
+    classes that are close share what is learned for their common ancestors. A wrong answer costs
+    the length of the path between the two classes. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
+    hinge_i(w)``.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    taxonomy : dict, list of str or "auto", default="auto"
+        ``{child: parent}``; nested ``{node: {child: {...}}}``, the innermost also as lists; a list
+        of paths such as "a/b/c" (or "a.b.c" if none has a slash), which are also the names of the
+        classes; "auto" takes the classes in `y` for such paths. Several trees are fine: they hang
+        from a common root. Nodes above no class in `y` are left out.
+    loss : {"tree", "zero-one"} or array-like, default="tree"
+        Length of the path; one for any mistake; or the cost of each wrong answer, ``loss[true,
+        predicted]``, classes sorted (also as dictionary ``{(true, predicted): cost}``).
+    edge_lengths : dict, default=None
+        For the path: length of the edge from a node to its parent (or to the common root), 1 where
+        left out. Other names do not count.
+    fit_intercept : bool, default=True
+        An intercept for every node.
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    solver : str or solver object, default="auto"
+        See `StructuredSVM`.
+    tol : float, default=1e-3
+        Relative duality gap that is good enough.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most rounds.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train, see `StructuredSVM`.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    nodes_ : list of length n_nodes
+        Names of the nodes, each after its parent.
+    parents_ : ndarray of shape (n_nodes,)
+        Number of each node's parent, -1 at the top.
+    node_coef_ : ndarray of shape (n_nodes, n_features)
+        Weights of the nodes.
+    coef_ : ndarray of shape (n_classes, n_features)
+        Weights of the classes, summed over their paths.
+    intercept_ : ndarray of shape (n_classes,)
+        The same for intercepts; zeros where not fitted.
+    loss_matrix_ : ndarray of shape (n_classes, n_classes)
+        What the column's class costs where the row's is right.
+    certificate_, status_, history_, n_iter_
+        As in `StructuredSVM`.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+
+    See Also
+    --------
+    LinearClassifier : Classes on their own.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> X = [[1.0, 0.1], [0.9, -0.1], [-1.0, 0.8], [-0.9, -0.9]]
+    >>> y = ["sci.med", "sci.space", "rec.autos", "rec.sport"]
+    >>> model = mm.HierarchicalClassifier(C=10.0).fit(X, y)
+    >>> model.nodes_
+    ['rec', 'rec.autos', 'rec.sport', 'sci', 'sci.med', 'sci.space']
+    >>> model.predict([[-1.0, 1.0]]).tolist()
+    ['rec.autos']
+    """
+
+    _parameter_constraints = RowClassifier._parameter_constraints | {
+        "taxonomy": [StrOptions({"auto"}), dict, "array-like"],
+        "loss": [StrOptions({"tree", "zero-one"}), "array-like", dict],
+        "edge_lengths": [dict, None],
+        "fit_intercept": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        C: float = 1.0,
+        *,
+        taxonomy: Any = "auto",
+        loss: Any = "tree",
+        edge_lengths: Mapping[Any, float] | None = None,
+        fit_intercept: bool = True,
+        rescaling: str = "margin",
+        solver: Any = "auto",
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        max_iter: int = 10_000,
+        time_limit: float | None = None,
+        checkpoint: str | PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        resume: bool = False,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+        engine: Any = None,
+    ) -> None:
+        self.C = C
+        self.taxonomy = taxonomy
+        self.loss = loss
+        self.edge_lengths = edge_lengths
+        self.fit_intercept = fit_intercept
+        self.rescaling = rescaling
+        self.solver = solver
+        self.tol = tol
+        self.warm_start = warm_start
+        self.max_iter = max_iter
+        self.time_limit = time_limit
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.resume = resume
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.engine = engine
+
+    nodes_: list[Any]
+    parents_: NDArray[np.int64]
+    node_coef_: Floats
+    intercept_: Floats
+
+    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+        classes = self._found_classes(examples.y, classes)
+        tree = Taxonomy.of(self.taxonomy, classes.tolist())
+        loss_matrix = self._losses(tree, classes)
+        return {
+            "classes_": classes,
+            "nodes_": tree.nodes,
+            "parents_": tree.parents,
+            "loss_matrix_": loss_matrix,
+            "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
+        }
+
+    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+        codes = numbers_among(examples.y, fixed["classes_"]).astype(np.int32)[:, None]
+        return self._row_training(examples.X, codes, cost, fixed["_problem"])
+
+    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+        problem = fixed["_problem"]
+        paths = problem.taxonomy.paths
+        table = problem.split(weights)[0][:, : problem.n_columns]
+        of_nodes = table[: problem.n_inputs].T.copy()
+        intercepts = table[-1] if problem.fit_intercept else np.zeros(problem.n_columns)
+        return fixed | {
+            "node_coef_": of_nodes,
+            "coef_": paths @ of_nodes,
+            "intercept_": paths @ intercepts,
+            "_weights": weights,
+        }
+
+    def _losses(self, tree: Taxonomy, classes: NDArray[Any]) -> Floats:
+        if isinstance(self.loss, str) and self.loss == "tree":
+            return tree.distances(self.edge_lengths)
+        if self.edge_lengths is not None:
+            raise ValueError("edge_lengths are for loss='tree': leave them out.")
+        return check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes)

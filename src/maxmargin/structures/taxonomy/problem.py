@@ -1,0 +1,271 @@
+"""Classes in a tree: every node has weights, and a class scores the sum over its path.
+
+Classes that share a part of their path share what was learned for it, and a wrong answer costs the
+length of the path from the true class to the answer.
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.magnitudes import LARGEST
+from maxmargin.core.registry import registered
+from maxmargin.structures.rows.oracle import ClassProblem, Codes
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+NO_PARENT = -1
+
+
+@registered("Taxonomy", check="check")
+@dataclass(frozen=True)
+class Taxonomy:
+    """A tree, or several, over named nodes, each node after its parent.
+
+    Parameters
+    ----------
+    nodes : list
+        Names.
+    parents : ndarray of int64, shape (n_nodes,)
+        Number of each node's parent; -1 for those at the top.
+    class_nodes : ndarray of int64, shape (n_classes,)
+        The node of each class; nodes on the way to no class are left out.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.taxonomy.problem import Taxonomy
+    >>> tree = Taxonomy.of({"animal": ["cat", "dog"], "plant": ["rose"]}, ["cat", "dog", "rose"])
+    >>> tree.nodes
+    ['animal', 'cat', 'dog', 'plant', 'rose']
+    >>> tree.distances()
+    array([[0., 2., 4.],
+           [2., 0., 4.],
+           [4., 4., 0.]])
+    """
+
+    nodes: list[Any]
+    parents: Order
+    class_nodes: Order
+
+    @classmethod
+    def of(cls, taxonomy: Any, classes: Sequence[Hashable]) -> "Taxonomy":
+        """Read a taxonomy in any of its forms; only what leads to `classes` is kept.
+
+        Parameters
+        ----------
+        taxonomy : dict, list of str or "auto"
+            ``{child: parent}``; nested ``{node: {child: {...}}}``, the innermost also as lists;
+            paths such as "a/b/c" (or "a.b.c" if none has a slash), which are also the names of
+            the classes; "auto" takes the classes themselves for such paths.
+        classes : sequence
+            Names of the classes; they may also be inner nodes.
+
+        Raises
+        ------
+        ValueError
+            If a node is in a circle or has two parents, or a class is not in the taxonomy.
+        """
+        parent_of = _parents(taxonomy, classes)
+        nodes: list[Any] = []
+        number: dict[Any, int] = {}
+        for name in classes:
+            if name not in parent_of:
+                raise ValueError(
+                    f"The class {name!r} is not in the taxonomy: add it, or correct its name in y."
+                )
+            for node in reversed(_path(name, parent_of)):
+                if node not in number:
+                    number[node] = len(nodes)
+                    nodes.append(node)
+        above = [parent_of[node] for node in nodes]
+        parents = [NO_PARENT if parent is None else number[parent] for parent in above]
+        class_nodes = [number[name] for name in classes]
+        return cls(nodes, np.array(parents, np.int64), np.array(class_nodes, np.int64))
+
+    def check(self) -> None:
+        """Raise ValueError if nodes do not stand after their parents, or classes at no node."""
+        n_nodes = len(self.nodes)
+        check_shape("parents", self.parents, n_nodes)
+        check_indices("parents", self.parents, n_nodes, start=NO_PARENT)
+        if (self.parents >= np.arange(n_nodes)).any():
+            raise ValueError("a node of the taxonomy stands before its parent")
+        check_shape("class_nodes", self.class_nodes, len(self.class_nodes))
+        check_indices("class_nodes", self.class_nodes, n_nodes)
+
+    @cached_property
+    def paths(self) -> Codes:
+        """Whether each node is on the path of each class, ``(n_classes, n_nodes)``."""
+        on_path = np.eye(len(self.nodes), dtype=np.int32)
+        for node, parent in enumerate(self.parents):
+            if parent != NO_PARENT:
+                on_path[node] += on_path[parent]
+        return on_path[self.class_nodes]
+
+    def distances(self, edge_lengths: Mapping[Any, float] | None = None) -> Floats:
+        """Lengths of the paths from class to class.
+
+        Parameters
+        ----------
+        edge_lengths : mapping, default=None
+            Length of the edge from a node to its parent, above the top to a common root; 1 where
+            left out.
+
+        Returns
+        -------
+        distances : ndarray of shape (n_classes, n_classes)
+        """
+        given = dict(edge_lengths or {})
+        lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
+        if not ((lengths >= 0.0) & (lengths <= LARGEST)).all():
+            at = int(np.flatnonzero(~((lengths >= 0.0) & (lengths <= LARGEST)))[0])
+            raise ValueError(
+                f"The edge above {self.nodes[at]!r} has the length {lengths[at]}, but lengths must "
+                f"be finite and not negative, and not beyond {LARGEST:g}."
+            )
+        apart = self.paths[:, None, :] != self.paths[None, :, :]
+        return np.asarray(apart @ lengths)
+
+
+@registered("Hierarchy")
+class Hierarchy(ClassProblem):
+    """The classes of a taxonomy, numbered, with weights for every node.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of an input.
+    taxonomy : Taxonomy
+    loss_matrix : array-like of shape (n_classes, n_classes), default=None
+        What the column's class costs where the row's is right; None is the length of the path
+        between them.
+    fit_intercept : bool, default=True
+        An intercept for every node.
+
+    See Also
+    --------
+    maxmargin.HierarchicalClassifier : The estimator.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
+    >>> tree = Taxonomy.of("auto", ["a/x", "a/y", "b"])
+    >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
+    >>> mm.StructuredSVM(Hierarchy(2, tree), C=10.0).fit(X, Y).predict(X)
+    [0, 1, 2]
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        taxonomy: Taxonomy,
+        loss_matrix: Floats | None = None,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.taxonomy = taxonomy
+        if loss_matrix is None:
+            loss_matrix = taxonomy.distances()
+        n_nodes = len(taxonomy.nodes)
+        check_shape("the loss matrix", loss_matrix, *2 * [len(taxonomy.class_nodes)])
+        super().__init__(loss_matrix, n_features, n_nodes, fit_intercept=fit_intercept)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_inputs,
+            "taxonomy": self.taxonomy,
+            "loss_matrix": self.loss_matrix,
+            "fit_intercept": self.fit_intercept,
+        }
+
+    def factors(self, codes: Codes) -> Codes:
+        return self.taxonomy.paths[codes[:, 0]]
+
+    def class_scores(self, scores: Floats, extras: Floats) -> Floats:
+        of_paths = np.empty((len(scores), self.n_columns))
+        sum_paths(scores, self.taxonomy.parents, of_paths)
+        return of_paths[:, self.taxonomy.class_nodes]
+
+
+@compiled
+def sum_paths(scores, parents, of_paths):  # type: ignore[no-untyped-def]
+    """Add up the scores of nodes from the top down, for each row."""
+    for k in range(len(scores)):
+        for node in range(len(parents)):
+            above = of_paths[k, parents[node]] if parents[node] >= 0 else 0.0
+            of_paths[k, node] = scores[k, node] + above
+
+
+def _path(name: Any, parent_of: Mapping[Any, Any]) -> list[Any]:
+    """The node, its parent, and so on to the top."""
+    path, seen = [name], {name}
+    while (parent := parent_of[path[-1]]) is not None:
+        if parent in seen:
+            circle = " -> ".join(map(repr, [*path[path.index(parent) :], parent]))
+            raise ValueError(f"The taxonomy goes in a circle, {circle}: remove one of its links.")
+        path.append(parent)
+        seen.add(parent)
+    return path
+
+
+def _parents(taxonomy: Any, classes: Sequence[Any]) -> dict[Any, Any]:
+    """The parent of every node, None at the top, from any form of taxonomy."""
+    if isinstance(taxonomy, Mapping):
+        if any(isinstance(below, Mapping | list | tuple | set) for below in taxonomy.values()):
+            return _from_nested(taxonomy)
+        tops = dict.fromkeys(parent for parent in taxonomy.values() if parent not in taxonomy)
+        return {top: None for top in tops if top is not None} | dict(taxonomy)
+    if isinstance(taxonomy, str):
+        if taxonomy != "auto":
+            raise ValueError(
+                f"taxonomy is {taxonomy!r}, but must be a dictionary, a list of paths or 'auto'."
+            )
+        return _from_paths(classes)
+    return _from_paths(taxonomy)
+
+
+def _from_nested(taxonomy: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Parents in ``{node: {child: ...}}``."""
+    parent_of: dict[Any, Any] = {}
+    waiting: list[tuple[Any, Any]] = [(None, taxonomy)]
+    while waiting:
+        parent, below = waiting.pop()
+        inner = below if isinstance(below, Mapping) else dict.fromkeys(below or ())
+        for node, further in inner.items():
+            if node in parent_of:
+                raise ValueError(
+                    f"{node!r} has two parents in the taxonomy, {parent_of[node]!r} and "
+                    f"{parent!r}: every node must have one, so name one of the two otherwise."
+                )
+            parent_of[node] = parent
+            waiting.append((node, further))
+    return parent_of
+
+
+def _from_paths(paths: Iterable[Any]) -> dict[Any, Any]:
+    """Parents in paths; a path that is no text is a node at the top."""
+    paths = list(paths)
+    separator = "/" if any(isinstance(p, str) and "/" in p for p in paths) else "."
+    parent_of: dict[Any, Any] = {}
+    for path in paths:
+        if not isinstance(path, str):
+            parent_of[path] = None
+            continue
+        if not all(path.split(separator)):
+            raise ValueError(
+                f"The path {path!r} of the taxonomy has an empty part: write it without "
+                f"{separator!r} at its ends or twice in a row."
+            )
+        node = path
+        while separator in node:
+            above = node.rpartition(separator)[0]
+            parent_of[node] = above
+            node = above
+        parent_of[node] = None
+    return parent_of

@@ -1,0 +1,1 @@
+"""Where a fit runs, and from what: memory, sources, workers."""

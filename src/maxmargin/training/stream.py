@@ -1,0 +1,269 @@
+"""Examples of a stream as solvers see them, and its certificate in one pass over them.
+
+A stream is gone through in stretches, each of them a training set in memory. Examples are known by
+their position in the stream. What is certified here comes from the examples, weights and the dual
+point alone.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maxmargin.compiled.threads import Threads
+from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.problem import Hinges, ProblemError, TrainingSet, bind
+from maxmargin.data.sources import Source
+from maxmargin.dual.plane_cache import Frozen
+from maxmargin.dual.working_set import DualPoint
+
+Floats = NDArray[np.float64]
+
+ROUNDING = 1e-9
+"""Relative to its C, how far above it the coefficients of an example may seem to add up."""
+
+CHUNK = 1024
+"""Examples whose planes are held at the same time."""
+
+
+class FrozenPoint(NamedTuple):
+    """A feasible dual point of which a part is known only as a sum.
+
+    Parameters
+    ----------
+    listed : DualPoint
+        Coefficients of outputs.
+    frozen : Frozen
+        The sum of all the others. That each of its terms is a plane of its example rests on
+        the solver; what the examples have spent on it is checked.
+    """
+
+    listed: DualPoint
+    frozen: Frozen
+
+    def dual(self, training: TrainingSet) -> float:
+        """Dual value, with the planes that are listed made anew."""
+        return Valuation(self, training.n_features).add(training, 0).total
+
+
+DualPointOfStream = DualPoint | FrozenPoint
+
+
+class Valuation:
+    """The dual value of a point, added up from stretches of examples.
+
+    Parameters
+    ----------
+    point : DualPoint or FrozenPoint
+    n_features : int
+    """
+
+    def __init__(self, point: DualPointOfStream, n_features: int) -> None:
+        self.weights, self.linear = np.zeros(n_features), 0.0
+        self.spent = np.zeros(0)
+        self.valued = 0
+        if isinstance(point, FrozenPoint):
+            self.weights += point.frozen.vector
+            self.linear += float(point.frozen.loss[0])
+            self.spent = point.frozen.spent
+            point = point.listed
+        order = np.argsort(point.blocks, kind="stable")
+        self.positions, self.coef = point.blocks[order], point.coef[order]
+        self.outputs = [point.outputs[k] for k in order]
+
+    def add(self, training: TrainingSet, first: int) -> "Valuation":
+        """Add the planes of a stretch that begins at position `first`.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are not feasible.
+        """
+        last = first + training.n_blocks
+        low, high = np.searchsorted(self.positions, [first, last])
+        blocks, coef = self.positions[low:high] - first, self.coef[low:high]
+        used = np.bincount(blocks, weights=coef, minlength=training.n_blocks).astype(np.float64)
+        spent = self.spent[first:last]
+        used[: len(spent)] += spent
+        if (coef < 0.0).any() or (used > training.cost * (1.0 + ROUNDING)).any():
+            raise ValueError("The dual point is not feasible.")
+        for start in range(0, len(blocks), CHUNK):
+            some = slice(start, start + CHUNK)
+            outputs = self.outputs[low:high][some]
+            planes = training.planes_of(blocks[some], outputs)
+            planes.add_to(self.weights, coef[some])
+            self.linear += float(coef[some] @ planes.losses)
+        self.valued += len(blocks)
+        return self
+
+    @property
+    def total(self) -> float:
+        """The dual value.
+
+        Raises
+        ------
+        ValueError
+            If examples of the point were not among those that were added.
+        """
+        if self.valued != len(self.positions):
+            raise ValueError(
+                f"The source ended before example {self.positions[-1]}, which it gave before: it "
+                f"must give the same examples in the same order on every pass."
+            )
+        return self.linear - 0.5 * float(self.weights @ self.weights)
+
+
+class Stretch(NamedTuple):
+    """Examples in memory, and the position of the first of them in the stream."""
+
+    first: int
+    training: TrainingSet
+
+
+class Stream(ABC):
+    """Examples that are gone through again and again, not all of which need be in memory."""
+
+    search_state: Any = None
+    """Searches of a stream remember nothing from one pass to the next."""
+
+    watch: OracleWatch | None = None
+    """Looks at the answers of an oracle that a user wrote, in all stretches; see `TrainingSet`."""
+
+    @property
+    @abstractmethod
+    def content(self) -> Any:
+        """All that tells these examples, and how they are searched, from others."""
+
+    @abstractmethod
+    def stretches(self) -> Iterator[Stretch]:
+        """All examples from the beginning."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Length of the weight vector."""
+
+    @property
+    @abstractmethod
+    def relaxed(self) -> bool:
+        """Whether searches may miss the highest output."""
+
+    def value(
+        self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
+    ) -> tuple[list[float], float]:
+        """Primal value of each of some weights, and dual value of a point, in one pass."""
+        valuation = Valuation(point, self.n_features)
+        hinges = [Hinges(0.0, 0.0)] * len(candidates)
+        for first, training in self.stretches():
+            valuation.add(training, first)
+            for some in training.chunks():
+                for k, weights in enumerate(candidates):
+                    planes = training.planes(weights, some, threads)
+                    hinges[k] += training.hinges(planes, weights, some)
+        primals = [
+            0.5 * float(weights @ weights) + each.most
+            for weights, each in zip(candidates, hinges, strict=True)
+        ]
+        return primals, valuation.total
+
+
+class InMemory(Stream):
+    """A training set as a stream of one stretch.
+
+    Parameters
+    ----------
+    training : TrainingSet
+    first : int
+        Position of its first example.
+    watch : OracleWatch or None
+        Whoever has looked at the examples before, if there were any.
+    """
+
+    def __init__(
+        self, training: TrainingSet, first: int = 0, watch: OracleWatch | None = None
+    ) -> None:
+        self.training, self.first = training, first
+        training.watch_from(first, watch)
+        self.watch = training.watch
+
+    @property
+    def content(self) -> Any:
+        return self.training.content
+
+    def stretches(self) -> Iterator[Stretch]:
+        yield Stretch(self.first, self.training)
+
+    @property
+    def n_features(self) -> int:
+        return self.training.n_features
+
+    @property
+    def relaxed(self) -> bool:
+        return self.training.relaxed
+
+
+class SourceStream(Stream):
+    """Examples of a source, bound to a problem block by block.
+
+    Parameters
+    ----------
+    source : Source
+    bind : callable
+        Makes a `TrainingSet` of inputs, outputs and their costs.
+    C : float
+        Cost of each example.
+    """
+
+    def __init__(
+        self, source: Source, bind: Callable[[Any, Any, Floats], TrainingSet], C: float
+    ) -> None:
+        self.source, self.bind, self.C = source, bind, C
+        self._width: int | None = None
+        self._relaxed = False
+
+    @classmethod
+    def of(
+        cls, problem: Any, source: Source, C: float, rescaling: str = "margin"
+    ) -> "SourceStream":
+        """The examples of `source` for a `Problem`."""
+        return cls(source, lambda X, Y, cost: bind(problem, X, Y, cost, rescaling), C)
+
+    @property
+    def content(self) -> Any:
+        return self.source.fingerprint(), self.C, next(self.stretches()).training.content
+
+    def stretches(self) -> Iterator[Stretch]:
+        first = 0
+        for X, y in self.source.blocks():
+            n = len(y)
+            if not n:
+                continue
+            training = self.bind(X, y, np.full(n, float(self.C)))
+            training.watch_from(first, self.watch)
+            self.watch = training.watch
+            self._relaxed |= training.relaxed
+            width = training.n_features
+            self._width = self._width or width
+            if width != self._width:
+                raise ProblemError(
+                    f"The examples from {first} on have {width} joint features, but those before "
+                    f"have {self._width}: the features must be the same for all."
+                )
+            yield Stretch(first, training)
+            first += n
+        if not first:
+            raise ValueError("The source holds no examples: there is nothing to learn from.")
+
+    @property
+    def n_features(self) -> int:
+        if self._width is None:
+            next(self.stretches())
+        assert self._width is not None
+        return self._width
+
+    @property
+    def relaxed(self) -> bool:
+        """Whether searches may miss the highest output, as far as examples were looked at."""
+        return self._relaxed

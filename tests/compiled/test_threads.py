@@ -1,0 +1,47 @@
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maxmargin.compiled.threads import Threads
+
+
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_answers_come_in_order(n_threads):
+    with Threads(n_threads) as threads:
+        assert threads.map(lambda n: n * n, range(7)) == [n * n for n in range(7)]
+
+
+def test_an_error_waits_for_the_others_and_tells_them():
+    cancelled = threading.Event()
+    finished = []
+
+    def work(n):
+        if n == 0:
+            raise KeyboardInterrupt
+        while not cancelled.is_set():
+            time.sleep(0.001)
+        finished.append(n)
+
+    with Threads(2) as threads, pytest.raises(KeyboardInterrupt):
+        threads.map(work, [0, 1], cancelled.set)
+    assert finished == [1]
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(0, 50), parts=st.integers(1, 8))
+def test_shares_cover_everything_once_and_evenly(n, parts):
+    with Threads(parts) as threads:
+        cuts = threads.shares(n)
+    assert [i for part in cuts for i in range(n)[part]] == list(range(n))
+    sizes = [part.stop - part.start for part in cuts]
+    assert len(sizes) == min(n, parts)
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1
+
+
+def test_little_work_is_not_shared():
+    with Threads(3) as threads:
+        assert threads.shares(8, work=1.0) == [slice(0, 8)]
+        assert len(threads.shares(8, work=1e9)) == 3

@@ -1,0 +1,99 @@
+"""The kernels of explicit vectors against numpy."""
+
+import numpy as np
+import pytest
+
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.exponentials import exponentials
+from maxmargin.compiled.simd import (
+    LANES,
+    add_scores,
+    highest_sum,
+    max_plus,
+    padded,
+    sum_times,
+)
+
+
+@compiled
+def run_exponentials(values, shift, out):
+    exponentials(values, shift, out)
+
+
+@compiled
+def run_highest_sum(left, left_at, right, right_at, count):
+    return highest_sum(left, left_at, right, right_at, count)
+
+
+@compiled
+def run_sum_times(before, edges, n_labels, out):
+    sum_times(before, edges, n_labels, out)
+
+
+@compiled
+def run_max_plus(before, edges, added, n_labels, out):
+    max_plus(before, edges, added, n_labels, out)
+
+
+@compiled
+def run_add_scores(values, columns, weights, out):
+    add_scores(values, np.int64(0), columns, np.int64(0), np.int64(len(values)), weights, out)
+
+
+def exponentials_of(values, shift=0.0):
+    values = np.asarray(values, dtype=np.float64)
+    out = np.empty(padded(len(values)))
+    run_exponentials(np.resize(values, len(out)), shift, out)
+    return out[: len(values)]
+
+
+def test_exponentials_to_the_last_digits():
+    x = np.linspace(-700.0, 700.0, 100_000)
+    expected = np.exp(x.astype(np.longdouble))
+    assert np.max(np.abs(exponentials_of(x) - expected) / expected) < 4e-16
+
+
+def test_exponentials_of_extremes():
+    assert exponentials_of([0.0, -np.inf, -1e300, -745.0, -0.0]).tolist() == [1.0, 0, 0, 0, 1.0]
+    assert exponentials_of([1.0, 2.0, 3.0], -2.0) == pytest.approx(np.exp([-1.0, 0.0, 1.0]))
+
+
+@pytest.mark.parametrize("count", [*range(1, 14), 50])
+def test_highest_sum(count):
+    random = np.random.default_rng(count)
+    left, right = random.normal(size=60), random.normal(size=60)
+    left[random.random(60) < 0.3] = -np.inf
+    right[5 + count :] = -np.inf  # the last vector may reach there
+    found = run_highest_sum(left, np.int64(3), right, np.int64(5), np.int64(count))
+    assert found == np.max(left[3 : 3 + count] + right[5 : 5 + count])
+
+
+def test_highest_sum_of_nothing():
+    none = np.full(8, -np.inf)
+    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(8)) == -np.inf
+    assert run_highest_sum(none, np.int64(0), none, np.int64(0), np.int64(1)) == -np.inf
+
+
+@pytest.mark.parametrize("n", [1, 2, 4, 5, 9, 13, 17, 21, 26, 29, 33, 45, 61, 66])
+def test_steps_of_all_widths(n):
+    random = np.random.default_rng(n)
+    width = padded(n)
+    before, added = random.normal(size=width), random.normal(size=width)
+    edges, out = random.normal(size=(n, width)), np.empty(width)
+    run_max_plus(before, edges, added, n, out)
+    np.testing.assert_array_equal(out, np.max(before[:n, None] + edges, axis=0) + added)
+    run_sum_times(before, edges, n, out)
+    np.testing.assert_allclose(out, before[:n] @ edges, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("n_entries", range(20))
+@pytest.mark.parametrize("n_classes", [3, 7, 10, 15, 20, 24, 30])
+def test_scores_of_rows_of_all_lengths(n_entries, n_classes):
+    random = np.random.default_rng(n_entries)
+    weights = random.normal(size=(50, padded(n_classes)))
+    columns = random.integers(0, 50, n_entries).astype(np.uint32)
+    values, out = random.normal(size=n_entries), random.normal(size=padded(n_classes))
+    expected = out + values @ weights[columns]
+    run_add_scores(values, columns, weights, out)
+    np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-12)
+    assert len(out) % LANES == 0
