@@ -45,10 +45,10 @@ class PythonChains(mm.Problem):
     def loss(self, truth: Any, y: Any) -> float:
         return float(sum(a != b for a, b in zip(truth, y, strict=True)))
 
-    def decode(self, x: Any, w: Any) -> Any:
+    def inference(self, x: Any, w: Any) -> Any:
         return self._best(x, w, None)
 
-    def separate(self, x: Any, truth: Any, w: Any) -> Any:
+    def loss_augmented_inference(self, x: Any, truth: Any, w: Any) -> Any:
         return self._best(x, w, truth)
 
     def _best(self, x: Any, w: Any, truth: Any) -> Any:
@@ -185,7 +185,7 @@ def _line(timings: list[Timed]) -> dict[str, Any]:
         "moves": moves,
         "searches": history[-1].oracle_calls,
         "relative_gap": model.certificate_.relative_gap,
-        "search_seconds": sum(line.search_seconds for line in history),
+        "oracle_seconds": sum(line.oracle_seconds for line in history),
         "work_seconds": sum(line.work_seconds for line in history),
         "idle_a_move": idle / moves,
         "idle_a_round": idle / rounds,

@@ -83,25 +83,25 @@ def simulate(
     """A fit on so many workers, given up after `patience` seconds here."""
     began = time.perf_counter()
     engine = SimulatedEngine(workers, network, kind.costs)
-    training = place_simulated(engine, words.parts(workers), words.bind(kind.pause))
+    training = place_simulated(engine, words.parts(workers), words.make_oracle(kind.pause))
 
     def is_enough(*_: Any) -> bool:
         return time.perf_counter() - began > patience
 
     engine.restart()
-    result = solver.solve(training, Stopping(TOLERANCE), on_round=is_enough)
+    result = solver.solve(training, Stopping(TOLERANCE), on_iteration=is_enough)
     seconds = engine.now
     outcome = Outcome(
         workers=workers,
         seconds=seconds,
         arrived=result.status == "converged",
         gap=result.certificate.relative_gap,
-        rounds=result.rounds,
+        rounds=result.iterations,
         tasks=engine.tasks,
         passes=engine.searches / words.n,
         busy=engine.work_seconds / seconds / workers,
         driver=engine.driver_seconds / seconds,
-        bytes_per_round=(training.sent + training.received) / max(result.rounds, 1),
+        bytes_per_round=(training.sent + training.received) / max(result.iterations, 1),
         real_seconds=time.perf_counter() - began,
     )
     training.shards.close()
@@ -207,7 +207,7 @@ class Measured(NamedTuple):
 def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measured:
     """The fit, on so many of the real worker processes."""
     parts = words.parts(workers)
-    training = place(DaskEngine(client), parts, words.bind(kind.pause), workers, "real")
+    training = place(DaskEngine(client), parts, words.make_oracle(kind.pause), workers, "real")
     SOLVERS["dual"].solve(training, Stopping(TOLERANCE, max_iter=2))  # compiles
     training.sent = training.received = 0
     lines: list[Any] = []
@@ -217,7 +217,7 @@ def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measure
         return False
 
     began, own = time.perf_counter(), time.thread_time()
-    result = SOLVERS["dual"].solve(training, Stopping(TOLERANCE), on_round=keep)
+    result = SOLVERS["dual"].solve(training, Stopping(TOLERANCE), on_iteration=keep)
     seconds, own = time.perf_counter() - began, time.thread_time() - own
     training.shards.close()
     work = sum(line.work_seconds for line in lines)
@@ -226,15 +226,15 @@ def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measure
         seconds=seconds,
         arrived=result.status == "converged",
         gap=result.certificate.relative_gap,
-        rounds=result.rounds,
+        rounds=result.iterations,
         tasks=sum(line.moves for line in lines),
         passes=lines[-1].oracle_calls / words.n + 1.0,  # and that of the certificate
         busy=work / seconds / workers,
         driver=own / seconds,
-        bytes_per_round=(training.sent + training.received) / max(result.rounds, 1),
+        bytes_per_round=(training.sent + training.received) / max(result.iterations, 1),
         real_seconds=seconds,
     )
-    return Measured(outcome, sum(line.search_seconds for line in lines) / lines[-1].oracle_calls)
+    return Measured(outcome, sum(line.oracle_seconds for line in lines) / lines[-1].oracle_calls)
 
 
 def check(
@@ -266,7 +266,7 @@ def check(
         "predicted": asdict(predicted),
         "measured": asdict(real),
         "all_seconds": [one.outcome.seconds for one in runs],
-        "search_seconds": measured.search,
+        "oracle_seconds": measured.search,
     }
 
 

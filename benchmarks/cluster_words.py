@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import maxmargin as mm
 from benchmarks.sequences import letters
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import TrainingSet
-from maxmargin.training.sharded import _bind_part
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle
+from maxmargin.training.sharded import _make_part_oracle
 from maxmargin.training.sharded_oracle import PartExamples
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ class Pause(NamedTuple):
             pass
 
 
-class SlowTrainingSet(TrainingSet):
+class SlowOracle(Oracle):
     """The same examples, whose search counts as one in plain Python, and takes longer.
 
     Parameters
@@ -56,20 +56,20 @@ class SlowTrainingSet(TrainingSet):
     pause : Pause
     """
 
-    def __init__(self, training: TrainingSet, pause: Pause) -> None:
+    def __init__(self, training: Oracle, pause: Pause) -> None:
         self.training, self.pause = training, pause
         self.n_features, self.cost = training.n_features, training.cost
 
     @property
-    def search_work(self) -> None:
+    def oracle_work(self) -> None:
         return None
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         self.pause.take(len(blocks))
-        return self.training.planes(weights, blocks, threads)
+        return self.training.separate(weights, blocks, threads)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
-        return self.training.planes_of(blocks, outputs)
+    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
+        return self.training.cuts_of(blocks, outputs)
 
 
 class Words:
@@ -104,13 +104,11 @@ class Words:
             for own in owns
         ]
 
-    def bind(self, pause: Pause | None) -> Any:
+    def make_oracle(self, pause: Pause | None) -> Any:
         """How a part is made a training set; without a pause its search is the compiled one."""
         return partial(_bound, self.tagger, self.fixed, pause)
 
 
-def _bound(
-    tagger: Any, fixed: Any, pause: Pause | None, X: Any, y: Any, weight: Any
-) -> TrainingSet:
-    training = _bind_part(tagger, fixed, X, y, weight)
-    return training if pause is None else SlowTrainingSet(training, pause)
+def _bound(tagger: Any, fixed: Any, pause: Pause | None, X: Any, y: Any, weight: Any) -> Oracle:
+    training = _make_part_oracle(tagger, fixed, X, y, weight)
+    return training if pause is None else SlowOracle(training, pause)

@@ -233,7 +233,7 @@ class Laboratory:
             str(model.status_),
             model.n_iter_,
             last.oracle_calls,
-            last.planes,
+            last.cuts,
             model.certificate_.primal,
             model.certificate_.dual,
             self.problem.score(model, test) if tested else None,

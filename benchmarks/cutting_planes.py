@@ -170,15 +170,15 @@ class Watched(mm.NSlack):
         self.mean.clear()
         self.worst.clear()
         rule = StepRule(max_steps=100)
-        cost = run.training.cost
+        cost = run.oracle.cost
         while True:
-            found = np.zeros(run.training.n_blocks)
-            solved = run.n_planes
+            found = np.zeros(run.oracle.n_blocks)
+            solved = run.n_cuts
             for block in run.everything:
-                found[block] = run.search(np.array([block]), ADD_ONLY).gap
-                if run.n_planes - solved >= self.update_every:
+                found[block] = run.infer(np.array([block]), ADD_ONLY).gap
+                if run.n_cuts - solved >= self.update_every:
                     self._solve(run, rule)
-                    solved = run.n_planes
+                    solved = run.n_cuts
             run.gap = float(found.sum())
             self._solve(run, rule)
             run.estimate = run.dual + run.gap - run.half_square

@@ -111,7 +111,7 @@ def at_size(data: Data, test: Data, repeats: int) -> dict[str, dict[str, Any]]:
     works = {ONE: one_slack, LIBSVM: libsvm, DEFAULT: default}
     runs = interleaved({who: partial(work, data) for who, work in works.items()}, repeats)
     models = {who: each[0].answer for who, each in runs.items()}
-    vectors = {ONE: models[ONE].history_[-1].planes, LIBSVM: int(models[LIBSVM].n_support_.sum())}
+    vectors = {ONE: models[ONE].history_[-1].cuts, LIBSVM: int(models[LIBSVM].n_support_.sum())}
     scores = {
         ONE: 1.0 - error(models[ONE], as_chains(test)),
         LIBSVM: models[LIBSVM].score(test.X, test.y),

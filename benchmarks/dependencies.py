@@ -25,7 +25,7 @@ from benchmarks.reporting import Bars, Report, Row
 from maxmargin.compiled.threads import Threads
 from maxmargin.structures.dependency.estimator import DependencyParser
 from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
-from maxmargin.structures.dependency.oracle import DependencyTrainingSet, parse
+from maxmargin.structures.dependency.oracle import DependencyOracle, parse
 from maxmargin.structures.dependency.trees import projectivized
 
 Floats = NDArray[np.float64]
@@ -115,7 +115,7 @@ def perceptron(model: DependencyParser, data: Treebank, passes: int) -> dict[str
     truth = heads_of(data.train)
     if model.projectivize:
         truth, _ = projectivized(truth, arcs.ends)
-    training = DependencyTrainingSet(arcs, truth, structure, np.ones(len(data.train)))
+    training = DependencyOracle(arcs, truth, structure, np.ones(len(data.train)))
     weights, late = np.zeros(training.n_features), np.zeros(training.n_features)
     random = np.random.default_rng(0)
     time = 0
@@ -124,8 +124,8 @@ def perceptron(model: DependencyParser, data: Treebank, passes: int) -> dict[str
             block = np.array([i])
             starts = np.array([0, arcs.lengths[i]])
             found = np.empty(starts[1], dtype=np.uint32)
-            arcs.search(weights, None, structure, block, starts, found, np.empty(1))
-            planes = training.planes_of(block, [found.tobytes()])
+            arcs.infer(weights, None, structure, block, starts, found, np.empty(1))
+            planes = training.cuts_of(block, [found.tobytes()])
             planes.add_to(weights, np.ones(1))
             planes.add_to(late, np.full(1, float(time)))
             time += 1

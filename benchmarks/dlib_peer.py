@@ -61,10 +61,10 @@ class Words(mm.Problem):
     def loss(self, truth: NDArray[Any], y: NDArray[Any]) -> float:
         return float(np.count_nonzero(truth != y))
 
-    def decode(self, x: Floats, w: Floats) -> NDArray[Any]:
+    def inference(self, x: Floats, w: Floats) -> NDArray[Any]:
         return self._best(x, w, np.zeros((len(x), self.layout.n_columns)))
 
-    def separate(self, x: Floats, truth: NDArray[Any], w: Floats) -> NDArray[Any]:
+    def loss_augmented_inference(self, x: Floats, truth: NDArray[Any], w: Floats) -> NDArray[Any]:
         self.searches += 1
         wrong = np.ones((len(x), self.layout.n_columns))
         wrong[np.arange(len(x)), truth] = 0.0
@@ -94,10 +94,10 @@ class Digits(mm.Problem):
     def loss(self, truth: int, y: int) -> float:
         return float(truth != y)
 
-    def decode(self, x: Floats, w: Floats) -> int:
+    def inference(self, x: Floats, w: Floats) -> int:
         return int(np.argmax(w.reshape(self.shape) @ x))
 
-    def separate(self, x: Floats, truth: int, w: Floats) -> int:
+    def loss_augmented_inference(self, x: Floats, truth: int, w: Floats) -> int:
         self.searches += 1
         scores = w.reshape(self.shape) @ x + 1.0
         scores[truth] -= 1.0
@@ -118,7 +118,7 @@ class Case(NamedTuple):
         """Objective at `w`, by a search for each example."""
         hinges = 0.0
         for x, truth in zip(self.X, self.Y, strict=True):
-            y = self.problem.separate(x, truth, w)
+            y = self.problem.loss_augmented_inference(x, truth, w)
             gain = self.problem.joint_feature(x, y) - self.problem.joint_feature(x, truth)
             hinges += self.problem.loss(truth, y) + float(gain @ w)
         return 0.5 * float(w @ w) + self.C * hinges
@@ -161,7 +161,7 @@ class ForDlib:
         """Loss and features of the most violating output."""
         weights = np.fromiter(solution, np.float64, len(solution))
         problem, truth = self.case.problem, self.case.Y[i]
-        y = problem.separate(self.case.X[i], truth, weights)
+        y = problem.loss_augmented_inference(self.case.X[i], truth, weights)
         return problem.loss(truth, y), _sparse(self._feature(i, y))
 
     def _feature(self, i: int, y: Any) -> Floats:

@@ -16,7 +16,7 @@ from benchmarks.machine_limits import bandwidth, place_seconds, rate
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
 from maxmargin.compiled.simd import padded
-from maxmargin.core.cuts import add_planes, plane_slopes
+from maxmargin.core.cuts import add_cuts, cut_slopes
 from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
 from maxmargin.structures.constituency.chart import Scores, make_chart, make_rules, row_of_top
 from maxmargin.structures.constituency.inference import fill_chart
@@ -328,8 +328,8 @@ def _one_vector(shape: str, X: Any, _: int) -> list[Case]:
     works: dict[str, tuple[Callable[[], Any], Stream, Places]] = {
         "sparse dot": (lambda: all_scores(rows, weights, out), read, gathered),
         "sparse axpy": (lambda: add_all(rows, changes, weights), updated, scattered),
-        "dot of planes": (lambda: plane_slopes(*planes, out, weights, out), read, gathered),
-        "axpy of planes": (lambda: add_planes(*planes, changes, weights), updated, scattered),
+        "dot of planes": (lambda: cut_slopes(*planes, out, weights, out), read, gathered),
+        "axpy of planes": (lambda: add_cuts(*planes, changes, weights), updated, scattered),
     }
     return [
         Case(

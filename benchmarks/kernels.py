@@ -23,7 +23,7 @@ from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.kernel_oracle import KernelTrainingSet
+from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import RBFKernel
 from maxmargin.estimators.kernel import KernelStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel
@@ -158,20 +158,20 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
     classes = np.unique(data.y)
     problem = Classes(classes, 1.0 - np.eye(len(classes)))
     cost = np.full(len(data.y), data.C)
-    training = KernelTrainingSet(problem, data.X, data.y, cost, RBFKernel(data.gamma))
+    training = KernelOracle(problem, data.X, data.y, cost, RBFKernel(data.gamma))
     rounds, recomputed = 0, 0
     with Threads(1) as threads:
         solver = MiniBatchDual(prune_every=10**9)
         state = MiniBatchRun(solver, training, Stopping(tol=1e-3), threads, seed=0)
-        for _ in state.rounds():
+        for _ in state.iterations():
             rounds += 1
-            recomputed += len(state.planes) ** 2
+            recomputed += len(state.cuts) ** 2
             if Certificate(state.primal, state.dual).relative_gap <= 1e-3:
                 break
-    table = state.planes.parts
+    table = state.cuts.parts
     allowed = len(table) ** 2 + rounds
     row = Row(
-        f"digits, {len(state.planes)} outputs over {len(table)} rows",
+        f"digits, {len(state.cuts)} outputs over {len(table)} rows",
         f"<= {allowed:,} (rows^2, checks)",
         f"{table.evaluations:,} values",
         f"{recomputed:,} anew each round",
@@ -181,7 +181,7 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
         "values": table.evaluations,
         "anew": recomputed,
         "rows": len(table),
-        "planes": len(state.planes),
+        "planes": len(state.cuts),
     }
 
 

@@ -274,7 +274,7 @@ def find_frames(report: Report, options: argparse.Namespace, digits: Any, y: Any
         "LatentClassifier, 3 starts": lambda C: LatentClassifier(C=C, restarts=3),
         "told the frame at the start": told,
         "one convex step, best of 4 starts": lambda C: LatentClassifier(
-            C=C, restarts=4, max_completions=1
+            C=C, restarts=4, max_imputations=1
         ),
         "LinearClassifier, mean of frames": lambda C: Pooled(mm.LinearClassifier(C=C), mean),
         "LinearClassifier, all frames": lambda C: ByInstance(mm.LinearClassifier(C=C)),
@@ -374,7 +374,7 @@ def measure(options: argparse.Namespace) -> Report:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # one convex step is meant to be
         for solver in SOLVERS.values():  # compiles, or loads what is compiled
-            LatentClassifier(solver=solver, max_completions=1, max_iter=5).fit(warm.X, warm.y)
+            LatentClassifier(solver=solver, max_imputations=1, max_iter=5).fit(warm.X, warm.y)
         for name in options.data:
             tasks[name](report, options, digits, y)
     return report

@@ -8,7 +8,7 @@ import numpy as np
 import maxmargin as mm
 from benchmarks.common import Data, load
 from benchmarks.stream_tasks import Stopwatch
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 
 BETWEEN = 1.15
 """Factor of the time from one look at the test rows to the next."""
@@ -60,10 +60,10 @@ class DualCurve:
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
         """Note where the fit is; whether it is to stop."""
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         return line is not None and self.note(line)
 
-    def note(self, line: Round) -> bool:
+    def note(self, line: Iteration) -> bool:
         """Keep a line of history; whether it is the last."""
         self.seconds.append(self.watch.seconds)
         self.duals.append(line.dual)
@@ -102,7 +102,7 @@ class LearningCurve(DualCurve):
         self, estimator: Any, context: Any, *, fitted_estimator: Any
     ) -> bool:
         """Note where the fit is, and maybe what it has learned; whether it is to stop."""
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         if line is None:
             return False
         ends = self.note(line)

@@ -133,7 +133,7 @@ def facts(model: Any) -> dict[str, Any]:
         "status": model.status_,
         "rounds": model.n_iter_,
         "oracle_calls": model.history_[-1].oracle_calls,
-        "planes": model.history_[-1].planes,
+        "planes": model.history_[-1].cuts,
     }
 
 

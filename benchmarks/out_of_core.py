@@ -86,7 +86,7 @@ def work(who: str, path: str, C: str, n_jobs: str) -> dict[str, Any]:
         "status": model.status_,
         "visits": last.oracle_calls,
         "cached_visits": last.cache_hits,
-        "coefficients": last.planes,
+        "coefficients": last.cuts,
         "accuracy": accuracy(model, f"{path}.test"),
         "history": [[line.seconds, line.primal, line.dual] for line in model.history_],
     }

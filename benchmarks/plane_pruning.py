@@ -146,7 +146,7 @@ def several(costs: Costs, report: Report) -> None:
         "1 plane": MiniBatchDual(),
         **{
             f"{k} planes, {'diverse' if d else 'the best'}": MiniBatchDual(
-                outputs_per_search=k, diversity=d
+                outputs_per_call=k, diversity=d
             )
             for k in (2, 3, 6)
             for d in (0.0, DIVERSITY)

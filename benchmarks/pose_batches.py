@@ -23,10 +23,10 @@ from benchmarks.pose_data import split
 from benchmarks.pose_training import PoseTask, Trace, traced
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.kernel_planes import KernelPlanes
+from maxmargin.dual.kernel_planes import KernelCuts
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.estimator import SOLVER
-from maxmargin.structures.pose.problem import PoseTrainingSet
+from maxmargin.structures.pose.problem import PoseOracle
 
 SHARES = (0.5, 0.9, 0.99)
 """Parts of the best dual value at which times are compared."""
@@ -70,7 +70,7 @@ def train_all(
     kernel = task.kernel()
     works: dict[str, tuple[Any, Any]] = {
         THREE: (SOLVER, kernel),
-        SIX: (replace(SOLVER, outputs_per_search=6), kernel),
+        SIX: (replace(SOLVER, outputs_per_call=6), kernel),
         ONE: (MiniBatchDual(), kernel),
         N_SLACK: (MiniBatchDual(batch_size=len(task.windows)), kernel),
         ONE_SLACK: (mm.OneSlack(cache=0), task.linear()),
@@ -79,8 +79,8 @@ def train_all(
     traces: dict[str, Trace] = {}
     shares: dict[str, list[float]] = {}
     for name, (solver, training) in works.items():
-        search = Clock((PoseTrainingSet, "search"))
-        program, gram = Clock((KernelPlanes, "solve")), Clock((KernelPlanes, "add"))
+        search = Clock((PoseOracle, "search"))
+        program, gram = Clock((KernelCuts, "solve")), Clock((KernelCuts, "add"))
         with search, program, gram:
             traces[name] = traced(solver, training, limit, 0.995 * dual)
         total = float(traces[name].seconds[-1])

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pose_data import Posed
-from maxmargin.core.problem import TrainingSet, bind
+from maxmargin.core.problem import Oracle, make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.structures.pose.linear import LinearPoses
-from maxmargin.structures.pose.problem import PoseProblem, PoseTrainingSet
+from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
 from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid
 
 Floats = NDArray[np.float64]
@@ -43,13 +43,13 @@ def traced(solver: Any, training: Any, limit: float, enough: float, seed: int = 
     start = time.process_time()
 
     def on_round(line: Any, _: Any) -> bool:
-        lines.append((time.process_time() - start, line.oracle_calls, line.dual, line.planes))
+        lines.append((time.process_time() - start, line.oracle_calls, line.dual, line.cuts))
         if lines[-1][0] > limit or line.dual >= enough:
             raise EnoughError
         return False
 
     with suppress(EnoughError):
-        solver.solve(training, Stopping(tol=1e-3, max_iter=10**9), seed=seed, on_round=on_round)
+        solver.solve(training, Stopping(tol=1e-3, max_iter=10**9), seed=seed, on_iteration=on_round)
     return Trace(*np.array(lines).T)
 
 
@@ -72,11 +72,11 @@ class PoseTask(NamedTuple):
         ]
         return cls(PoseProblem(grid, N_ANGLES), windows, truths, np.full(len(windows), C))
 
-    def kernel(self) -> PoseTrainingSet:
+    def kernel(self) -> PoseOracle:
         """With the kernel between poses."""
-        return PoseTrainingSet(self.problem, self.windows, self.truths, self.cost)
+        return PoseOracle(self.problem, self.windows, self.truths, self.cost)
 
-    def linear(self, n: int | None = None) -> TrainingSet:
+    def linear(self, n: int | None = None) -> Oracle:
         """The same model with its weights written out; of the first `n` images."""
         parts = self.windows[:n], self.truths[:n], self.cost[:n]
-        return bind(LinearPoses(self.problem), *parts, "margin")
+        return make_oracle(LinearPoses(self.problem), *parts, "margin")

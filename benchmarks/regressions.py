@@ -75,7 +75,7 @@ def counts_of(name: str) -> dict[str, int]:
         warnings.simplefilter("ignore")
         model = fit.train()
     end = model.history_[-1]
-    return {"searches": end.oracle_calls, "rounds": model.n_iter_, "planes": end.planes}
+    return {"searches": end.oracle_calls, "rounds": model.n_iter_, "planes": end.cuts}
 
 
 def all_counts() -> dict[str, int]:

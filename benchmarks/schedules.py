@@ -92,7 +92,7 @@ def batch(task: StreamTask, limit: float) -> dict[str, Any]:
         return watch.seconds > limit
 
     # A look costs more than a round on few rows: the limit of the solver counts both.
-    DualCoordinate().solve(task.training(), Stopping(TOLERANCE), on_round=on_round)
+    DualCoordinate().solve(task.training(), Stopping(TOLERANCE), on_iteration=on_round)
     return {
         "excess": points[-1][2],
         "accuracy": task.accuracy(best[0]),

@@ -110,7 +110,9 @@ class Contest:
 
     @staticmethod
     def _gradient(temperature: float) -> Any:
-        return mm.ExponentiatedGradient(temperature=temperature, averaging=False, value_every=NEVER)
+        return mm.ExponentiatedGradient(
+            temperature=temperature, averaging=False, evaluate_every=NEVER
+        )
 
     @staticmethod
     def _planes() -> Any:

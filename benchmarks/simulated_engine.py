@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.training.distributed_shard import Move, Progress
 from maxmargin.training.engines import Engine
-from maxmargin.training.sharded_oracle import PartExamples, Shard, ShardedTrainingSet
+from maxmargin.training.sharded_oracle import PartExamples, Shard, ShardedOracle
 from maxmargin.training.shards import Answer, Loader, Shards
 
-Bind = Callable[[Any, Any, Any], TrainingSet]
+Bind = Callable[[Any, Any, Any], Oracle]
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,9 @@ class SimulatedEngine(Engine):
     def _leave(self) -> None:
         self._left = time.thread_time()
 
-    def watch(self, training: TrainingSet) -> TrainingSet:
+    def watch(self, training: Oracle) -> Oracle:
         """The same examples, whose searches are counted."""
-        search = training.planes
+        search = training.separate
 
         def counted(weights: Any, blocks: Any, threads: Any) -> Any:
             started = time.thread_time()
@@ -171,7 +171,7 @@ class SimulatedEngine(Engine):
             self._found += len(blocks)
             return planes
 
-        training.planes = counted  # type: ignore[method-assign]
+        training.separate = counted  # type: ignore[method-assign]
         return training
 
     def _priced(self, value: Any, cpu_seconds: float) -> tuple[Any, float]:
@@ -185,7 +185,7 @@ class SimulatedEngine(Engine):
         progress = _progress(value)
         if progress is None:
             return value, seconds
-        told = progress._replace(seconds=seconds, search_seconds=searching)
+        told = progress._replace(seconds=seconds, oracle_seconds=searching)
         return _with_progress(value, told), seconds
 
 
@@ -231,16 +231,16 @@ class SimulatedShards(Shards):
 
 
 def place_simulated(
-    engine: SimulatedEngine, parts: Sequence[PartExamples], bind: Bind
-) -> ShardedTrainingSet:
+    engine: SimulatedEngine, parts: Sequence[PartExamples], make_oracle: Bind
+) -> ShardedOracle:
     """Parts of the data as shards, one for each place; the clock starts when all is there."""
 
-    def watched(X: Any, y: Any, weight: Any) -> TrainingSet:
-        return engine.watch(bind(X, y, weight))
+    def watched(X: Any, y: Any, weight: Any) -> Oracle:
+        return engine.watch(make_oracle(X, y, weight))
 
     loaders = [Loader(partial(Shard.load, watched), [part]) for part in parts]
     shards = SimulatedShards(engine, loaders)
-    training = ShardedTrainingSet(shards, [[part] for part in range(len(parts))], "simulated")
+    training = ShardedOracle(shards, [[part] for part in range(len(parts))], "simulated")
     engine.restart()
     return training
 

@@ -15,7 +15,7 @@ from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes
-from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.training.stream import SourceStream
 
 C = 0.01
@@ -41,9 +41,9 @@ class StreamTask(NamedTuple):
         """Training rows."""
         return len(self.y)
 
-    def training(self) -> RowTrainingSet:
+    def training(self) -> RowOracle:
         """All rows in memory."""
-        return self.problem.bind(self.X, self.y.tolist(), np.full(self.n, C))
+        return self.problem.make_oracle(self.X, self.y.tolist(), np.full(self.n, C))
 
     def objective(self, weights: Floats) -> float:
         """Over all training rows, by numpy alone."""
@@ -161,7 +161,7 @@ def one_pass(task: StreamTask, solver: Online, looks: int = 0) -> dict[str, Any]
         "seconds": seconds,
         "searches": learner.calls,
         "revisits": learner.hits,
-        "planes": learner.n_planes,
+        "planes": learner.n_cuts,
         "megabytes": learner.cache.n_bytes / 1e6,
         "curve": [list(values) for values in zip(*points, strict=True)],
     }

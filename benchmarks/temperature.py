@@ -37,7 +37,7 @@ PAPER = "Mohapatra et al. (2016)"
 
 BCFW, BCPL, SCHEDULED, OEG = "BCFW", "BCPL 0.01", "BCPL scheduled", "OEG"
 NEVER = 10**9
-DUAL_ONLY: dict[str, Any] = {"averaging": False, "value_every": NEVER}
+DUAL_ONLY: dict[str, Any] = {"averaging": False, "evaluate_every": NEVER}
 SOLVERS = {
     BCFW: mm.FrankWolfe(**DUAL_ONLY),
     BCPL: mm.PartialLinearization(temperature=0.01, **DUAL_ONLY),
@@ -134,7 +134,7 @@ class StopAt:
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
         """Tell whether to stop."""
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         return line is not None and bool(line.dual >= self.dual)
 
     def teardown(self, estimator: Any, context: Any) -> None:

@@ -18,7 +18,7 @@ import maxmargin as mm
 from benchmarks.common import load, parser, run, say
 from benchmarks.reporting import Bars, Report, Row
 from benchmarks.sequences import fit, letters
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.report.remaining import TimeLeft
 
 FACTOR = 2.0
@@ -55,7 +55,7 @@ def fits(quick: bool) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield f"{name}, sequential dual", lambda m=model, d=data: m.fit(d.X, d.y)  # type: ignore[misc]
 
 
-def errors(history: list[Round], tol: float) -> NDArray[np.float64]:
+def errors(history: list[Iteration], tol: float) -> NDArray[np.float64]:
     """Binary logarithms of the factors by which estimates are off; not a number where none."""
     end, rounds = history[-1].seconds, iter(history)
     estimate, found = TimeLeft(tol), []

@@ -21,11 +21,11 @@ from benchmarks.common import Timed, interleaved, parser, run, say
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, fit, letters
 from benchmarks.stream_tasks import stream_task
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.online import Online
-from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.structures.rows.oracle import RowOracle
 
 FACTOR = 2.0
 TRACKED, TRUE = "tracked", "true"
@@ -33,7 +33,7 @@ PASSES, SWEEPS, ONLINE = "one pass a round", "with sweeps", "online, two passes"
 TOLERANCES = {PASSES: 0.01, SWEEPS: 1e-3, ONLINE: 1e-3}
 """Relative gaps to reach: a method without sweeps is slow to come near."""
 
-Fit = Callable[[Any, float], list[Round]]
+Fit = Callable[[Any, float], list[Iteration]]
 """Trains with a solver to a tolerance; gives the history."""
 
 
@@ -44,15 +44,15 @@ def solver(form: str, bound: str) -> Any:
     return DualCoordinate(bound=bound, max_sweeps=0 if form == PASSES else 10)
 
 
-def tag(chains: Chains, chosen: Any, tol: float) -> list[Round]:
+def tag(chains: Chains, chosen: Any, tol: float) -> list[Iteration]:
     """Train on chains."""
-    history: list[Round] = fit(chains, C=0.1, solver=chosen, tol=tol).history_
+    history: list[Iteration] = fit(chains, C=0.1, solver=chosen, tol=tol).history_
     return history
 
 
-def classify(training: RowTrainingSet, chosen: Any, tol: float) -> list[Round]:
+def classify(training: RowOracle, chosen: Any, tol: float) -> list[Iteration]:
     """Train on rows with classes."""
-    history: list[Round] = chosen.solve(training, Stopping(tol)).history
+    history: list[Iteration] = chosen.solve(training, Stopping(tol)).history
     return history
 
 

@@ -1,7 +1,7 @@
 """The same kind of problem made fast: all searches of a batch in one compiled call.
 
 Multi-label: an output is any set of labels, each with weights of its own, and a wrong label costs
-one. The plain class works by itself; adding `planes`, which searches for many examples at once and
+one. The plain class works by itself; adding `cuts`, which searches for many examples at once and
 writes their planes in sparse form, spares Python's overhead for each of them. The search is
 compiled with numba, as the library's own are.
 """
@@ -23,34 +23,34 @@ class Labels(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(np.sum(truth != y))
+    def loss(self, y_true, y):
+        return float(np.sum(y_true != y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return (w.reshape(self.n_labels, -1) @ x > 0).astype(float)
 
-    def separate(self, x, truth, w):
-        return (w.reshape(self.n_labels, -1) @ x + 1.0 - 2.0 * truth > 0).astype(float)
+    def loss_augmented_inference(self, x, y_true, w):
+        return (w.reshape(self.n_labels, -1) @ x + 1.0 - 2.0 * y_true > 0).astype(float)
 
 
 class FastLabels(Labels):
     """The same with batched searches."""
 
-    def planes(self, xs, truths, w):
-        X, T = np.array(xs), np.array(truths)
+    def cuts(self, xs, y_true, w):
+        X, T = np.array(xs), np.array(y_true)
         Y = np.empty_like(T)
         table = w.reshape(self.n_labels, -1)
-        search(X, T, table, Y)
+        infer(X, T, table, Y)
         starts = np.zeros(len(X) + 1, dtype=np.int64)
         np.cumsum((T != Y).sum(axis=1) * X.shape[1], out=starts[1:])
         columns = np.empty(starts[-1], dtype=np.uint32)
         values = np.empty(starts[-1])
-        write_planes(X, T, Y, starts, columns, values)
-        return mm.Planes(starts, columns, values, (T != Y).sum(axis=1).astype(float), list(Y))
+        write_cuts(X, T, Y, starts, columns, values)
+        return mm.Cuts(starts, columns, values, (T != Y).sum(axis=1).astype(float), list(Y))
 
 
 @numba.njit(cache=True, nogil=True)
-def search(X, T, table, Y):
+def infer(X, T, table, Y):
     """The most violating labels of each row."""
     for i in range(len(X)):
         for m in range(table.shape[0]):
@@ -61,7 +61,7 @@ def search(X, T, table, Y):
 
 
 @numba.njit(cache=True, nogil=True)
-def write_planes(X, T, Y, starts, columns, values):
+def write_cuts(X, T, Y, starts, columns, values):
     """Features of the true labels less those of the found ones, where they differ."""
     d = X.shape[1]
     for i in range(len(X)):

@@ -23,15 +23,15 @@ class Matching(mm.Problem):
     def joint_feature(self, x, y):
         return x[np.arange(len(y)), y].sum(axis=0)
 
-    def loss(self, truth, y):
-        return float(np.sum(truth != y))
+    def loss(self, y_true, y):
+        return float(np.sum(y_true != y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return linear_sum_assignment(x @ w, maximize=True)[1]
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         scores = x @ w + 1.0
-        scores[np.arange(len(truth)), truth] -= 1.0
+        scores[np.arange(len(y_true)), y_true] -= 1.0
         return linear_sum_assignment(scores, maximize=True)[1]
 
 
@@ -65,7 +65,7 @@ def main():
     print(f"{model.certificate_} after {model.history_[-1].oracle_calls} searches")
     learned = share_right(model.predict(test[0]), test[1])
     equal = -np.ones(N_MEANINGS + 2)
-    untrained = share_right([Matching().decode(x, equal) for x in test[0]], test[1])
+    untrained = share_right([Matching().inference(x, equal) for x in test[0]], test[1])
     alone = share_right([np.argmax(x @ model.weights_, axis=1) for x in test[0]], test[1])
     print(f"right partners in new pairs: {learned:.1%}")
     print(f"with equal weights: {untrained:.1%}; each item on its own: {alone:.1%}")

@@ -18,14 +18,14 @@ class Selection(mm.Problem):
     def joint_feature(self, x, y):
         return x[sorted(y)].sum(axis=0)
 
-    def loss(self, truth, y):
-        return float(len(truth ^ y))
+    def loss(self, y_true, y):
+        return float(len(y_true ^ y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return self._best(x @ w)
 
-    def separate(self, x, truth, w):
-        wrong = np.array([-1.0 if i in truth else 1.0 for i in range(len(x))])
+    def loss_augmented_inference(self, x, y_true, w):
+        wrong = np.array([-1.0 if i in y_true else 1.0 for i in range(len(x))])
         return self._best(x @ w + wrong)
 
     def _best(self, gains):

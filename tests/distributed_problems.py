@@ -70,14 +70,14 @@ class Classes(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(np.arange(self.n_classes) == y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return int(np.argmax(w.reshape(self.n_classes, -1) @ x))
 
-    def separate(self, x, truth, w):
-        scores = w.reshape(self.n_classes, -1) @ x + (np.arange(self.n_classes) != truth)
+    def loss_augmented_inference(self, x, y_true, w):
+        scores = w.reshape(self.n_classes, -1) @ x + (np.arange(self.n_classes) != y_true)
         return int(np.argmax(scores))
 
 
@@ -87,10 +87,10 @@ class SlowSomewhere(Classes):
     def __init__(self, path, seconds):
         self.path, self.seconds = str(path), seconds
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         if self._is_slow():
             time.sleep(self.seconds)
-        return super().separate(x, truth, w)
+        return super().loss_augmented_inference(x, y_true, w)
 
     def _is_slow(self):
         try:
@@ -108,10 +108,10 @@ class Failing(Classes):
     def __init__(self, value):
         self.value = value
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         if x[0] == self.value:
             raise KeyError("no such thing")
-        return super().separate(x, truth, w)
+        return super().loss_augmented_inference(x, y_true, w)
 
 
 def class_data(n=60, n_features=12, seed=0):

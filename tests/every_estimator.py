@@ -44,14 +44,14 @@ class Words(mm.Problem):
         table[y] = x
         return table.ravel()
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
-    def decode(self, x, weights):
+    def inference(self, x, weights):
         return int(np.argmax(weights.reshape(3, -1) @ x))
 
-    def separate(self, x, truth, weights):
-        return int(np.argmax(weights.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    def loss_augmented_inference(self, x, y_true, weights):
+        return int(np.argmax(weights.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
     def outputs(self, x):
         return range(3)
@@ -63,23 +63,23 @@ class Hidden(mm.LatentProblem):
     def joint_feature(self, x, y, h):
         return np.outer(np.arange(3) == y, h * np.asarray(x)).ravel()
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
     def _best(self, x, weights, bonus, among=range(3)):
         pairs = [(y, h) for y in among for h in (1, -1)]
         return max(pairs, key=lambda p: self.joint_feature(x, *p) @ weights + bonus[p[0]])
 
-    def decode(self, x, weights):
+    def inference(self, x, weights):
         return self._best(x, weights, np.zeros(3))
 
-    def separate(self, x, truth, weights):
-        return self._best(x, weights, 1.0 * (np.arange(3) != truth))
+    def loss_augmented_inference(self, x, y_true, weights):
+        return self._best(x, weights, 1.0 * (np.arange(3) != y_true))
 
-    def complete(self, x, truth, weights):
-        return self._best(x, weights, np.zeros(3), [truth])[1]
+    def latent(self, x, y_true, weights):
+        return self._best(x, weights, np.zeros(3), [y_true])[1]
 
-    def initial(self, x, truth, random):
+    def init_latent(self, x, y_true, random):
         return 1
 
 

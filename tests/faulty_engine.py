@@ -2,8 +2,7 @@
 
 from concurrent.futures import Future
 
-from maxmargin.engines import shards as shards_module
-
+from maxmargin.training import shards as shards_module
 from maxmargin.training.engines import LostPlaceError, ThreadEngine
 
 

@@ -17,7 +17,7 @@ from maxmargin.core.certificate import certify
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import make_solver
-from maxmargin.structures.rows.oracle import RowProblem, RowTrainingSet
+from maxmargin.structures.rows.oracle import RowOracle, RowProblem
 
 SOLVERS = (
     "auto",
@@ -54,39 +54,39 @@ def bound(problem: RowProblem, case: Case, sparse: bool = False, dtype: Any = fl
     X = np.array(case.X, dtype=dtype)
     X = sp.csr_array(X) if sparse else X
     if dtype is float:
-        return problem.bind(X, case.Y, case.cost, case.rescaling)
+        return problem.make_oracle(X, case.Y, case.cost, case.rescaling)
     codes = np.concatenate([problem.code(y) for y in case.Y])
-    return RowTrainingSet(problem, X, codes, case.cost, slack=case.rescaling == "slack")
+    return RowOracle(problem, X, codes, case.cost, slack=case.rescaling == "slack")
 
 
-def dense(planes: Any, training: Any) -> Any:
+def dense(cuts: Any, oracle: Any) -> Any:
     """The planes as rows."""
-    rows = np.zeros((len(planes.losses), training.n_features))
-    owners = np.repeat(np.arange(len(rows)), np.diff(planes.starts))
-    np.add.at(rows, (owners, planes.columns), planes.values)
+    rows = np.zeros((len(cuts.losses), oracle.n_features))
+    owners = np.repeat(np.arange(len(rows)), np.diff(cuts.starts))
+    np.add.at(rows, (owners, cuts.columns), cuts.values)
     return rows
 
 
 def check_searches(problem: RowProblem, case: Case, sparse: bool) -> None:
     """Planes are those of the outputs they name, and no output is more violating."""
-    training = bound(problem, case, sparse)
+    oracle = bound(problem, case, sparse)
     psi, losses = case.pieces
     n = len(case.X)
     random = np.random.default_rng(n)
-    assert training.n_features == psi.shape[2]
+    assert oracle.n_features == psi.shape[2]
     for scale in (0.0, 0.3, 3.0):
         weights = scale * random.normal(size=psi.shape[2])
         blocks = random.permutation(n)[: random.integers(1, n + 1)]
-        planes = training.planes(weights, blocks, Threads(1))
+        cuts = oracle.separate(weights, blocks, Threads(1))
         hinges = (losses - psi @ weights).max(axis=1)
-        assert_allclose(planes.slopes(weights), hinges[blocks], atol=1e-10 * (1.0 + scale))
-        expected = expected_planes(case, problem, blocks, planes.outputs)
-        assert_allclose(dense(planes, training), expected[0], atol=1e-12)
-        assert_allclose(planes.losses, expected[1], atol=1e-12)
-        again = training.planes_of(blocks, planes.outputs)
-        assert again.outputs == planes.outputs
-        assert_array_equal(dense(again, training), dense(planes, training))
-        assert training.primal(weights) == pytest.approx(case.objective(weights), rel=1e-10)
+        assert_allclose(cuts.slopes(weights), hinges[blocks], atol=1e-10 * (1.0 + scale))
+        expected = expected_planes(case, problem, blocks, cuts.outputs)
+        assert_allclose(dense(cuts, oracle), expected[0], atol=1e-12)
+        assert_allclose(cuts.losses, expected[1], atol=1e-12)
+        again = oracle.cuts_of(blocks, cuts.outputs)
+        assert again.outputs == cuts.outputs
+        assert_array_equal(dense(again, oracle), dense(cuts, oracle))
+        assert oracle.primal(weights) == pytest.approx(case.objective(weights), rel=1e-10)
 
 
 def expected_planes(case: Case, problem: RowProblem, blocks: Any, outputs: list[bytes]) -> Any:
@@ -102,56 +102,56 @@ def expected_planes(case: Case, problem: RowProblem, blocks: Any, outputs: list[
 def check_single_searches(problem: RowProblem, case: Case) -> None:
     """The methods that every problem has, one example at a time."""
     random = np.random.default_rng(0)
-    for x, truth in zip(case.X, case.Y, strict=True):
+    for x, y_true in zip(case.X, case.Y, strict=True):
         w = random.normal(size=problem.n_weights)
         outputs = case.problem.outputs(x)
         assert [np.array(y).tolist() for y in outputs] == [
             np.array(y).tolist() for y in problem.outputs(x)
         ]
         features = np.array([case.problem.joint_feature(x, y) for y in outputs])
-        losses = np.array([case.problem.loss(truth, y) for y in outputs])
+        losses = np.array([case.problem.loss(y_true, y) for y in outputs])
         for y, feature, loss in zip(outputs, features, losses, strict=True):
             assert_allclose(problem.joint_feature(x, y), feature)
-            assert problem.loss(truth, y) == pytest.approx(loss)
+            assert problem.loss(y_true, y) == pytest.approx(loss)
         scores = features @ w
-        own = case.problem.joint_feature(x, truth) @ w
+        own = case.problem.joint_feature(x, y_true) @ w
 
         def score(y: Any, x: Any = x, w: Any = w) -> float:
             return float(problem.joint_feature(x, y) @ w)
 
-        assert score(problem.decode(x, w)) == pytest.approx(scores.max())
-        assert score(problem.decode(sp.csr_array([x]), w)) == pytest.approx(scores.max())
-        y = problem.separate(x, truth, w)
-        assert score(y) + problem.loss(truth, y) == pytest.approx((scores + losses).max())
-        y = problem.separate_slack(x, truth, w)
-        slack = problem.loss(truth, y) * (1.0 + score(y) - own)
+        assert score(problem.inference(x, w)) == pytest.approx(scores.max())
+        assert score(problem.inference(sp.csr_array([x]), w)) == pytest.approx(scores.max())
+        y = problem.loss_augmented_inference(x, y_true, w)
+        assert score(y) + problem.loss(y_true, y) == pytest.approx((scores + losses).max())
+        y = problem.slack_rescaled_inference(x, y_true, w)
+        slack = problem.loss(y_true, y) * (1.0 + score(y) - own)
         assert slack == pytest.approx((losses * (1.0 + scores - own)).max())
 
 
 def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
     """The optimum lies in the certificate, which is true of the weights and the point."""
-    training = bound(problem, case)
+    oracle = bound(problem, case)
     tol, max_iter = (1e-2, 5000) if solver in SLOW else (1e-5, 500)
-    result = make_solver(solver).solve(training, Stopping(tol, max_iter))
+    result = make_solver(solver).solve(oracle, Stopping(tol, max_iter))
     optimum, certificate = case.optimum.value, result.certificate
     assert result.status is Status.CONVERGED
     assert certificate.relative_gap <= tol
     assert certificate.dual <= optimum * (1.0 + 1e-9)
     assert certificate.primal >= optimum * (1.0 - 1e-9)
     assert certificate.primal == pytest.approx(case.objective(result.weights), rel=1e-12)
-    assert certificate == certify(training, result.weights, result.dual_point)
+    assert certificate == certify(oracle, result.weights, result.dual_point)
 
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
     monkeypatch.setattr("maxmargin.compiled.threads.WORK_FOR_THREADS", 0.0)
-    training = bound(problem, case)
-    weights = np.random.default_rng(0).normal(size=training.n_features)
-    blocks = np.arange(training.n_blocks)
-    expected = training.planes(weights, blocks, Threads(1))
+    oracle = bound(problem, case)
+    weights = np.random.default_rng(0).normal(size=oracle.n_features)
+    blocks = np.arange(oracle.n_blocks)
+    expected = oracle.separate(weights, blocks, Threads(1))
     for n_threads in (2, 5):
         with Threads(n_threads) as threads:
-            found = training.planes(weights, blocks, threads)
+            found = oracle.separate(weights, blocks, threads)
         for one, other in zip(found[:4], expected[:4], strict=True):
             assert_array_equal(one, other)
         assert found.outputs == expected.outputs
@@ -169,7 +169,7 @@ def check_widths(problem: RowProblem, case: Case) -> None:
     weights = np.random.default_rng(1).normal(size=problem.n_weights)
     blocks = np.arange(len(case.X))
     slopes = [
-        bound(problem, single, sparse, dtype).planes(weights, blocks, Threads(1)).slopes(weights)
+        bound(problem, single, sparse, dtype).separate(weights, blocks, Threads(1)).slopes(weights)
         for sparse in (False, True)
         for dtype in (float, np.float32)
     ]

@@ -9,14 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 
-def planes(problem, X, Y):
+def cuts(problem, X, Y):
     """(example, output, loss) of every output of every example."""
     return [(i, y, problem.loss(Y[i], y)) for i in range(len(Y)) for y in problem.outputs(X[i])]
 
 
 def plane_gram(problem, X, Y, kernel):
     """Inner products of all differences between a truth and an output."""
-    listed = planes(problem, X, Y)
+    listed = cuts(problem, X, Y)
 
     def atom(i, y):
         return problem.part(X[i], y), problem.label(y)

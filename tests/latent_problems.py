@@ -22,17 +22,17 @@ class Instances(LatentProblem):
     def joint_feature(self, x, y, h):
         return np.kron(np.eye(len(self.matrix))[y] * (y != self.background), x[h])
 
-    def loss(self, truth, y):
-        return float(self.matrix[truth, y])
+    def loss(self, y_true, y):
+        return float(self.matrix[y_true, y])
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return self._best(self._scores(x, w))
 
-    def separate(self, x, truth, w):
-        return self._best(self._scores(x, w) + self.matrix[truth][:, None])
+    def loss_augmented_inference(self, x, y_true, w):
+        return self._best(self._scores(x, w) + self.matrix[y_true][:, None])
 
-    def complete(self, x, truth, w):
-        return int(self._scores(x, w)[truth].argmax())
+    def latent(self, x, y_true, w):
+        return int(self._scores(x, w)[y_true].argmax())
 
     def _scores(self, x, w):
         scores = w.reshape(len(self.matrix), -1) @ x.T
@@ -44,29 +44,29 @@ class Instances(LatentProblem):
         y, h = np.unravel_index(scores.argmax(), scores.shape)
         return int(y), int(h)
 
-    def initial(self, x, truth, random):
+    def init_latent(self, x, y_true, random):
         return int(random.integers(len(x)))
 
 
 class WrongInstances(Instances):
     """The same, with a search that leaves out the true class."""
 
-    def separate_wrong(self, x, truth, w):
-        scores = self._scores(x, w) + self.matrix[truth][:, None]
-        scores[truth] = -np.inf
+    def loss_augmented_inference_wrong(self, x, y_true, w):
+        scores = self._scores(x, w) + self.matrix[y_true][:, None]
+        scores[y_true] = -np.inf
         return self._best(scores)
 
 
 def objective(problem, X, Y, cost, w):
     """The objective that is not convex, by trying every output."""
     total = 0.5 * float(w @ w)
-    for x, truth, c in zip(X, Y, cost, strict=True):
+    for x, y_true, c in zip(X, Y, cost, strict=True):
         pairs = problem.outputs(x)
         scores = [problem.joint_feature(x, *pair) @ w for pair in pairs]
         violation = max(
-            problem.loss(truth, y) + score for (y, _), score in zip(pairs, scores, strict=True)
+            problem.loss(y_true, y) + score for (y, _), score in zip(pairs, scores, strict=True)
         )
-        own = max(score for (y, _), score in zip(pairs, scores, strict=True) if y == truth)
+        own = max(score for (y, _), score in zip(pairs, scores, strict=True) if y == y_true)
         total += c * (violation - own)
     return total
 

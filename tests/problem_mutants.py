@@ -17,14 +17,14 @@ class FourClasses(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(np.arange(4) == y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(abs(truth - y))
+    def loss(self, y_true, y):
+        return float(abs(y_true - y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return int(np.argmax(w.reshape(4, -1) @ x))
 
-    def separate(self, x, truth, w):
-        return int(np.argmax(w.reshape(4, -1) @ x + np.abs(np.arange(4) - truth)))
+    def loss_augmented_inference(self, x, y_true, w):
+        return int(np.argmax(w.reshape(4, -1) @ x + np.abs(np.arange(4) - y_true)))
 
 
 class Chain(mm.Problem):
@@ -36,15 +36,15 @@ class Chain(mm.Problem):
         labels = np.eye(self.n_labels)[list(y)]
         return np.r_[(labels.T @ x).ravel(), (labels[:-1].T @ labels[1:]).ravel()]
 
-    def loss(self, truth, y):
-        return float(sum(a != b for a, b in zip(truth, y, strict=True)))
+    def loss(self, y_true, y):
+        return float(sum(a != b for a, b in zip(y_true, y, strict=True)))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return self._viterbi(x, w, np.zeros((len(x), self.n_labels)))
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         wrong = np.ones((len(x), self.n_labels))
-        wrong[np.arange(len(x)), list(truth)] = 0.0
+        wrong[np.arange(len(x)), list(y_true)] = 0.0
         return self._viterbi(x, w, wrong)
 
     def _viterbi(self, x, w, extra):
@@ -68,29 +68,29 @@ class LabelSet(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(np.sum(truth != y))
+    def loss(self, y_true, y):
+        return float(np.sum(y_true != y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return (w.reshape(5, -1) @ x > 0).astype(float)
 
-    def separate(self, x, truth, w):
-        return (w.reshape(5, -1) @ x + 1.0 - 2.0 * truth > 0).astype(float)
+    def loss_augmented_inference(self, x, y_true, w):
+        return (w.reshape(5, -1) @ x + 1.0 - 2.0 * y_true > 0).astype(float)
 
 
 class Matching(mm.Problem):
     def joint_feature(self, x, y):
         return x[np.arange(len(y)), y].sum(axis=0)
 
-    def loss(self, truth, y):
-        return float(np.sum(truth != y))
+    def loss(self, y_true, y):
+        return float(np.sum(y_true != y))
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return linear_sum_assignment(x @ w, maximize=True)[1]
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         scores = x @ w + 1.0
-        scores[np.arange(len(truth)), truth] -= 1.0
+        scores[np.arange(len(y_true)), y_true] -= 1.0
         return linear_sum_assignment(scores, maximize=True)[1]
 
 
@@ -100,19 +100,19 @@ class Selection(mm.Problem):
     def joint_feature(self, x, y):
         return x[sorted(y)].sum(axis=0)
 
-    def loss(self, truth, y):
-        return float(len(truth ^ y))
+    def loss(self, y_true, y):
+        return float(len(y_true ^ y))
 
     def outputs(self, x):
         flags = product([False, True], repeat=len(x))
         chosen = (frozenset(np.flatnonzero(some).tolist()) for some in flags)
         return [some for some in chosen if len(some) <= 3]
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return self._best(x @ w)
 
-    def separate(self, x, truth, w):
-        return self._best(x @ w + [-1.0 if i in truth else 1.0 for i in range(len(x))])
+    def loss_augmented_inference(self, x, y_true, w):
+        return self._best(x @ w + [-1.0 if i in y_true else 1.0 for i in range(len(x))])
 
     def _best(self, gains):
         return frozenset(i for i in np.argsort(-gains)[:3].tolist() if gains[i] > 0)
@@ -141,13 +141,13 @@ def matching_data(random, n):
     weights = random.normal(size=4)
     X = [random.normal(size=(m, m, 4)) for m in random.integers(3, 6, n)]
     noisy = [x + 0.3 * random.normal(size=x.shape) for x in X]
-    return X, [Matching().decode(x, weights) for x in noisy]
+    return X, [Matching().inference(x, weights) for x in noisy]
 
 
 def selection_data(random, n):
     weights = random.normal(size=4)
     X = [random.normal(size=(5, 4)) for _ in range(n)]
-    return X, [Selection().decode(x + 0.3 * random.normal(size=x.shape), weights) for x in X]
+    return X, [Selection().inference(x + 0.3 * random.normal(size=x.shape), weights) for x in X]
 
 
 RIGHT = {
@@ -176,71 +176,75 @@ class Wrapped:
     def joint_feature(self, x, y):
         return self.right.joint_feature(x, y)
 
-    def loss(self, truth, y):
-        return self.right.loss(truth, y)
+    def loss(self, y_true, y):
+        return self.right.loss(y_true, y)
 
-    def decode(self, x, w):
-        return self.right.decode(x, w)
+    def inference(self, x, w):
+        return self.right.inference(x, w)
 
-    def separate(self, x, truth, w):
-        return self.right.separate(x, truth, w)
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.loss_augmented_inference(x, y_true, w)
 
-    def value(self, x, truth, y, w):
-        return self.right.joint_feature(x, y) @ w + self.right.loss(truth, y)
+    def value(self, x, y_true, y, w):
+        return self.right.joint_feature(x, y) @ w + self.right.loss(y_true, y)
 
 
 class SignOfLoss(Wrapped):
     """Score minus loss, among what can be found at all."""
 
-    def separate(self, x, truth, w):
-        found = [truth, self.right.decode(x, w), self.right.separate(x, truth, w)]
-        return max(found, key=lambda y: self.joint_feature(x, y) @ w - self.loss(truth, y))
+    def loss_augmented_inference(self, x, y_true, w):
+        found = [
+            y_true,
+            self.right.inference(x, w),
+            self.right.loss_augmented_inference(x, y_true, w),
+        ]
+        return max(found, key=lambda y: self.joint_feature(x, y) @ w - self.loss(y_true, y))
 
 
 class TruthAlways(Wrapped):
-    def separate(self, x, truth, w):
-        return truth
+    def loss_augmented_inference(self, x, y_true, w):
+        return y_true
 
 
 class LossLeftOut(Wrapped):
-    def separate(self, x, truth, w):
-        return self.right.decode(x, w)
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.inference(x, w)
 
 
 class LossTooLarge(Wrapped):
     """Loss counts three times in the inference, and once in the loss."""
 
-    def separate(self, x, truth, w):
-        return self.right.separate(x, truth, w / 3.0)
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.loss_augmented_inference(x, y_true, w / 3.0)
 
 
 class Lowest(Wrapped):
     """A minimum instead of a maximum."""
 
-    def separate(self, x, truth, w):
-        return self.right.separate(x, truth, -w)
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.loss_augmented_inference(x, y_true, -w)
 
 
 class LowestDecoded(Wrapped):
     changes_maximum = False
 
-    def decode(self, x, w):
-        return self.right.decode(x, -w)
+    def inference(self, x, w):
+        return self.right.inference(x, -w)
 
 
 class OffByOne(Wrapped):
     """The next of the outputs, in some order that they have."""
 
-    def separate(self, x, truth, w):
-        return shifted(self.right.separate(x, truth, w), x)
+    def loss_augmented_inference(self, x, y_true, w):
+        return shifted(self.right.loss_augmented_inference(x, y_true, w), x)
 
 
 class FirstNeverFound(Wrapped):
     """Answers that hold the first label, or item, are replaced by another that was found."""
 
-    def separate(self, x, truth, w):
-        found = self.right.separate(x, truth, w)
-        return truth if holds_first(found) else found
+    def loss_augmented_inference(self, x, y_true, w):
+        found = self.right.loss_augmented_inference(x, y_true, w)
+        return y_true if holds_first(found) else found
 
 
 class StaleWeights(Wrapped):
@@ -248,9 +252,9 @@ class StaleWeights(Wrapped):
 
     before = None
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         used, self.before = self.before, w.copy()
-        return self.right.separate(x, truth, w if used is None else used)
+        return self.right.loss_augmented_inference(x, y_true, w if used is None else used)
 
 
 class FirstWeights(Wrapped):
@@ -258,9 +262,9 @@ class FirstWeights(Wrapped):
 
     first = None
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         self.first = w.copy() if self.first is None else self.first
-        return self.right.separate(x, truth, self.first)
+        return self.right.loss_augmented_inference(x, y_true, self.first)
 
 
 class WrongExample(Wrapped):
@@ -270,30 +274,30 @@ class WrongExample(Wrapped):
         super().__init__(right)
         self.before = {}
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         used = self.before.get(np.shape(x), x)
         self.before[np.shape(x)] = x
-        return self.right.separate(used, truth, w)
+        return self.right.loss_augmented_inference(used, y_true, w)
 
 
 class TruthCosts(Wrapped):
     changes_maximum = False  # the same for all outputs; a fit refuses it if it sees it
 
-    def loss(self, truth, y):
-        return self.right.loss(truth, y) + 0.5
+    def loss(self, y_true, y):
+        return self.right.loss(y_true, y) + 0.5
 
 
 class NegativeLoss(Wrapped):
-    def loss(self, truth, y):
-        return -self.right.loss(truth, y)
+    def loss(self, y_true, y):
+        return -self.right.loss(y_true, y)
 
 
 class LossAnother(Wrapped):
     """Inference knows another loss."""
 
-    def loss(self, truth, y):
-        return self.right.loss(truth, y) ** 2 + 3.0 * holds_first(y) * (
-            self.right.loss(truth, y) > 0
+    def loss(self, y_true, y):
+        return self.right.loss(y_true, y) ** 2 + 3.0 * holds_first(y) * (
+            self.right.loss(y_true, y) > 0
         )
 
 
@@ -316,9 +320,9 @@ class FeaturesOfWeights(Wrapped):
 
     scale = 1.0
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         self.scale = 1.0 + float(np.abs(w).max())
-        return self.right.separate(x, truth, w)
+        return self.right.loss_augmented_inference(x, y_true, w)
 
     def joint_feature(self, x, y):
         return self.scale * self.right.joint_feature(x, y)
@@ -338,10 +342,10 @@ class RandomAnswers(Wrapped):
         super().__init__(right)
         self.random = np.random.default_rng(0)
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         if self.random.random() < 0.5:
-            return self.right.decode(x, self.random.normal(size=len(w)))
-        return self.right.separate(x, truth, w)
+            return self.right.inference(x, self.random.normal(size=len(w)))
+        return self.right.loss_augmented_inference(x, y_true, w)
 
 
 class SometimesNaN(Wrapped):
@@ -353,10 +357,10 @@ class SometimesNaN(Wrapped):
 
 
 class RaisesForSome(Wrapped):
-    def separate(self, x, truth, w):
-        if holds_first(truth):
+    def loss_augmented_inference(self, x, y_true, w):
+        if holds_first(y_true):
             raise KeyError("no such label")
-        return self.right.separate(x, truth, w)
+        return self.right.loss_augmented_inference(x, y_true, w)
 
 
 MISTAKES = [
@@ -399,11 +403,13 @@ class RandomTies(Wrapped):
         super().__init__(right)
         self.random = np.random.default_rng(0)
 
-    def decode(self, x, w):
-        return self.right.decode(x, w + 1e-12 * self.random.normal(size=len(w)))
+    def inference(self, x, w):
+        return self.right.inference(x, w + 1e-12 * self.random.normal(size=len(w)))
 
-    def separate(self, x, truth, w):
-        return self.right.separate(x, truth, w + 1e-12 * self.random.normal(size=len(w)))
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.loss_augmented_inference(
+            x, y_true, w + 1e-12 * self.random.normal(size=len(w))
+        )
 
 
 class SinglePrecision(Wrapped):
@@ -412,8 +418,10 @@ class SinglePrecision(Wrapped):
     def joint_feature(self, x, y):
         return np.asarray(self.right.joint_feature(x, y), dtype=np.float32)
 
-    def decode(self, x, w):
-        return self.right.decode(x.astype(np.float32), w.astype(np.float32))
+    def inference(self, x, w):
+        return self.right.inference(x.astype(np.float32), w.astype(np.float32))
 
-    def separate(self, x, truth, w):
-        return self.right.separate(x.astype(np.float32), truth, w.astype(np.float32))
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.loss_augmented_inference(
+            x.astype(np.float32), y_true, w.astype(np.float32)
+        )

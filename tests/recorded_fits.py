@@ -77,8 +77,8 @@ def variations(name: str, case: Case) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{parameter}={value}", {parameter: value}
                 if parameter == "solver" and "rescaling" in constraints:
                     yield f"{parameter}={value}, slack", {parameter: value, "rescaling": "slack"}
-    for solver in SOLVERS.get(name, []):
-        yield f"solver={solver!r}", {"solver": solver}
+    for k, solver in enumerate(SOLVERS.get(name, [])):
+        yield f"solver {k}, {type(solver).__name__}", {"solver": solver}
     if "n_jobs" in constraints:
         yield "n_jobs=2", {"n_jobs": 2}
     if "kernel" in constraints:

@@ -317,14 +317,14 @@ def weston_watkins(
     Solution
     """
     model = _model(X, n_classes, **options)
-    rivals = np.arange(n_classes) != y[:, None]  # one loss term per example and rival
-    slopes = _rival_slopes(model.inputs, y, n_classes)[rivals]
-    offsets = np.broadcast_to(margins[:, None], rivals.shape)[rivals]
+    competitors = np.arange(n_classes) != y[:, None]  # one loss term per example and rival
+    slopes = _rival_slopes(model.inputs, y, n_classes)[competitors]
+    offsets = np.broadcast_to(margins[:, None], competitors.shape)[competitors]
     return _solve(
         model,
         slopes=np.stack([np.zeros_like(slopes), slopes], axis=1),
         offsets=np.stack([np.zeros_like(offsets), offsets], axis=1),
-        cost=np.broadcast_to(cost[:, None], rivals.shape)[rivals],
+        cost=np.broadcast_to(cost[:, None], competitors.shape)[competitors],
         objective=lambda weights: weston_watkins_objective(
             weights, X, y, n_classes, cost=cost, margins=margins, **options
         ),

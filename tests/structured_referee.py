@@ -5,7 +5,7 @@ out one affine piece for every output of every example and leaves the quadratic 
 `referee`; nothing of maxmargin takes part. Good to about 1e-8, as there.
 
 The problems are plain Python: their searches try every output. Chains can also be had as a
-compiled `ChainTrainingSet` over the same data. Its weight table is that of `Chains`, row by row,
+compiled `ChainOracle` over the same data. Its weight table is that of `Chains`, row by row,
 with columns of zeros added to the right: `widen` and `narrow` go from one to the other.
 """
 
@@ -20,8 +20,8 @@ import referee
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.problem import Problem, PythonTrainingSet
-from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+from maxmargin.core.problem import Problem, PythonOracle
+from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 
 Floats = NDArray[np.float64]
 
@@ -35,25 +35,25 @@ class Enumerable(Problem):
     @abstractmethod
     def outputs(self, x: Any) -> list[Any]: ...
 
-    def decode(self, x: Any, w: Floats) -> Any:
+    def inference(self, x: Any, w: Floats) -> Any:
         return max(self.outputs(x), key=lambda y: self.joint_feature(x, y) @ w)
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
-        outputs, features, losses = self._table(x, truth)
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
+        outputs, features, losses = self._table(x, y_true)
         return outputs[np.argmax(features @ w + losses)]
 
-    def separate_slack(self, x: Any, truth: Any, w: Floats) -> Any:
-        outputs, features, losses = self._table(x, truth)
-        own = features[outputs.index(truth)] @ w
+    def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
+        outputs, features, losses = self._table(x, y_true)
+        own = features[outputs.index(y_true)] @ w
         return outputs[np.argmax(losses * (1.0 + features @ w - own))]
 
-    def _table(self, x: Any, truth: Any) -> tuple[list[Any], Floats, Floats]:
+    def _table(self, x: Any, y_true: Any) -> tuple[list[Any], Floats, Floats]:
         """All outputs with their features and losses, made once: tests are to be quick."""
-        key = id(x), truth
+        key = id(x), y_true
         if key not in self._tables:
             outputs = self.outputs(x)
             features = np.array([self.joint_feature(x, y) for y in outputs])
-            losses = np.array([self.loss(truth, y) for y in outputs])
+            losses = np.array([self.loss(y_true, y) for y in outputs])
             self._tables[key] = x, outputs, features, losses  # x, so that its id stays its own
         return self._tables[key][1:]
 
@@ -71,8 +71,8 @@ class Classes(Enumerable):
     def joint_feature(self, x: Any, y: Any) -> Any:
         return np.kron(np.eye(len(self.matrix))[y], x)
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.matrix[truth, y])
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.matrix[y_true, y])
 
 
 class Chains(Enumerable):
@@ -114,10 +114,10 @@ class Chains(Enumerable):
             parts.append(labels[:-1].T @ (x[1:, j, None] * labels[1:]))
         return np.concatenate(parts).ravel()
 
-    def loss(self, truth: Any, y: Any) -> float:
+    def loss(self, y_true: Any, y: Any) -> float:
         if self.zero_one:
-            return float(truth != y)
-        total = sum(self.matrix[a, b] for a, b in zip(truth, y, strict=True))
+            return float(y_true != y)
+        total = sum(self.matrix[a, b] for a, b in zip(y_true, y, strict=True))
         return float(total / max(len(y), 1) if self.normalized else total)
 
 
@@ -131,8 +131,8 @@ class Case:
     cost: Floats
     rescaling: str = "margin"
 
-    def training(self) -> PythonTrainingSet:
-        return PythonTrainingSet(self.problem, self.X, self.Y, self.cost, self.rescaling)
+    def oracle(self) -> PythonOracle:
+        return PythonOracle(self.problem, self.X, self.Y, self.cost, self.rescaling)
 
     def with_cost(self, cost: Floats) -> "Case":
         return Case(self.problem, self.X, self.Y, cost, self.rescaling)
@@ -146,10 +146,10 @@ class Case:
         feature, all_outputs = self.problem.joint_feature, [*map(self.problem.outputs, self.X)]
         shape = len(self.X), max(map(len, all_outputs))
         psi, losses = np.zeros((*shape, len(feature(self.X[0], self.Y[0])))), np.zeros(shape)
-        for i, (x, truth, outputs) in enumerate(zip(self.X, self.Y, all_outputs, strict=True)):
+        for i, (x, y_true, outputs) in enumerate(zip(self.X, self.Y, all_outputs, strict=True)):
             for j, y in enumerate(outputs):
-                psi[i, j] = feature(x, truth) - feature(x, y)
-                losses[i, j] = self.problem.loss(truth, y)
+                psi[i, j] = feature(x, y_true) - feature(x, y)
+                losses[i, j] = self.problem.loss(y_true, y)
         if self.rescaling == "slack":
             psi *= losses[:, :, None]
         return psi, losses
@@ -212,14 +212,14 @@ def random_chains(
     return Case(Chains(matrix, **options), X, Y, random_cost(random, n), rescaling)
 
 
-def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -> ChainTrainingSet:
+def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -> ChainOracle:
     """The same chains with compiled searches."""
     chains = case.problem
     assert isinstance(chains, Chains)
     X = np.concatenate(case.X).astype(dtype)
     ends = np.cumsum([0, *map(len, case.X)], dtype=np.int64)
     tied = sp.csr_array(X[:, : chains.n_tied]) if chains.n_tied else None
-    return ChainTrainingSet(
+    return ChainOracle(
         Sequences(sp.csr_array(X) if sparse else X, ends, tied),
         np.array([label for y in case.Y for label in y], dtype=np.int64),
         Layout.of(

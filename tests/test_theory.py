@@ -444,14 +444,14 @@ def test_an_example_that_never_moves_is_visited_at_these_rounds():
     # A margin of 0 and weights of 0: nothing is violated, b = 0 is a corner.
     problem = ScalarProblem.hinge(np.ones(1), np.zeros(1), np.ones(1), X=np.ones((1, 1)))
     blocks = make_blocks(problem, Geometry.of(problem), longest_wait=LONGEST_WAIT)
-    rounds = []
+    iterations = []
     with Threads(1) as threads:
         while blocks.round < 260:
             order = blocks.due_examples()
-            rounds += [blocks.round] * len(order)
+            iterations += [blocks.round] * len(order)
             blocks.sweep(order, 0.0, threads)
             blocks.round += 1
-    assert rounds == [0, 2, 6, 14, 30, 62, 126, 190, 254]
+    assert iterations == [0, 2, 6, 14, 30, 62, 126, 190, 254]
 
 
 def test_weights_of_the_average_grow_as_a_cube():

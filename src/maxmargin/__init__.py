@@ -11,7 +11,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "checking.check": "ProblemReport check_problem",
         "checking.sheet": "ProblemCheck",
         "core.certificate": "Certificate",
-        "core.cuts": "Planes",
+        "core.cuts": "Cuts",
         "core.kernel": "Candidates KernelProblem",
         "core.latent": "LatentProblem",
         "core.oracle_check": "ProblemWarning",

@@ -4,7 +4,7 @@ from maxmargin.checking.check import ProblemReport as ProblemReport
 from maxmargin.checking.check import check_problem as check_problem
 from maxmargin.checking.sheet import ProblemCheck as ProblemCheck
 from maxmargin.core.certificate import Certificate as Certificate
-from maxmargin.core.cuts import Planes as Planes
+from maxmargin.core.cuts import Cuts as Cuts
 from maxmargin.core.kernel import Candidates as Candidates
 from maxmargin.core.kernel import KernelProblem as KernelProblem
 from maxmargin.core.latent import LatentProblem as LatentProblem

@@ -46,10 +46,10 @@ def chain_objective(model: Any) -> float:
     """Of a tagger's weights, by trying every labelling of every sequence."""
     parts = [model.coef_, model.transitions_, model.intercept_, model.first_, model.last_]
     total = 0.5 * sum(float((part**2).sum()) for part in parts)
-    for x, truth in zip(SEQUENCES, TAGS, strict=True):
+    for x, y_true in zip(SEQUENCES, TAGS, strict=True):
         labellings = np.array(list(product(range(3), repeat=len(x))))
-        scores = _chain_scores(model, x, labellings) - _chain_scores(model, x, truth[None])
-        total += model.C * float(((labellings != truth).sum(axis=1) + scores).max())
+        scores = _chain_scores(model, x, labellings) - _chain_scores(model, x, y_true[None])
+        total += model.C * float(((labellings != y_true).sum(axis=1) + scores).max())
     return total
 
 
@@ -138,14 +138,14 @@ class ThreeClasses(mm.Problem):
     def joint_feature(self, x, y):
         return np.kron(np.eye(3)[y], x)
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return int(np.argmax(w.reshape(3, -1) @ x))
 
-    def separate(self, x, truth, w):
-        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    def loss_augmented_inference(self, x, y_true, w):
+        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
 
 def _tagger(solver: Any) -> Fit:
@@ -195,10 +195,10 @@ FITS: dict[str, Fit] = {
     ),
     "relaxed graphs": Fit(
         mm.GraphLabeler,
-        {"inference": "relaxed"},
+        {"inference_method": "relaxed"},
         lambda: (GRAPHS, NODES),
         None,
-        exact={"inference": "exact"},
+        exact={"inference_method": "exact"},
     ),
     "linear": Fit(mm.LinearClassifier, {}, _rows, classes_objective),
     "one-vs-rest": Fit(mm.LinearClassifier, _ONE_VERSUS_REST, _rows, one_versus_rest_objective),

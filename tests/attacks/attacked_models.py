@@ -41,10 +41,10 @@ class Signs(mm.Problem):
     def loss(self, y, z):
         return float(y != z)
 
-    def decode(self, x, weights):
+    def inference(self, x, weights):
         return max((1, -1), key=lambda z: float(self.joint_feature(x, z) @ weights))
 
-    def separate(self, x, y, weights):
+    def loss_augmented_inference(self, x, y, weights):
         return max((1, -1), key=lambda z: self.loss(y, z) + self.joint_feature(x, z) @ weights)
 
 
@@ -54,8 +54,8 @@ class Levels(mm.KernelProblem):
     def outputs(self, x):
         return [0, 1, 2]
 
-    def loss(self, truth, y):
-        return abs(truth - y)
+    def loss(self, y_true, y):
+        return abs(y_true - y)
 
 
 def common_letters(a, b):
@@ -157,7 +157,7 @@ def _instances():
 
 def _hidden_chains():
     # Its predictions are pairs of labels and states.
-    model = mm.LatentStructuredSVM(HiddenChains(4, 3, 2), tol=1e-1, max_completions=3)
+    model = mm.LatentStructuredSVM(HiddenChains(4, 3, 2), tol=1e-1, max_imputations=3)
     return Attacked(model.fit(ROWS, LABELS), ROWS)
 
 
@@ -217,7 +217,7 @@ MODELS: dict[str, Callable[[], Attacked]] = {
     ),
     "graphs": lambda: _graphs(PATHS, [[0, 1, 0]]),
     "graphs, relaxed": lambda: _graphs(
-        CYCLES, [["a", "b", "a", "c"]], inference="relaxed", loss="hamming-normalized"
+        CYCLES, [["a", "b", "a", "c"]], inference_method="relaxed", loss="hamming-normalized"
     ),
     "latent": lambda: Attacked(mm.LatentClassifier(restarts=2).fit(BAGS, BAG_CLASSES), BAGS),
     "latent, background": lambda: Attacked(

@@ -137,7 +137,7 @@ class Repeated(dict[str, Any]):
 NAMES_OF_CODE = [
     "maxmargin.io.checkpoint:Checkpoint", "maxmargin.data.files:open_bytes", "os:system",
     "maxmargin.dual.kernels:RBFKernel", "numpy:ndarray", "builtins:eval", "", ":", "maxmargin.",
-    "Certificate", "Vocabulary", "NameTable", "Layout", "KernelModel", "RBFKernel", "Round",
+    "Certificate", "Vocabulary", "NameTable", "Layout", "KernelModel", "RBFKernel", "Iteration",
     "Grammar", "Checkpoint", "WorkingSet", "LinearClassifier", "DualPoint",
 ]  # fmt: skip
 

@@ -24,9 +24,9 @@ from structured_referee import random_chains, random_classes
 
 import maxmargin as mm
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.latent import PythonLatentTrainingSet
+from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.oracle_check import EVERY, FIRST, OracleWatch
-from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.problem import PythonOracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import SOLVERS
 from maxmargin.structures.chain.latent import HiddenChains
@@ -112,7 +112,10 @@ def test_the_warning_names_method_example_and_numbers(mistake):
     assert model.certificate_.primal == 0.0  # which is what makes it a trap
     message = str(caught[0].message)
     assert "\n" not in message
-    assert f"separate of {mistake.__name__} does not find the maximum: for example " in message
+    assert (
+        f"loss_augmented_inference of {mistake.__name__} does not find the maximum: for example "
+        in message
+    )
     assert "mm.check_problem(problem, X, y)" in message
     assert caught[0].filename == __file__
 
@@ -120,7 +123,7 @@ def test_the_warning_names_method_example_and_numbers(mistake):
 def test_bits_and_counts_do_not_change(monkeypatch):
     problem, X, Y = made("chain", 3)
     one = mm.StructuredSVM(problem, C=0.5).fit(X, Y)
-    monkeypatch.setattr(PythonTrainingSet, "_watched", lambda self, planes, *_: planes)
+    monkeypatch.setattr(PythonOracle, "_watched", lambda self, cuts, *_: cuts)
     other = mm.StructuredSVM(problem, C=0.5).fit(X, Y)
     assert one.weights_.tobytes() == other.weights_.tobytes()
     assert [r.oracle_calls for r in one.history_] == [r.oracle_calls for r in other.history_]
@@ -130,15 +133,15 @@ def test_bits_and_counts_do_not_change(monkeypatch):
 class Counting(Wrapped):
     def __init__(self, right):
         super().__init__(right)
-        self.decoded = self.separated = 0
+        self.inferred_best = self.separated = 0
 
-    def decode(self, x, w):
-        self.decoded += 1
-        return super().decode(x, w)
+    def inference(self, x, w):
+        self.inferred_best += 1
+        return super().inference(x, w)
 
-    def separate(self, x, truth, w):
+    def loss_augmented_inference(self, x, y_true, w):
         self.separated += 1
-        return super().separate(x, truth, w)
+        return super().loss_augmented_inference(x, y_true, w)
 
 
 @pytest.mark.parametrize("solver", ["auto", "one-slack", "online", "frank-wolfe"])
@@ -146,7 +149,7 @@ def test_it_costs_a_few_per_cent(solver):
     problem, X, Y = made("classes", 0, n=300)
     counting = Counting(problem)
     mm.StructuredSVM(counting, solver=solver, max_iter=20, tol=1e-2).fit(X, Y)
-    assert 0 < counting.decoded <= 2 * FIRST + 1.5 * counting.separated / EVERY + 3
+    assert 0 < counting.inferred_best <= 2 * FIRST + 1.5 * counting.separated / EVERY + 3
 
 
 def test_it_costs_little_where_examples_come_one_by_one():
@@ -155,26 +158,28 @@ def test_it_costs_little_where_examples_come_one_by_one():
     model = mm.StructuredSVM(counting)
     for x, y in zip(X, Y, strict=True):
         model.partial_fit([x], [y])
-    assert 0 < counting.decoded <= 2 * FIRST + 1.5 * counting.separated / EVERY + 3
+    assert 0 < counting.inferred_best <= 2 * FIRST + 1.5 * counting.separated / EVERY + 3
 
 
 def test_an_inference_that_fails_is_a_warning():
     class NoDecode(FourClasses):
-        def decode(self, x, w):
+        def inference(self, x, w):
             raise IndexError("no such class")
 
     _, X, Y = made("classes", 0)
-    with pytest.warns(mm.ProblemWarning, match=r"decode of NoDecode raised IndexError for example"):
+    with pytest.warns(
+        mm.ProblemWarning, match=r"inference of NoDecode raised IndexError for example"
+    ):
         model = mm.StructuredSVM(NoDecode()).fit(X, Y)
     assert model.status_ == "converged"
 
 
 def test_an_inference_that_fails_at_random_weights_only_is_none():
     class Picky(FourClasses):
-        def decode(self, x, w):
+        def inference(self, x, w):
             if np.abs(w).max(initial=0.0) > 0.9:
                 raise ValueError("weights are too large")
-            return super().decode(x, w)
+            return super().inference(x, w)
 
     _, X, Y = made("classes", 0)
     mm.StructuredSVM(Picky(), C=0.01).fit(X, Y)
@@ -182,34 +187,34 @@ def test_an_inference_that_fails_at_random_weights_only_is_none():
 
 def test_an_inference_that_is_no_maximum():
     class Lowest(FourClasses):
-        def decode(self, x, w):
+        def inference(self, x, w):
             return int(np.argmin(w.reshape(4, -1) @ x))
 
     _, X, Y = made("classes", 0, n=200)
-    with pytest.warns(mm.ProblemWarning, match=r"decode of Lowest does not find the maximum"):
+    with pytest.warns(mm.ProblemWarning, match=r"inference of Lowest does not find the maximum"):
         mm.StructuredSVM(Lowest()).fit(X, Y)
 
 
 class Batched(FourClasses):
-    def planes(self, xs, truths, w):
-        part = PythonTrainingSet(FourClasses(), xs, truths, np.ones(len(xs)))
+    def cuts(self, xs, y_true, w):
+        part = PythonOracle(FourClasses(), xs, y_true, np.ones(len(xs)))
         part.watch = None
-        return part.planes(np.array(w), np.arange(len(xs)), Threads(1))
+        return part.separate(np.array(w), np.arange(len(xs)), Threads(1))
 
 
 class BatchedWrongSign(Batched):
-    def planes(self, xs, truths, w):
+    def cuts(self, xs, y_true, w):
         found = [
             int(np.argmax(w.reshape(4, -1) @ x - np.abs(np.arange(4) - y)))
-            for x, y in zip(xs, truths, strict=True)
+            for x, y in zip(xs, y_true, strict=True)
         ]
-        part = PythonTrainingSet(FourClasses(), xs, truths, np.ones(len(xs)))
-        return part.planes_of(np.arange(len(xs)), found)
+        part = PythonOracle(FourClasses(), xs, y_true, np.ones(len(xs)))
+        return part.cuts_of(np.arange(len(xs)), found)
 
 
 class BatchedOtherLoss(Batched):
-    def planes(self, xs, truths, w):
-        right = super().planes(xs, truths, w)
+    def cuts(self, xs, y_true, w):
+        right = super().cuts(xs, y_true, w)
         return right._replace(losses=2.0 * right.losses)
 
 
@@ -218,15 +223,15 @@ def test_batches_are_watched():
     solver = mm.Auto(batch_size=8)
     mm.StructuredSVM(Batched(), solver=solver).fit(X, Y)
     assert check(Batched(), X, Y).ok
-    with pytest.warns(mm.ProblemWarning, match="planes of BatchedWrongSign does not find"):
+    with pytest.warns(mm.ProblemWarning, match="cuts of BatchedWrongSign does not find"):
         mm.StructuredSVM(BatchedWrongSign(), solver=solver).fit(X, Y)
     report = check(BatchedWrongSign(), X, Y)
-    assert [line.name for line in report.failures] == ["planes: the highest score plus loss"]
+    assert [line.name for line in report.failures] == ["cuts: the highest score plus loss"]
     caught, _ = warned(
         lambda: mm.StructuredSVM(BatchedOtherLoss(), solver=solver, max_iter=20).fit(X, Y)
     )
-    assert "planes of BatchedOtherLoss does not agree" in str(caught[0].message)
-    assert "planes: agree with joint_feature and loss" in told(check(BatchedOtherLoss(), X, Y))[0]
+    assert "cuts of BatchedOtherLoss does not agree" in str(caught[0].message)
+    assert "cuts: agree with joint_feature and loss" in told(check(BatchedOtherLoss(), X, Y))[0]
 
 
 @pytest.mark.parametrize("engine", ["threads", "processes"])
@@ -264,16 +269,16 @@ def test_slack_rescaling_is_watched():
     mm.StructuredSVM(case.problem, rescaling="slack").fit(case.X, case.Y)
 
     class NeverTheLast(Wrapped):
-        def separate_slack(self, x, truth, w):
-            found = case.problem.separate_slack(x, truth, w)
-            return truth if found == len(case.problem.matrix) - 1 else found
+        def slack_rescaled_inference(self, x, y_true, w):
+            found = case.problem.slack_rescaled_inference(x, y_true, w)
+            return y_true if found == len(case.problem.matrix) - 1 else found
 
     wrong = NeverTheLast(case.problem)
     caught, _ = warned(
         lambda: mm.StructuredSVM(wrong, rescaling="slack", max_iter=30).fit(case.X, case.Y)
     )
     assert "has a slack that is" in str(caught[0].message)
-    assert "separate_slack: the highest slack" in told(check(wrong, case.X, case.Y))[0]
+    assert "slack_rescaled_inference: the highest slack" in told(check(wrong, case.X, case.Y))[0]
     # Without a search of its own, it is that for margins that is watched.
     problem, X, Y = made("classes", 0)
     caught, _ = warned(lambda: mm.StructuredSVM(TruthAlways(problem), rescaling="slack").fit(X, Y))
@@ -291,26 +296,24 @@ def test_latent_problems(kind):
     mm.LatentStructuredSVM(kind(matrix)).fit(X, Y)
 
     class Wrong(kind):
-        def separate(self, x, truth, w):
-            return self._best(self._scores(x, w) - self.matrix[truth][:, None])
+        def loss_augmented_inference(self, x, y_true, w):
+            return self._best(self._scores(x, w) - self.matrix[y_true][:, None])
 
-        def separate_wrong(self, x, truth, w):
-            return (int(truth) + 1) % 3, 0
+        def loss_augmented_inference_wrong(self, x, y_true, w):
+            return (int(y_true) + 1) % 3, 0
 
     class WrongCompletion(kind):
-        def complete(self, x, truth, w):
-            return int(self._scores(x, w)[truth].argmin())
+        def latent(self, x, y_true, w):
+            return int(self._scores(x, w)[y_true].argmin())
 
     failed = told(check(Wrong(matrix), X, Y))
-    assert any("separate: the highest score plus loss" in line for line in failed)
-    assert any("separate_wrong: the highest" in line for line in failed)
-    assert any(
-        "complete: the highest" in line for line in told(check(WrongCompletion(matrix), X, Y))
-    )
+    assert any("loss_augmented_inference: the highest score plus loss" in line for line in failed)
+    assert any("loss_augmented_inference_wrong: the highest" in line for line in failed)
+    assert any("latent: the highest" in line for line in told(check(WrongCompletion(matrix), X, Y)))
     wrong = Wrong(matrix)
     caught, _ = warned(lambda: mm.LatentStructuredSVM(wrong, restarts=3).fit(X, Y))
     assert len(caught) == 1
-    assert "separate of Wrong does not find the maximum" in str(caught[0].message)
+    assert "loss_augmented_inference of Wrong does not find the maximum" in str(caught[0].message)
 
 
 class Careless(Instances):
@@ -318,28 +321,30 @@ class Careless(Instances):
 
     relaxed = True
 
-    def separate(self, x, truth, w):
-        y = (truth + 1 + int(100 * abs(x[0, 0]))) % len(self.matrix)
+    def loss_augmented_inference(self, x, y_true, w):
+        y = (y_true + 1 + int(100 * abs(x[0, 0]))) % len(self.matrix)
         return int(y), int(self._scores(x, w)[y].argmax())
 
-    def complete(self, x, truth, w):
+    def latent(self, x, y_true, w):
         return 0
 
 
 class CarelessWithBounds(Careless):
     """The same, with a bound of what it misses."""
 
-    def planes(self, xs, truths, w):
-        found = [self.separate(x, y, w) for x, (y, _) in zip(xs, truths, strict=True)]
-        rows, losses, excess = [], [], []
-        for x, (y, h), pair in zip(xs, truths, found, strict=True):
+    def cuts(self, xs, y_true, w):
+        found = [
+            self.loss_augmented_inference(x, y, w) for x, (y, _) in zip(xs, y_true, strict=True)
+        ]
+        rows, losses, suboptimality = [], [], []
+        for x, (y, h), pair in zip(xs, y_true, found, strict=True):
             rows.append(self.joint_feature(x, y, h) - self.joint_feature(x, *pair))
             losses.append(self.loss(y, pair[0]))
             best = (self._scores(x, w) + self.matrix[y][:, None]).max()
-            excess.append(max(best - self.joint_feature(x, *pair) @ w - losses[-1], 0.0))
+            suboptimality.append(max(best - self.joint_feature(x, *pair) @ w - losses[-1], 0.0))
         width = len(rows[0])
         starts, columns = np.arange(len(rows) + 1) * width, np.tile(np.arange(width), len(rows))
-        return starts, columns, np.concatenate(rows), losses, found, np.array(excess)
+        return starts, columns, np.concatenate(rows), losses, found, np.array(suboptimality)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -353,11 +358,11 @@ def test_a_relaxed_oracle_may_fall_below_the_truth(kind, seed):
     assert certificate.relaxed
     assert 0.0 <= certificate.dual <= certificate.primal
     assert (np.diff(model.objectives_) <= 1e-9).all()
-    # The least value of the convex problem with these completions, found by an exact oracle.
+    # The least value of the convex problem with these imputations, found by an exact oracle.
     exact = Instances(problem.matrix)
-    latent = PythonLatentTrainingSet(exact, X, Y, np.full(len(X), 2.0))
-    training = latent.completed(model.completions_)
-    best = mm.Auto().solve(training, Stopping(1e-6)).certificate
+    latent = PythonLatentOracle(exact, X, Y, np.full(len(X), 2.0))
+    oracle = latent.imputed(model.imputations_)
+    best = mm.Auto().solve(oracle, Stopping(1e-6)).certificate
     assert certificate.dual <= best.primal * (1 + 1e-9)
     if kind is CarelessWithBounds:
         assert certificate.primal >= best.dual * (1 - 1e-9)
@@ -376,7 +381,7 @@ def test_a_report(capsys):
     assert lines[0] == "SignOfLoss on 4 examples: 1 of 9 checks FAILED"
     assert len(lines) == 10
     (failed,) = [line for line in lines if line.startswith("FAILED")]
-    assert "separate: the highest score plus loss: example " in failed
+    assert "loss_augmented_inference: the highest score plus loss: example " in failed
     assert all(line.startswith(("ok ", "FAILED")) for line in lines[1:])
     assert len(report.examples) == 4
     mm.check_problem(problem, X, Y, verbose=False)
@@ -388,12 +393,12 @@ def test_errors_name_method_and_example():
     x = X[7]
 
     class Breaks(Wrapped):
-        def decode(self, given, w):
-            return {}["key"] if given is x else super().decode(given, w)
+        def inference(self, given, w):
+            return {}["key"] if given is x else super().inference(given, w)
 
     report = check(Breaks(problem), X, Y, n_examples=40)
     (failed,) = report.failures
-    assert failed.name == "decode: raises no error"
+    assert failed.name == "inference: raises no error"
     assert failed.failures[0] == "example 7: it raised KeyError: 'key'"
 
 
@@ -402,16 +407,19 @@ def test_errors_name_method_and_example():
     [
         ({"joint_feature": lambda x, y: np.ones(3 + (y == 2))}, "joint_feature: finite numbers"),
         ({"joint_feature": lambda x, y: "words"}, "joint_feature: finite numbers"),
-        ({"loss": lambda truth, y: None}, "loss: a finite number"),
-        ({"loss": lambda truth, y: np.inf}, "loss: a finite number"),
-        ({"separate": lambda x, truth, w: w.sort()}, "separate: raises no error"),
+        ({"loss": lambda y_true, y: None}, "loss: a finite number"),
+        ({"loss": lambda y_true, y: np.inf}, "loss: a finite number"),
+        (
+            {"loss_augmented_inference": lambda x, y_true, w: w.sort()},
+            "loss_augmented_inference: raises no error",
+        ),
         ({"outputs": lambda x: [0, 1]}, "outputs: hold what the inferences find"),
         ({"outputs": lambda x: []}, "outputs: hold what the inferences find"),
-        ({"top": lambda x, w, k: [0]}, "top: the 4 highest"),
-        ({"top": lambda x, w, k: [0, 0, 0, 0]}, "top: the 4 highest"),
-        ({"top": lambda x, w, k: [0, 1, 2, 3]}, "top: the 4 highest"),
-        ({"planes": lambda xs, truths, w: 1 / 0}, "planes: agree with"),
-        ({"bind": lambda X, Y, cost, rescaling: 1 / 0}, "bind: its planes"),
+        ({"k_best": lambda x, w, k: [0]}, "k_best: the 4 highest"),
+        ({"k_best": lambda x, w, k: [0, 0, 0, 0]}, "k_best: the 4 highest"),
+        ({"k_best": lambda x, w, k: [0, 1, 2, 3]}, "k_best: the 4 highest"),
+        ({"cuts": lambda xs, y_true, w: 1 / 0}, "cuts: agree with"),
+        ({"make_oracle": lambda X, Y, cost, rescaling: 1 / 0}, "make_oracle: its planes"),
     ],
 )
 def test_what_is_wrong_is_named(methods, line):
@@ -427,24 +435,24 @@ def test_a_training_set_of_its_own_is_compared():
     class Bound(FourClasses):
         scale = 1.0
 
-        def bind(self, X, Y, cost, rescaling):
+        def make_oracle(self, X, Y, cost, rescaling):
             other = type(self)()
             other.joint_feature = lambda x, y: self.scale * problem.joint_feature(x, y)
-            return PythonTrainingSet(other, X, Y, cost, rescaling)
+            return PythonOracle(other, X, Y, cost, rescaling)
 
     assert check(Bound(), X, Y).ok
     wrong = Bound()
     wrong.scale = 2.0
     assert [line.name for line in check(wrong, X, Y).failures] == [
-        "bind: its planes are as high as separate says"
+        "make_oracle: its planes are as high as loss_augmented_inference says"
     ]
 
 
 class Relaxed(Wrapped):
     relaxed = True
 
-    def separate(self, x, truth, w):
-        return self.right.decode(x, w)
+    def loss_augmented_inference(self, x, y_true, w):
+        return self.right.inference(x, w)
 
 
 def test_relaxed_inferences_are_noted():
@@ -452,9 +460,9 @@ def test_relaxed_inferences_are_noted():
     report = check(Relaxed(problem), X, Y)
     assert report.ok
     (noted,) = [line for line in report.checks if line.notes]
-    assert noted.name == "separate: the highest score plus loss"
+    assert noted.name == "loss_augmented_inference: the highest score plus loss"
     assert noted.notes[0].startswith("relaxed, it misses up to ")
-    assert "\nnote    separate: the highest score plus loss: relaxed" in str(report)
+    assert "\nnote    loss_augmented_inference: the highest score plus loss: relaxed" in str(report)
     mm.StructuredSVM(Relaxed(problem), max_iter=5).fit(X, Y)
 
 
@@ -463,19 +471,19 @@ def test_an_excess_that_admits_too_little_is_found():
 
     class Admits(Batched):
         relaxed = True
-        excess = 10.0
+        suboptimality = 10.0
 
-        def planes(self, xs, truths, w):
-            found = [self.decode(x, w) for x in xs]
-            part = PythonTrainingSet(FourClasses(), xs, truths, np.ones(len(xs)))
-            planes = part.planes_of(np.arange(len(xs)), found)
-            return planes._replace(excess=np.full(len(xs), self.excess))
+        def cuts(self, xs, y_true, w):
+            found = [self.inference(x, w) for x in xs]
+            part = PythonOracle(FourClasses(), xs, y_true, np.ones(len(xs)))
+            cuts = part.cuts_of(np.arange(len(xs)), found)
+            return cuts._replace(suboptimality=np.full(len(xs), self.suboptimality))
 
     assert check(Admits(), X, Y).ok
     liar = Admits()
-    liar.excess = 1e-3
+    liar.suboptimality = 1e-3
     (failed,) = check(liar, X, Y).failures
-    assert failed.name == "planes: the highest score plus loss"
+    assert failed.name == "cuts: the highest score plus loss"
     assert "its excess admits 0.001 only" in failed.failures[0]
 
 
@@ -486,14 +494,14 @@ def test_outputs_of_other_examples_prove_nothing():
         def joint_feature(self, x, y):
             return np.array([len(y), y.count("a"), x[0].count(y[0])], dtype=float)
 
-        def loss(self, truth, y):
-            return float(truth != y)
+        def loss(self, y_true, y):
+            return float(y_true != y)
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             return max(x[1:], key=lambda y: self.joint_feature(x, y) @ w)
 
-        def separate(self, x, truth, w):
-            return max(x[1:], key=lambda y: self.joint_feature(x, y) @ w + self.loss(truth, y))
+        def loss_augmented_inference(self, x, y_true, w):
+            return max(x[1:], key=lambda y: self.joint_feature(x, y) @ w + self.loss(y_true, y))
 
     X = [("house", "mouse", "horse"), ("light", "line", "night"), ("tree", "tea", "free")]
     report = check(Choice(), X, ["mouse", "night", "free"])
@@ -507,20 +515,20 @@ def test_kernel_problems():
         def outputs(self, x):
             return [0, 1, 2]
 
-        def loss(self, truth, y):
-            return abs(truth - y)
+        def loss(self, y_true, y):
+            return abs(y_true - y)
 
     class OtherLosses(Levels):
-        def losses(self, truth, candidates):
-            return 2.0 * super().losses(truth, candidates)
+        def losses(self, y_true, candidates):
+            return 2.0 * super().losses(y_true, candidates)
 
     class OtherParts(Levels):
         def candidates(self, x):
             return super().candidates(x)._replace(parts=[np.zeros_like(x)])
 
     class TruthCosts(Levels):
-        def loss(self, truth, y):
-            return 1.0 + abs(truth - y)
+        def loss(self, y_true, y):
+            return 1.0 + abs(y_true - y)
 
     X, Y = np.arange(8.0).reshape(-1, 1), [0, 1, 2, 1, 0, 1, 2, 1]
     kernel = mm.ProductKernel(mm.RBFKernel(gamma=1.0), mm.RBFKernel(gamma=0.5))
@@ -558,11 +566,11 @@ def test_ctrl_c():
     class Slow(Wrapped):
         calls = 0
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             self.calls += 1
             if self.calls == 2:
                 signal.raise_signal(signal.SIGINT)
-            return super().decode(x, w)
+            return super().inference(x, w)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -617,7 +625,7 @@ def test_graphs_are_right(inference):
     random = np.random.default_rng(0)
     X = [(random.normal(size=(4, 2)), np.array([[0, 1], [1, 2], [2, 3], [3, 0]])) for _ in range(6)]
     Y = [random.integers(3, size=4) for _ in X]
-    problem = GraphLabelling(3, inference=inference)
+    problem = GraphLabelling(3, inference_method=inference)
     report = check(problem, X, Y)
     assert report.ok, told(report)
 
@@ -637,16 +645,16 @@ def test_what_is_true_need_not_be_found():
         def joint_feature(self, x, y):
             return np.array([x * y, y, y * y])
 
-        def loss(self, truth, y):
-            return abs(truth - y)
+        def loss(self, y_true, y):
+            return abs(y_true - y)
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             return max([0.0, 1.0, 2.0], key=lambda y: self.joint_feature(x, y) @ w)
 
-        def separate(self, x, truth, w):
+        def loss_augmented_inference(self, x, y_true, w):
             return max(
-                [0.0, 1.0, 2.0, truth],
-                key=lambda y: self.joint_feature(x, y) @ w + self.loss(truth, y),
+                [0.0, 1.0, 2.0, y_true],
+                key=lambda y: self.joint_feature(x, y) @ w + self.loss(y_true, y),
             )
 
     random = np.random.default_rng(0)
@@ -654,5 +662,5 @@ def test_what_is_true_need_not_be_found():
     Y = [0.4 + abs(x) % 1.0 for x in X]
     report = check(Grid(), X, Y)
     assert report.ok, told(report)
-    assert any("if decode could find it" in str(line) for line in report.checks)
+    assert any("if inference could find it" in str(line) for line in report.checks)
     mm.StructuredSVM(Grid(), C=10.0).fit(X, Y)

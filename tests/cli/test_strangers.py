@@ -277,7 +277,11 @@ def test_a_report_is_whole_or_not_there(here, monkeypatch):
 def test_a_fit_without_a_single_round_is_still_a_model(here):
     result = invoke("train", "iris.svm", "-o", "m.mm", "--time-limit", "1e-9", "--json")
     numbers = json.loads(result.stdout)
-    assert (numbers["status"], numbers["rounds"], numbers["searches"]) == ("time_limit", 0, 0)
+    assert (numbers["status"], numbers["iterations"], numbers["oracle_calls"]) == (
+        "time_limit",
+        0,
+        0,
+    )
     assert numbers["dual"] <= numbers["objective"]
     assert len(invoke("predict", "m.mm", "iris.svm").stdout.split()) == 150
     invoke("inspect", "m.mm")

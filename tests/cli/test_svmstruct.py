@@ -104,8 +104,8 @@ def test_a_looser_epsilon_stops_earlier(tmp_path):
         assert fit["objective"] - fit["dual"] <= 75 * epsilon
         assert fit["objective"] <= optimum + 75 * epsilon
     for looser, tighter in pairwise(fits):
-        assert looser["rounds"] < tighter["rounds"]
-        assert looser["searches"] < tighter["searches"]
+        assert looser["iterations"] < tighter["iterations"]
+        assert looser["oracle_calls"] < tighter["oracle_calls"]
 
 
 def test_a_looser_epsilon_stops_earlier_with_classes(tmp_path):
@@ -117,8 +117,8 @@ def test_a_looser_epsilon_stops_earlier_with_classes(tmp_path):
     for fit, epsilon in zip(fits, epsilons, strict=True):
         assert 1e4 * (fit["objective"] - fit["dual"]) <= 50_000 * epsilon
     for looser, tighter in pairwise(fits):
-        assert looser["rounds"] < tighter["rounds"]
-        assert looser["searches"] < tighter["searches"]
+        assert looser["iterations"] < tighter["iterations"]
+        assert looser["oracle_calls"] < tighter["oracle_calls"]
 
 
 def test_other_files_are_refused(tmp_path):

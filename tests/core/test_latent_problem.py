@@ -1,4 +1,4 @@
-"""Latent problems: searches and completions against brute force, convex steps against a QP."""
+"""Latent problems: searches and imputations against brute force, convex steps against a QP."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.latent import PythonLatentTrainingSet
+from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import DualPoint
@@ -81,8 +81,8 @@ def test_bags_against_brute_force(seed, options):
     weights = widen(w, bags)
     everything = np.arange(len(Y))
     for chosen in (random.integers(bags.lengths), np.full(len(Y), MEAN)):
-        training = bags.completed(chosen)
-        planes = training.planes(weights, everything, ONE)
+        oracle = bags.imputed(chosen)
+        cuts = oracle.separate(weights, everything, ONE)
         for i, (x, y, h) in enumerate(zip(X, Y, chosen, strict=True)):
             shown = x.mean(axis=0, keepdims=True) if h == MEAN else x[[h]]
             own = problem.joint_feature(shown, y, 0) @ w
@@ -90,11 +90,11 @@ def test_bags_against_brute_force(seed, options):
             slopes = [problem.loss(y, k) + problem.joint_feature(x, k, j) @ w - own
                       for k, j in others]  # fmt: skip
             hinge = max(0.0, *slopes)
-            assert_allclose(planes.slopes(weights)[i], hinge, rtol=rtol, atol=1e-6)
-        again = training.planes_of(everything, planes.outputs)
-        for old, new in zip(planes[:4], again[:4], strict=True):
+            assert_allclose(cuts.slopes(weights)[i], hinge, rtol=rtol, atol=1e-6)
+        again = oracle.cuts_of(everything, cuts.outputs)
+        for old, new in zip(cuts[:4], again[:4], strict=True):
             assert_array_equal(old, new)
-        assert again.outputs == planes.outputs
+        assert again.outputs == cuts.outputs
 
 
 @pytest.mark.parametrize("options", VARIANTS)
@@ -105,14 +105,14 @@ def test_best_completions_give_the_objective_and_others_more(options):
         w = random_weights(random, problem, X[0])
         weights = widen(w, bags)
         true = objective(problem, X, Y, cost, w)
-        best = bags.complete(weights, np.full(len(Y), MEAN), ONE)
+        best = bags.impute(weights, np.full(len(Y), MEAN), ONE)
         assert best.tolist() == [
-            0 if y == problem.background else problem.complete(x, y, w)
+            0 if y == problem.background else problem.latent(x, y, w)
             for x, y in zip(X, Y, strict=True)
         ]
-        assert_allclose(bags.completed(best).primal(weights), true, rtol=1e-5)
+        assert_allclose(bags.imputed(best).primal(weights), true, rtol=1e-5)
         for chosen in (random.integers(bags.lengths), np.full(len(Y), MEAN)):
-            assert bags.completed(chosen).primal(weights) >= true - 1e-6
+            assert bags.imputed(chosen).primal(weights) >= true - 1e-6
 
 
 def test_the_rehearsal_is_the_linear_classifier_of_the_means():
@@ -131,21 +131,21 @@ def test_completions_stay_where_they_are_as_good():
         fit_intercept=False,
     )  # fmt: skip
     weights = widen(np.array([1.0, 0.0, 1.0, 0.0]), bags)
-    assert bags.complete(weights, np.array([1, 1]), ONE).tolist() == [1, 1]
-    assert bags.complete(weights, np.array([2, MEAN]), ONE).tolist() == [0, 0]
+    assert bags.impute(weights, np.array([1, 1]), ONE).tolist() == [1, 1]
+    assert bags.impute(weights, np.array([2, MEAN]), ONE).tolist() == [0, 0]
     assert bags.changes(np.array([1, 1]), np.array([1, 0])).tolist() == [False, True]
 
 
 def test_outputs_of_other_bags_are_refused():
     bags, _, X, Y, _ = make_bags(0)
-    training = bags.completed(np.zeros(len(Y), dtype=np.int64))
+    oracle = bags.imputed(np.zeros(len(Y), dtype=np.int64))
     right, wrong = int(Y[0]), int(Y[0] + 1) % 3
     for pair in ((right, 0), (wrong, MEAN), (wrong, len(X[0])), (3, 0)):
         output = np.array(pair, dtype=np.int32).tobytes()
         with pytest.raises(ValueError, match="other bags"):
-            training.planes_of(np.zeros(1, dtype=np.int64), [output])
+            oracle.cuts_of(np.zeros(1, dtype=np.int64), [output])
     with pytest.raises(ValueError, match="not those of bags"):
-        training.planes_of(np.zeros(1, dtype=np.int64), [b"abc"])
+        oracle.cuts_of(np.zeros(1, dtype=np.int64), [b"abc"])
 
 
 class Shown(Enumerable):
@@ -166,8 +166,8 @@ class Shown(Enumerable):
         bag, shown, label = x
         return self.problem.joint_feature(*((shown[None], label, 0) if y[1] == MEAN else (bag, *y)))
 
-    def loss(self, truth, y):
-        return self.problem.loss(truth[0], y[0])
+    def loss(self, y_true, y):
+        return self.problem.loss(y_true[0], y[0])
 
 
 @pytest.mark.parametrize("background", [NOTHING, 1])
@@ -183,7 +183,7 @@ def test_convex_steps_reach_the_referees_optimum(solver, background):
     inputs = list(zip(X, shown, Y.tolist(), strict=True))
     case = Case(Shown(problem), inputs, [(y, MEAN) for y in Y.tolist()], cost)
     tol = 1e-2 if solver == "frank-wolfe" else 1e-4
-    result = make_solver(solver).solve(bags.completed(chosen), Stopping(tol))
+    result = make_solver(solver).solve(bags.imputed(chosen), Stopping(tol))
     assert result.status == "converged"
     assert result.certificate.dual <= case.optimum.value * (1 + 1e-7)
     assert result.certificate.primal >= case.optimum.value * (1 - 1e-7)
@@ -198,15 +198,15 @@ def test_threads_do_not_change_the_answer():
         random.integers(0, 5, n).astype(np.int32), 1.0 - np.eye(5), np.ones(n),
     )  # fmt: skip
     weights = random.normal(size=int(np.prod(bags.table_shape)))
-    training, everything = bags.completed(random.integers(bags.lengths)), np.arange(n)
-    assert n * training.search_work > 3e6  # else nothing is shared out
+    oracle, everything = bags.imputed(random.integers(bags.lengths)), np.arange(n)
+    assert n * oracle.oracle_work > 3e6  # else nothing is shared out
     with Threads(3) as threads:
-        many = training.planes(weights, everything, threads)
-        completed = bags.complete(weights, np.zeros(n, dtype=np.int64), threads)
-    one = training.planes(weights, everything, ONE)
+        many = oracle.separate(weights, everything, threads)
+        imputed = bags.impute(weights, np.zeros(n, dtype=np.int64), threads)
+    one = oracle.separate(weights, everything, ONE)
     for a, b in zip(one[:4], many[:4], strict=True):
         assert_array_equal(a, b)
-    assert_array_equal(completed, bags.complete(weights, np.zeros(n, dtype=np.int64), ONE))
+    assert_array_equal(imputed, bags.impute(weights, np.zeros(n, dtype=np.int64), ONE))
 
 
 # Hidden states
@@ -219,7 +219,7 @@ class Unbound:
         self.problem = problem
 
     def __getattr__(self, name):
-        if name in ("bind", "outputs"):
+        if name in ("make_oracle", "outputs"):
             raise AttributeError(name)
         return getattr(self.problem, name)
 
@@ -237,19 +237,21 @@ def test_hidden_chains_against_brute_force(seed, length, n_labels, n_states):
     problem = HiddenChains(2, n_labels, n_states)
     x = random.normal(size=(length, 2))
     w = random.integers(-2, 3, problem.layout.n_rows * problem.layout.n_columns).astype(float)
-    truth = random.integers(n_labels, size=length)
+    y_true = random.integers(n_labels, size=length)
 
     def score(pair):
         return problem.joint_feature(x, *pair) @ w
 
     def augmented(pair):
-        return score(pair) + problem.loss(truth, pair[0])
+        return score(pair) + problem.loss(y_true, pair[0])
 
     pairs = all_pairs(problem, length)
-    assert_allclose(score(problem.decode(x, w)), max(map(score, pairs)))
-    assert_allclose(augmented(problem.separate(x, truth, w)), max(map(augmented, pairs)))
-    own = [pair for pair in pairs if np.array_equal(pair[0], truth)]
-    assert_allclose(score((truth, problem.complete(x, truth, w))), max(map(score, own)))
+    assert_allclose(score(problem.inference(x, w)), max(map(score, pairs)))
+    assert_allclose(
+        augmented(problem.loss_augmented_inference(x, y_true, w)), max(map(augmented, pairs))
+    )
+    own = [pair for pair in pairs if np.array_equal(pair[0], y_true)]
+    assert_allclose(score((y_true, problem.latent(x, y_true, w))), max(map(score, own)))
 
 
 def test_compiled_hidden_chains_are_the_plain_problem():
@@ -259,23 +261,25 @@ def test_compiled_hidden_chains_are_the_plain_problem():
     Y = [random.integers(2, size=len(x)) for x in X]
     cost = random.uniform(0.5, 1.0, len(X))
     compiled, plain = (
-        problem.bind(X, Y, cost),
-        PythonLatentTrainingSet(Unbound(problem), X, Y, cost),
+        problem.make_oracle(X, Y, cost),
+        PythonLatentOracle(Unbound(problem), X, Y, cost),
     )
     first = [random.integers(2, size=len(x)) for x in X]
     for _ in range(5):
         w = random.normal(size=problem.layout.n_rows * problem.layout.n_columns)
-        a, b = compiled.completed(first), plain.completed(first)
+        a, b = compiled.imputed(first), plain.imputed(first)
         assert_allclose(a.primal(w), b.primal(w))
-        found, expected = compiled.complete(w, first, ONE), plain.complete(w, first, ONE)
+        found, expected = compiled.impute(w, first, ONE), plain.impute(w, first, ONE)
         assert [h.tolist() for h in found] == [h.tolist() for h in expected]
         assert_array_equal(compiled.changes(first, found), plain.changes(first, expected))
-        assert compiled.completed(found).primal(w) <= a.primal(w) + 1e-9
+        assert compiled.imputed(found).primal(w) <= a.primal(w) + 1e-9
 
 
 def test_hidden_chains_say_what_labels_they_take():
     with pytest.raises(ValueError, match="Sequence 1 has 2 positions: give each a label from 0 to"):
-        HiddenChains(1, 2, 2).bind([np.zeros((1, 1)), np.zeros((2, 1))], [[0], [0, 2]], np.ones(2))
+        HiddenChains(1, 2, 2).make_oracle(
+            [np.zeros((1, 1)), np.zeros((2, 1))], [[0], [0, 2]], np.ones(2)
+        )
 
 
 # The plain-Python side
@@ -284,43 +288,43 @@ def test_hidden_chains_say_what_labels_they_take():
 def plain(problem=None, seed=0):
     X, Y = random_bags(seed)
     problem = problem or Instances(1.0 - np.eye(3))
-    return PythonLatentTrainingSet(problem, X, Y, np.ones(len(Y))), X, Y
+    return PythonLatentOracle(problem, X, Y, np.ones(len(Y))), X, Y
 
 
 def test_plain_completions_are_the_best_and_others_bound_them():
     latent, X, Y = plain()
     random = np.random.default_rng(1)
-    first = latent.initial(random)
+    first = latent.init_latent(random)
     for _ in range(5):
         w = random.normal(size=9)
-        best = latent.complete(w, first, ONE)
+        best = latent.impute(w, first, ONE)
         true = objective(latent.problem, X, Y, latent.cost, w)
-        assert_allclose(latent.completed(best).primal(w), true)
-        assert latent.completed(first).primal(w) >= true - 1e-9
-        assert latent.complete(np.zeros(9), first, ONE) == first
+        assert_allclose(latent.imputed(best).primal(w), true)
+        assert latent.imputed(first).primal(w) >= true - 1e-9
+        assert latent.impute(np.zeros(9), first, ONE) == first
 
 
 def test_searches_of_wrong_outputs_are_those_of_bags():
     bags, problem, X, Y, cost = make_bags(2)
-    tight = PythonLatentTrainingSet(WrongInstances(problem.matrix), X, Y, cost)
-    loose = PythonLatentTrainingSet(problem, X, Y, cost)
+    tight = PythonLatentOracle(WrongInstances(problem.matrix), X, Y, cost)
+    loose = PythonLatentOracle(problem, X, Y, cost)
     random = np.random.default_rng(0)
     for _ in range(5):
         w = random.normal(size=len(problem.matrix) * X[0].shape[1])
         chosen = random.integers(bags.lengths)
-        found = tight.completed(chosen.tolist()).primal(w)
-        assert_allclose(found, bags.completed(chosen).primal(widen(w, bags)))
-        assert found <= loose.completed(chosen.tolist()).primal(w)
-        best = tight.complete(w, chosen.tolist(), ONE)
-        assert_allclose(tight.completed(best).primal(w), objective(problem, X, Y, cost, w))
+        found = tight.imputed(chosen.tolist()).primal(w)
+        assert_allclose(found, bags.imputed(chosen).primal(widen(w, bags)))
+        assert found <= loose.imputed(chosen.tolist()).primal(w)
+        best = tight.impute(w, chosen.tolist(), ONE)
+        assert_allclose(tight.imputed(best).primal(w), objective(problem, X, Y, cost, w))
 
 
 def test_a_point_stays_feasible_when_truths_are_completed_otherwise():
     latent, _, _ = plain()
-    first = latent.initial(np.random.default_rng(1))
-    result = make_solver("auto").solve(latent.completed(first), Stopping(1e-3))
+    first = latent.init_latent(np.random.default_rng(1))
+    result = make_solver("auto").solve(latent.imputed(first), Stopping(1e-3))
     assert isinstance(result.dual_point, DualPoint)
-    other = latent.completed(latent.complete(result.weights, first, ONE))
+    other = latent.imputed(latent.impute(result.weights, first, ONE))
     assert other.dual(result.dual_point) <= other.primal(result.weights)
 
 
@@ -337,14 +341,15 @@ def fail(*_):
 @pytest.mark.parametrize(
     ("methods", "sentence"),
     [
-        ({"complete": lambda x, y, w: int(np.argmin(x @ w.reshape(3, -1)[y]))},
-         "complete of Broken returned .* below that of .*: it must return the highest"),
-        ({"complete": fail}, "complete of Broken raised RuntimeError for example 0: no"),
-        ({"initial": fail}, "initial of Broken raised RuntimeError for example 0: no"),
-        ({"separate": lambda x, y, w: 3},
-         r"separate of Broken raised TypeError for example 0: .* pair \(y, h\), but it is 3"),
-        ({"separate": lambda x, y, w: ((y + 1) % 3, int(np.argmin(x @ w.reshape(3, -1)[y - 2])))},
-         "separate of Broken returned .* it must return the highest"),
+        ({"latent": lambda x, y, w: int(np.argmin(x @ w.reshape(3, -1)[y]))},
+         "latent of Broken returned .* below that of .*: it must return the highest"),
+        ({"latent": fail}, "latent of Broken raised RuntimeError for example 0: no"),
+        ({"init_latent": fail}, "init_latent of Broken raised RuntimeError for example 0: no"),
+        ({"loss_augmented_inference": lambda x, y, w: 3},
+         r"inference of Broken raised TypeError for example 0: .* pair \(y, h\), but it is 3"),
+        ({"loss_augmented_inference":
+             lambda x, y, w: ((y + 1) % 3, int(np.argmin(x @ w.reshape(3, -1)[y - 2])))},
+         "loss_augmented_inference of Broken returned .* it must return the highest"),
         ({"loss": lambda a, b: -1.0}, "loss of Broken must be a finite number"),
     ],
 )  # fmt: skip
@@ -357,6 +362,6 @@ def test_broken_contracts_are_named(methods, sentence):
 def use(latent):
     """Whatever a fit would do."""
     random = np.random.default_rng(0)
-    first, w = latent.initial(random), 10.0 * random.normal(size=9)
-    latent.completed(first).primal(w)
-    latent.complete(w, latent.complete(w, first, ONE), ONE)
+    first, w = latent.init_latent(random), 10.0 * random.normal(size=9)
+    latent.imputed(first).primal(w)
+    latent.impute(w, latent.impute(w, first, ONE), ONE)

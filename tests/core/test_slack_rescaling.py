@@ -13,9 +13,9 @@ from structured_referee import Case, compiled_chains, random_chains, random_clas
 
 import maxmargin as mm
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonTrainingSet, bind
+from maxmargin.core.problem import PythonOracle, make_oracle
 from maxmargin.core.result import Status
-from maxmargin.core.slack_rescaling import SlackTrainingSet
+from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import make_solver
 
@@ -40,22 +40,22 @@ def corners_of_hull(losses, violations):
 @given(seed=seeds, scale=st.sampled_from([0.0, 0.1, 1.0, 10.0]), order=st.integers(1, 2))
 def test_slacks_are_the_best_of_the_hull_and_enclosed(seed, scale, order):
     case = random_chains(seed, n=4, shortest=0, order=order)
-    training = SlackTrainingSet(compiled_chains(case))
+    oracle = SlackRescaledOracle(compiled_chains(case))
     psi, losses = case.pieces
     weights = scale * np.random.default_rng(seed).normal(size=psi.shape[2])
-    wide = widen(weights, training.margin.layout)
-    planes = training.planes(wide, np.arange(4), Threads(1))
+    wide = widen(weights, oracle.margin.layout)
+    cuts = oracle.separate(wide, np.arange(4), Threads(1))
     slacks = losses * (1.0 - psi @ weights)
-    found = planes.slopes(wide)
+    found = cuts.slopes(wide)
     rounding = 1e-9 * (1.0 + scale)
     assert (found >= 0.0).all()
     assert (found <= slacks.max(axis=1) + rounding).all()
-    assert (found + planes.excess >= slacks.max(axis=1) - rounding).all()
+    assert (found + cuts.suboptimality >= slacks.max(axis=1) - rounding).all()
     for i in range(4):
         for corner in corners_of_hull(losses[i], 1.0 - psi[i] @ weights):
             # The walk ends where less than a millionth is to be gained.
             assert found[i] >= slacks[i, corner] * (1.0 - 1e-5) - rounding
-    again = training.planes_of(np.arange(4), planes.outputs)
+    again = oracle.cuts_of(np.arange(4), cuts.outputs)
     assert_allclose(again.slopes(wide), found, rtol=1e-12, atol=1e-12)
 
 
@@ -63,9 +63,9 @@ def test_slacks_are_the_best_of_the_hull_and_enclosed(seed, scale, order):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_certificates_enclose_the_optimum(solver, seed):
     case = random_classes(seed, rescaling="slack")
-    margin = PythonTrainingSet(case.problem, case.X, case.Y, case.cost)
-    training = SlackTrainingSet(margin)
-    result = make_solver(solver).solve(training, Stopping(1e-4, 300, None))
+    margin = PythonOracle(case.problem, case.X, case.Y, case.cost)
+    oracle = SlackRescaledOracle(margin)
+    result = make_solver(solver).solve(oracle, Stopping(1e-4, 300, None))
     certificate, optimum = result.certificate, case.optimum.value
     assert certificate.relaxed
     if solver != "frank-wolfe":  # which takes its time
@@ -78,8 +78,8 @@ def test_certificates_enclose_the_optimum(solver, seed):
 
 def test_listed_outputs_make_expectations_possible():
     case = random_classes(0, rescaling="slack")
-    training = SlackTrainingSet(PythonTrainingSet(case.problem, case.X, case.Y, case.cost))
-    result = make_solver("partial-linearization").solve(training, Stopping(1e-2, 500, None))
+    oracle = SlackRescaledOracle(PythonOracle(case.problem, case.X, case.Y, case.cost))
+    result = make_solver("partial-linearization").solve(oracle, Stopping(1e-2, 500, None))
     assert result.certificate.dual <= case.optimum.value * (1 + 1e-8)
     assert case.objective(result.weights) <= 1.02 * case.optimum.value
 
@@ -87,18 +87,18 @@ def test_listed_outputs_make_expectations_possible():
 def test_nothing_but_the_truth():
     chains = random_chains(0, n=3, k=2, longest=1).problem
     empty = Case(chains, [np.zeros((0, 3))] * 2, [(), ()], np.ones(2))
-    training = SlackTrainingSet(PythonTrainingSet(chains, empty.X, empty.Y, empty.cost))
-    planes = training.planes(np.ones(training.n_features), np.arange(2), Threads(1))
-    assert planes.outputs == [None, None]
-    assert_array_equal(planes.losses, 0.0)
-    assert_array_equal(planes.excess, 0.0)
-    assert len(planes.values) == 0
+    oracle = SlackRescaledOracle(PythonOracle(chains, empty.X, empty.Y, empty.cost))
+    cuts = oracle.separate(np.ones(oracle.n_features), np.arange(2), Threads(1))
+    assert cuts.outputs == [None, None]
+    assert_array_equal(cuts.losses, 0.0)
+    assert_array_equal(cuts.suboptimality, 0.0)
+    assert len(cuts.values) == 0
 
 
 def test_an_own_search_comes_first():
     case = random_classes(0)
-    given_search = bind(case.problem, case.X, case.Y, case.cost, "slack")
-    assert isinstance(given_search, PythonTrainingSet)
+    given_search = make_oracle(case.problem, case.X, case.Y, case.cost, "slack")
+    assert isinstance(given_search, PythonOracle)
     assert not given_search.relaxed
 
 
@@ -125,7 +125,7 @@ ESTIMATORS = {
     "graph": (mm.GraphLabeler, {}, ([(rows, RING) for rows in ROWS], LABELS)),
     "relaxed graph": (
         mm.GraphLabeler,
-        {"inference": "relaxed"},
+        {"inference_method": "relaxed"},
         ([(rows, RING) for rows in ROWS], LABELS),
     ),
     "grammar": (mm.GrammarParser, {"horizontal": 0}, (TREES,)),

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import AbsoluteGap, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.remaining import TimeLeft
@@ -53,10 +53,10 @@ def test_other_tolerances_are_refused(tol):
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_solvers_stop_at_an_absolute_gap(solver):
-    training = compiled_chains(random_chains(3, n=40, longest=5))
+    oracle = compiled_chains(random_chains(3, n=40, longest=5))
     calls = []
     for gap in (3.0, 0.3):
-        result = make_solver(solver).solve(training, Stopping.within(AbsoluteGap(gap), 20_000))
+        result = make_solver(solver).solve(oracle, Stopping.within(AbsoluteGap(gap), 20_000))
         assert result.status == "converged"
         assert result.certificate.gap <= gap
         calls.append(result.history[-1].oracle_calls)
@@ -139,5 +139,5 @@ def test_checkpoints_go_on(tmp_path):
 def test_time_left_until_an_absolute_gap():
     left = TimeLeft(AbsoluteGap(1e-2))
     for second in range(1, 11):
-        left.add(Round(second, 0, 0, primal=100.0 + 100.0 * 0.5**second, dual=100.0, planes=0))
+        left.add(Iteration(second, 0, 0, primal=100.0 + 100.0 * 0.5**second, dual=100.0, cuts=0))
     assert left.seconds(now=10.0) == pytest.approx(math.log2(100.0 * 0.5**10 / 1e-2), rel=0.05)

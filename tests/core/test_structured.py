@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from structured_referee import Case, Chains, compiled_chains, random_chains, random_classes
 
-from maxmargin import OneSlack, Planes, ProblemError, StructuredSVM
+from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonTrainingSet, bind
+from maxmargin.core.problem import PythonOracle, make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import SOLVERS
 
@@ -22,7 +22,13 @@ GOOD = CASE.problem
 N_FEATURES = len(GOOD.joint_feature(CASE.X[0], CASE.Y[0]))
 EVERYONE = np.arange(len(CASE.X))
 
-METHODS = ("joint_feature", "loss", "decode", "separate", "separate_slack")
+METHODS = (
+    "joint_feature",
+    "loss",
+    "inference",
+    "loss_augmented_inference",
+    "slack_rescaled_inference",
+)
 
 
 class Mine(SimpleNamespace):
@@ -52,26 +58,34 @@ def feature(wrong):
     return {"joint_feature": on_example_3(wrong, GOOD.joint_feature)}
 
 
-def separate(wrong):
-    return {"separate": on_example_3(wrong, GOOD.separate)}
+def loss_augmented_inference(wrong):
+    return {"loss_augmented_inference": on_example_3(wrong, GOOD.loss_augmented_inference)}
 
 
 def loss(wrong):
     """For the outputs of the fourth example alone, which no other example has."""
 
-    def mine(truth, y):
-        return wrong(truth, y) if isinstance(y, np.int8) else GOOD.loss(truth, y)
+    def mine(y_true, y):
+        return wrong(y_true, y) if isinstance(y, np.int8) else GOOD.loss(y_true, y)
 
-    return {"loss": mine} | separate(lambda *args: np.int8(GOOD.separate(*args)))
+    return {"loss": mine} | loss_augmented_inference(
+        lambda *args: np.int8(GOOD.loss_augmented_inference(*args))
+    )
 
 
 BAD = {
     "separate raises": (
-        separate(lambda *_: dict[str, int]()["key"]),
-        "separate .* raised KeyError",
+        loss_augmented_inference(lambda *_: dict[str, int]()["key"]),
+        "loss_augmented_inference .* raised KeyError",
     ),
-    "separate writes": (separate(lambda x, y, w: w.sort()), "separate .* read-only"),
-    "no such output": (separate(lambda *_: 99), "joint_feature .* raised IndexError"),
+    "separate writes": (
+        loss_augmented_inference(lambda x, y, w: w.sort()),
+        "loss_augmented_inference .* read-only",
+    ),
+    "no such output": (
+        loss_augmented_inference(lambda *_: 99),
+        "joint_feature .* raised IndexError",
+    ),
     "loss raises": (loss(lambda *_: 1 / 0), "loss .* raised ZeroDivisionError"),
     "loss negative": (loss(lambda *_: -0.5), r"loss .* -0\.5"),
     "loss NaN": (loss(lambda *_: math.nan), "loss .* nan"),
@@ -94,7 +108,7 @@ BAD = {
 
 def test_a_loss_of_the_truth_is_refused():
     with pytest.raises(ProblemError, match=r"loss of Mine must be zero .* for example 0 it is 1"):
-        fit(Mine(loss=lambda truth, y: 1.0))
+        fit(Mine(loss=lambda y_true, y: 1.0))
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -108,11 +122,13 @@ def test_what_is_wrong_is_named(name):
 
 
 def test_a_search_that_ends_below_the_truth():
-    problem = Mine(**separate(lambda x, truth, w: (truth + 1) % 3))
-    training = PythonTrainingSet(problem, CASE.X, CASE.Y, CASE.cost)
+    problem = Mine(**loss_augmented_inference(lambda x, y_true, w: (y_true + 1) % 3))
+    oracle = PythonOracle(problem, CASE.X, CASE.Y, CASE.cost)
     weights = 10.0 * GOOD.joint_feature(CASE.X[3], CASE.Y[3])  # the truth is far ahead
-    with pytest.raises(ProblemError, match=r"separate of Mine .* example 3, .* below .* truth"):
-        training.planes(weights, EVERYONE, Threads(1))
+    with pytest.raises(
+        ProblemError, match=r"loss_augmented_inference of Mine .* example 3, .* below .* truth"
+    ):
+        oracle.separate(weights, EVERYONE, Threads(1))
 
 
 @pytest.mark.parametrize("wrong", ["word", ["word"] * 3, [[1.0], [2.0, 3.0]], None, 1.0])
@@ -125,19 +141,19 @@ def test_features_of_varying_length_are_not_blamed_on_the_search():
     def joint_feature(x, y):
         return np.ones(12 + y)
 
-    def separate(x, truth, w):
-        return max(range(3), key=lambda y: joint_feature(x, y) @ w + GOOD.loss(truth, y))
+    def loss_augmented_inference(x, y_true, w):
+        return max(range(3), key=lambda y: joint_feature(x, y) @ w + GOOD.loss(y_true, y))
 
     other = next(i for i, y in enumerate(CASE.Y) if y != CASE.Y[0])
     lengths = f"returned {12 + CASE.Y[other]} features for example {other} .* {12 + CASE.Y[0]} for"
     with pytest.raises(ProblemError, match=f"joint_feature of Mine {lengths} the first") as error:
-        fit(Mine(joint_feature=joint_feature, separate=separate))
+        fit(Mine(joint_feature=joint_feature, loss_augmented_inference=loss_augmented_inference))
     one_sentence(error)
 
 
 def test_predictions_that_fail_tell_for_which_example():
-    model = fit(Mine(decode=on_example_3(lambda x, w: x[99], GOOD.decode)))
-    with pytest.raises(ProblemError, match=r"decode of Mine raised IndexError for example 3: "):
+    model = fit(Mine(inference=on_example_3(lambda x, w: x[99], GOOD.inference)))
+    with pytest.raises(ProblemError, match=r"inference of Mine raised IndexError for example 3: "):
         model.predict(CASE.X)
 
 
@@ -166,7 +182,7 @@ def test_lengths(X, Y, sentence):
         ({"solver": "bundle"}, "'solver' parameter of StructuredSVM .*'auto'"),
         ({"solver": OneSlack}, "'solver' parameter"),
         ({"rescaling": "both"}, "'rescaling' parameter"),
-        ({"problem": object()}, "'problem' parameter .* 'separate'"),
+        ({"problem": object()}, "'problem' parameter .* 'loss_augmented_inference'"),
         ({"problem": Chains}, r"problem is the class Chains itself: .* Chains\(\)\."),
         ({"n_jobs": 0}, "n_jobs is 0"),
     ],
@@ -202,7 +218,7 @@ def test_a_fit():
     assert found.certificate_.primal == pytest.approx(half.optimum.value, rel=1e-4)
     assert found.n_iter_ == len(found.history_)
     answers = found.predict(CASE.X)
-    assert answers == [GOOD.decode(x, found.weights_) for x in CASE.X]
+    assert answers == [GOOD.inference(x, found.weights_) for x in CASE.X]
     assert found.score(CASE.X, CASE.Y) == pytest.approx(
         -np.mean([GOOD.loss(y, z) for y, z in zip(CASE.Y, answers, strict=True)])
     )
@@ -245,12 +261,12 @@ def test_stopping_early_warns():
 def failing_after(n_calls):
     calls = count(1)
 
-    def search(*args):
+    def infer(*args):
         if next(calls) > n_calls:
             raise MemoryError("no more")
-        return GOOD.separate(*args)
+        return GOOD.loss_augmented_inference(*args)
 
-    return Mine(separate=search)
+    return Mine(loss_augmented_inference=infer)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +276,9 @@ def test_what_was_learned_before_a_failure_is_kept(solver):
     # So many calls that at least one round is whole; "online" makes up to four an example in each.
     calls = 100 if solver == "online" else 40
     model = StructuredSVM(failing_after(calls), solver=solver, tol=1e-9)
-    with pytest.raises(ProblemError, match=r"separate of Mine raised MemoryError .*: no more"):
+    with pytest.raises(
+        ProblemError, match=r"loss_augmented_inference of Mine raised MemoryError .*: no more"
+    ):
         model.fit(CASE.X, CASE.Y, sample_weight=CASE.cost)
     assert model.status_ == "failed"
     assert model.certificate_.primal == np.inf
@@ -301,43 +319,45 @@ def test_features_in_any_form(form):
     assert_allclose(found.decision_function(CASE.X), expected.decision_function(CASE.X), atol=1e-9)
 
 
-def batched(xs, truths, w):
-    part = Case(GOOD, xs, truths, np.ones(len(xs))).training()
-    return part.planes(np.array(w), np.arange(len(xs)), Threads(1))
+def batched(xs, y_true, w):
+    part = Case(GOOD, xs, y_true, np.ones(len(xs))).oracle()
+    return part.separate(np.array(w), np.arange(len(xs)), Threads(1))
 
 
 def changed(**parts):
-    def planes(xs, truths, w):
-        right = batched(xs, truths, w)
+    def cuts(xs, y_true, w):
+        right = batched(xs, y_true, w)
         return right._replace(
             **{name: change(getattr(right, name)) for name, change in parts.items()}
         )
 
-    return planes
+    return cuts
 
 
-def searched(planes):
+def inferred(cuts):
     """What the training set makes of a batch; the weights have neighbours in memory."""
-    training = PythonTrainingSet(Mine(planes=planes), CASE.X, CASE.Y, CASE.cost)
-    weights = np.zeros(1000)[: training.n_features]
-    return training.planes(weights, EVERYONE, Threads(1))
+    oracle = PythonOracle(Mine(cuts=cuts), CASE.X, CASE.Y, CASE.cost)
+    weights = np.zeros(1000)[: oracle.n_features]
+    return oracle.separate(weights, EVERYONE, Threads(1))
 
 
 def test_batched_searches():
     calls = []
 
-    def planes(xs, truths, w):
+    def cuts(xs, y_true, w):
         calls.append(len(xs))
-        return batched(xs, truths, w)
+        return batched(xs, y_true, w)
 
-    problem = Mine(planes=planes, separate=None)
-    result = OneSlack().solve(bind(problem, CASE.X, CASE.Y, CASE.cost, "margin"), Stopping(1e-5))
+    problem = Mine(cuts=cuts, loss_augmented_inference=None)
+    result = OneSlack().solve(
+        make_oracle(problem, CASE.X, CASE.Y, CASE.cost, "margin"), Stopping(1e-5)
+    )
     assert result.certificate.primal == pytest.approx(CASE.optimum.value, rel=1e-4)
     assert set(calls) == {len(CASE.X)}
 
 
 @pytest.mark.parametrize(
-    ("planes", "sentence"),
+    ("cuts", "sentence"),
     [
         (lambda *_: 1 / 0, "raised ZeroDivisionError for the examples 0 to 11"),
         (lambda *_: None, "raised TypeError for the examples 0 to 11"),
@@ -352,17 +372,17 @@ def test_batched_searches():
         (changed(columns=lambda a: a[:-1]), "starts that rise"),
     ],
 )
-def test_batched_searches_that_are_wrong(planes, sentence):
-    with pytest.raises(ProblemError, match=f"planes of Mine .*{sentence}") as error:
-        searched(planes)
+def test_batched_searches_that_are_wrong(cuts, sentence):
+    with pytest.raises(ProblemError, match=f"cuts of Mine .*{sentence}") as error:
+        inferred(cuts)
     one_sentence(error)
 
 
 @pytest.mark.parametrize("part", ["starts", "columns", "values", "losses"])
 def test_batched_searches_may_use_other_number_types(part):
     narrow = np.float32 if part in ("values", "losses") else np.int32
-    found = searched(changed(**{part: lambda a: a.astype(narrow)}))
-    expected = searched(batched)
+    found = inferred(changed(**{part: lambda a: a.astype(narrow)}))
+    expected = inferred(batched)
     weights = np.random.default_rng(0).normal(size=N_FEATURES)
     assert_allclose(found.slopes(weights), expected.slopes(weights), rtol=1e-5)
 
@@ -371,7 +391,7 @@ def test_a_problem_may_bring_its_own_training_set():
     case = random_chains(3)
 
     class Compiled(Chains):
-        def bind(self, X, Y, cost, rescaling):
+        def make_oracle(self, X, Y, cost, rescaling):
             assert rescaling == "margin"
             return compiled_chains(Case(self, X, Y, cost))
 
@@ -385,24 +405,24 @@ def test_planes_of_outputs_are_those_of_the_pieces():
         case = random_classes(2, rescaling=rescaling)
         psi, losses = case.pieces
         for y in range(len(losses[0])):
-            planes = case.training().planes_of(EVERYONE, [y] * len(EVERYONE))
-            assert isinstance(planes, Planes)
+            cuts = case.oracle().cuts_of(EVERYONE, [y] * len(EVERYONE))
+            assert isinstance(cuts, Cuts)
             for i in EVERYONE:
-                entries = slice(planes.starts[i], planes.starts[i + 1])
+                entries = slice(cuts.starts[i], cuts.starts[i + 1])
                 row = np.zeros(psi.shape[2])
-                np.add.at(row, planes.columns[entries], planes.values[entries])
+                np.add.at(row, cuts.columns[entries], cuts.values[entries])
                 assert_allclose(row, psi[i, y], atol=1e-12)
-            assert_allclose(planes.losses, losses[:, y])
+            assert_allclose(cuts.losses, losses[:, y])
 
 
 def test_a_point_that_takes_too_much_is_cut_back_and_not_certified():
-    training = CASE.training()
-    point = OneSlack().solve(training, Stopping(1e-2)).dual_point
-    assert training.dual(point) == training.dual(training.feasible(point))
+    oracle = CASE.oracle()
+    point = OneSlack().solve(oracle, Stopping(1e-2)).dual_point
+    assert oracle.dual(point) == oracle.dual(oracle.feasible(point))
     greedy = point._replace(coef=3.0 * point.coef)
     with pytest.raises(ValueError, match="not feasible"):
-        training.dual(greedy)
-    cut = training.feasible(greedy)
+        oracle.dual(greedy)
+    cut = oracle.feasible(greedy)
     used = np.bincount(cut.blocks, cut.coef, minlength=len(CASE.X))
     assert (used <= CASE.cost * (1.0 + 1e-12)).all()
-    assert training.dual(cut) <= CASE.optimum.value
+    assert oracle.dual(cut) <= CASE.optimum.value

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.dual.kernel_gram import GrowingGram
-from maxmargin.dual.kernel_planes import KernelPlanes, NewOutputs
+from maxmargin.dual.kernel_planes import KernelCuts, NewOutputs
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,
@@ -232,52 +232,52 @@ def outputs(blocks, rows, losses):
 def test_steps_never_lower_the_dual_and_keep_the_scores(seed):
     random = np.random.default_rng(seed)
     n, cost = 6, random.uniform(0.1, 2.0, 6)
-    planes = KernelPlanes(cost, ProductKernel(RBFKernel(0.3), "linear"))
-    planes.labels.add(np.ones((1, 1)))
-    truths = outputs(np.arange(n), random.normal(size=(n, 3)), np.zeros(n))
+    cuts = KernelCuts(cost, ProductKernel(RBFKernel(0.3), "linear"))
+    cuts.labels.add(np.ones((1, 1)))
+    y_true = outputs(np.arange(n), random.normal(size=(n, 3)), np.zeros(n))
     dual = 0.0
     for _ in range(4):
         m = int(random.integers(1, 8))
         new = outputs(random.integers(0, n, m), random.normal(size=(m, 3)), random.random(m))
         new = new._replace(labels=np.ones((m, 1)))
-        planes.add(truths._replace(labels=np.ones((n, 1))), new)
-        assert planes.dual == pytest.approx(dual, abs=1e-12)
-        gap, _ = planes.solve(None, 1e-9, 10_000)
+        cuts.add(y_true._replace(labels=np.ones((n, 1))), new)
+        assert cuts.dual == pytest.approx(dual, abs=1e-12)
+        gap, _ = cuts.solve(None, 1e-9, 10_000)
         assert gap <= 1e-9
-        assert planes.dual >= dual - 1e-12
-        dual = planes.dual
-        atoms = planes.atoms
+        assert cuts.dual >= dual - 1e-12
+        dual = cuts.dual
+        atoms = cuts.atoms
         assert (atoms.coef >= 0.0).all()
         assert_allclose(np.bincount(atoms.blocks, weights=atoms.coef)[atoms.blocks],
                         cost[atoms.blocks], rtol=1e-9)  # fmt: skip
-        gram = planes.parts.gram[np.ix_(atoms.parts, atoms.parts)]
-        gram = gram * planes.labels.gram[np.ix_(atoms.labels, atoms.labels)]
-        assert_allclose(atoms.scores, gram @ planes.factors, atol=1e-10)
+        gram = cuts.parts.gram[np.ix_(atoms.parts, atoms.parts)]
+        gram = gram * cuts.labels.gram[np.ix_(atoms.labels, atoms.labels)]
+        assert_allclose(atoms.scores, gram @ cuts.factors, atol=1e-10)
         highest = [
             max(atoms.losses[k] + atoms.scores[k] for k in np.flatnonzero(atoms.blocks == i))
-            - atoms.scores[np.flatnonzero((atoms.blocks == i) & atoms.is_truth)[0]]
+            - atoms.scores[np.flatnonzero((atoms.blocks == i) & atoms.is_true_output)[0]]
             for i in np.unique(atoms.blocks)
         ]
-        assert_allclose(planes.slacks()[np.unique(atoms.blocks)], highest, atol=1e-12)
+        assert_allclose(cuts.slacks()[np.unique(atoms.blocks)], highest, atol=1e-12)
 
 
 def test_idle_outputs_go_with_their_rows():
-    planes = KernelPlanes(np.ones(2), ProductKernel("linear", "linear"))
-    truths = outputs([0, 1], np.array([[1.0, 0.0], [0.0, 1.0]]), [0.0, 0.0])
-    truths = truths._replace(labels=np.ones((2, 1)))
+    cuts = KernelCuts(np.ones(2), ProductKernel("linear", "linear"))
+    y_true = outputs([0, 1], np.array([[1.0, 0.0], [0.0, 1.0]]), [0.0, 0.0])
+    y_true = y_true._replace(labels=np.ones((2, 1)))
     new = outputs([0, 0, 1], np.array([[0.0, 1.0], [0.5, 0.0], [-1.0, 0.0]]), [1.0, 0.0, 0.0])
-    planes.add(truths, new._replace(labels=np.ones((3, 1))))
-    planes.solve(None, 1e-12, 1000)
+    cuts.add(y_true, new._replace(labels=np.ones((3, 1))))
+    cuts.solve(None, 1e-12, 1000)
     for _ in range(3):
-        planes.note_idle()
-    assert len(planes) == 3
-    dual = planes.dual
-    planes.drop_idle(4)
-    assert len(planes) == 3  # not idle for long enough
-    planes.drop_idle(3)
-    assert len(planes) == 1
-    assert len(planes.parts) == 2
-    assert planes.dual == dual
-    planes.add(truths, new._replace(labels=np.ones((3, 1))))  # they may come back
-    assert len(planes) == 3
-    assert planes.dual == dual
+        cuts.note_idle()
+    assert len(cuts) == 3
+    dual = cuts.dual
+    cuts.drop_idle(4)
+    assert len(cuts) == 3  # not idle for long enough
+    cuts.drop_idle(3)
+    assert len(cuts) == 1
+    assert len(cuts.parts) == 2
+    assert cuts.dual == dual
+    cuts.add(y_true, new._replace(labels=np.ones((3, 1))))  # they may come back
+    assert len(cuts) == 3
+    assert cuts.dual == dual

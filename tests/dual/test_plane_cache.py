@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from test_working_set import N_FEATURES, dense, random_planes
 
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.dual.plane_cache import Mixture, PlaneCache, mixed_output, size_of
 from maxmargin.dual.plane_cache_routines import measure_blocks
 from maxmargin.dual.working_set import DualPoint, StepRule
@@ -29,23 +29,23 @@ class Mirror:
         self.psi, self.losses, self.owner = np.zeros((0, N_FEATURES)), np.zeros(0), []
         self.frozen = np.zeros(n_owners)
 
-    def planes(self, owners):
-        planes = random_planes(self.random, len(owners), len(self.losses))
-        self.psi = np.vstack([self.psi, dense(planes)])
-        self.losses = np.append(self.losses, planes.losses)
+    def separate(self, owners):
+        cuts = random_planes(self.random, len(owners), len(self.losses))
+        self.psi = np.vstack([self.psi, dense(cuts)])
+        self.losses = np.append(self.losses, cuts.losses)
         self.owner += owners.tolist()
-        return planes
+        return cuts
 
     def take_in(self, n=None, rule=None):
         n = n or int(self.random.integers(1, len(self.cost) + 1))
         owners = self.random.permutation(len(self.cost))[:n]
         self.cache.take_in(
-            owners, self.cost[owners], self.planes(owners), self.weights, rule or StepRule()
+            owners, self.cost[owners], self.separate(owners), self.weights, rule or StepRule()
         )
 
     def sweep(self):
         order = self.random.permutation(self.cache.n_blocks)
-        self.cache.visit(order, self.weights, StepRule())
+        self.cache.update(order, self.weights, StepRule())
 
     def check(self):
         point, frozen = self.cache.point(), self.cache.frozen
@@ -87,14 +87,14 @@ class Mirror:
             for row, p in zip(rows, numbers, strict=True):
                 entries = slice(table.start[p], table.start[p] + table.length[p])
                 np.add.at(row, table.columns[entries], table.values[entries])
-                expected, loss = self.plane(self.cache.outputs[p])
+                expected, loss = self.cut(self.cache.outputs[p])
                 assert_allclose(row, expected, atol=1e-10)
                 assert table.loss[p] == pytest.approx(loss, abs=1e-12)
             stride = table.capacity[b]
             gram = table.gram[table.gram_at[b] :][: stride * stride].reshape(stride, stride)
             assert_allclose(gram[: len(rows), : len(rows)], rows @ rows.T, atol=1e-10)
 
-    def plane(self, output):
+    def cut(self, output):
         if not isinstance(output, Mixture):
             return self.psi[output], self.losses[output]
         assert sum(output.shares) == pytest.approx(1.0, abs=1e-12)
@@ -105,9 +105,9 @@ class Mirror:
         ]
 
 
-def worked(seed, rounds=6, **options):
+def worked(seed, iterations=6, **options):
     mirror = Mirror(seed, **options)
-    for _ in range(rounds):
+    for _ in range(iterations):
         mirror.take_in()
         mirror.sweep()
     return mirror
@@ -119,8 +119,8 @@ def crowded(seed):
     for _ in range(8):
         owners = np.arange(len(mirror.cost))
         coef = mirror.cost * mirror.random.uniform(0.01, 0.12, len(owners))
-        planes = mirror.planes(owners)
-        mirror.cache.put_in(owners, mirror.cost, planes, coef, mirror.weights)
+        cuts = mirror.separate(owners)
+        mirror.cache.put_in(owners, mirror.cost, cuts, coef, mirror.weights)
     return mirror
 
 
@@ -151,9 +151,9 @@ def test_any_moves_keep_everything_in_step_and_the_dual_never_falls(seed, moves)
             cache.thaw(weights)
         elif move == "r":
             owners = np.arange(len(mirror.cost))
-            planes = mirror.planes(owners)
+            cuts = mirror.separate(owners)
             cache.begin_pass()
-            cache.renew(owners, planes, planes.slopes(weights))
+            cache.renew(owners, cuts, cuts.slopes(weights))
             cache.end_pass(weights)
         elif move == "e":
             cache.recount(weights)
@@ -163,11 +163,11 @@ def test_any_moves_keep_everything_in_step_and_the_dual_never_falls(seed, moves)
             assert cache.dual == pytest.approx(before, abs=1e-10)
 
 
-@given(seed=seeds, kilobytes=st.integers(3, 12), rounds=st.integers(1, 12))
+@given(seed=seeds, kilobytes=st.integers(3, 12), iterations=st.integers(1, 12))
 @settings(deadline=None, max_examples=20, phases=PHASES)
-def test_memory_never_exceeds_its_limit_and_the_dual_never_falls(seed, kilobytes, rounds):
+def test_memory_never_exceeds_its_limit_and_the_dual_never_falls(seed, kilobytes, iterations):
     mirror = Mirror(seed, max_bytes=1024 * kilobytes, n_owners=40)
-    for _ in range(rounds):
+    for _ in range(iterations):
         before = mirror.cache.dual
         mirror.take_in(20)
         mirror.check()
@@ -181,8 +181,8 @@ def test_the_prediction_of_memory_is_never_too_low(monkeypatch):
     predicted = []
     original = PlaneCache._bytes_with
 
-    def spy(self, blocks, planes):
-        predicted.append(original(self, blocks, planes))
+    def spy(self, blocks, cuts):
+        predicted.append(original(self, blocks, cuts))
         return predicted[-1]
 
     monkeypatch.setattr(PlaneCache, "_bytes_with", spy)
@@ -258,7 +258,7 @@ def test_a_frozen_example_has_what_is_left_of_its_total():
     assert spent > 0.0
     owners = np.array([owner])
     cache.take_in(
-        owners, mirror.cost[owners], mirror.planes(owners), mirror.weights, StepRule(max_steps=0)
+        owners, mirror.cost[owners], mirror.separate(owners), mirror.weights, StepRule(max_steps=0)
     )
     block = cache.blocks_of(owners)[0]
     if block >= 0:
@@ -280,11 +280,11 @@ def test_planes_with_coefficients_are_taken_over():
     order = np.arange(len(point.coef))
     psi = first.psi[point.outputs]
     starts = np.arange(len(order) + 1) * N_FEATURES
-    planes = Planes(
+    cuts = Cuts(
         starts, np.tile(np.arange(N_FEATURES), len(order)).astype(np.uint32), psi.ravel(),
         first.losses[point.outputs], point.outputs,
     )  # fmt: skip
-    second.put_in(point.blocks, first.cost[point.blocks], planes, point.coef, weights)
+    second.put_in(point.blocks, first.cost[point.blocks], cuts, point.coef, weights)
     again = second.point()
     assert isinstance(again, DualPoint)
     assert_array_equal(again.blocks, point.blocks)
@@ -300,4 +300,4 @@ def test_nothing_in_nothing_out():
         nothing, np.zeros(0), random_planes(np.random.default_rng(0), 0), weights, StepRule()
     )
     cache.squeeze(0, weights)
-    assert cache.n_blocks == cache.n_planes == len(cache.point().coef) == 0
+    assert cache.n_blocks == cache.n_cuts == len(cache.point().coef) == 0

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.dual import working_set
 from maxmargin.dual.gram import DIRECT_BELOW
-from maxmargin.dual.summed import SummedPlane, SummedPlanes
+from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import (
     AWAY,
     FRANK_WOLFE,
@@ -40,7 +40,7 @@ seeds = st.integers(0, 2**32 - 1)
 def random_planes(random, n, first_output=0, longest=20):
     """Sparse planes, some of them empty, with columns that repeat and stand in any order."""
     starts = np.r_[0, np.cumsum(random.integers(0, longest, n))].astype(np.int64)
-    return Planes(
+    return Cuts(
         starts,
         random.integers(0, N_FEATURES, starts[-1]).astype(np.uint32),
         random.normal(size=starts[-1]),
@@ -49,11 +49,11 @@ def random_planes(random, n, first_output=0, longest=20):
     )
 
 
-def dense(planes):
+def dense(cuts):
     """The planes as rows of an array."""
-    rows = np.zeros((len(planes.losses), N_FEATURES))
-    owners = np.repeat(np.arange(len(rows)), np.diff(planes.starts))
-    np.add.at(rows, (owners, planes.columns), planes.values)
+    rows = np.zeros((len(cuts.losses), N_FEATURES))
+    owners = np.repeat(np.arange(len(rows)), np.diff(cuts.starts))
+    np.add.at(rows, (owners, cuts.columns), cuts.values)
     return rows
 
 
@@ -69,10 +69,10 @@ class Mirror:
         self.losses = np.zeros(0)
 
     def new_planes(self, n, longest=20):
-        planes = random_planes(self.random, n, len(self.losses), longest)
-        self.psi = np.vstack([self.psi, dense(planes)])
-        self.losses = np.append(self.losses, planes.losses)
-        return planes
+        cuts = random_planes(self.random, n, len(self.losses), longest)
+        self.psi = np.vstack([self.psi, dense(cuts)])
+        self.losses = np.append(self.losses, cuts.losses)
+        return cuts
 
     def some_blocks(self):
         n = len(self.totals)
@@ -100,10 +100,10 @@ class Mirror:
         ]
 
     def put(self, blocks):
-        planes = self.new_planes(len(blocks))
+        cuts = self.new_planes(len(blocks))
         used = np.bincount(self.set.point().blocks, self.set.point().coef, len(self.totals))
         room = np.maximum(self.totals - used, 0.0) / (np.bincount(blocks)[blocks].max() + 1)
-        self.set.put(blocks, planes, self.random.uniform(0.0, room[blocks]), self.weights)
+        self.set.put(blocks, cuts, self.random.uniform(0.0, room[blocks]), self.weights)
         self.set.extrapolate(0.0, self.weights)  # what was put is not to be reverted
 
     def check(self):
@@ -120,8 +120,8 @@ class Mirror:
 
         live = [p for b in range(len(self.totals)) for p in self.numbers(b)]
         free = table.free[: table.counts[working_set._N_FREE]]
-        assert sorted([*live, *free]) == list(range(table.counts[working_set._N_PLANES]))
-        assert self.set.n_planes == len(live)
+        assert sorted([*live, *free]) == list(range(table.counts[working_set._N_CUTS]))
+        assert self.set.n_cuts == len(live)
         assert table.counts[working_set._N_LIVE] == table.length[live].sum()
         for b in range(len(self.totals)):
             numbers = self.numbers(b)
@@ -149,29 +149,29 @@ class Moves(RuleBasedStateMachine):
             self.mirror.check()
 
     @rule(rule=st.sampled_from(RULES), new=st.booleans())
-    def visit(self, rule, new):
+    def update(self, rule, new):
         mirror, blocks = self.mirror, self.mirror.some_blocks()
         before = mirror.dual
-        planes = mirror.new_planes(len(blocks)) if new else None
-        visit = mirror.set.visit(blocks, mirror.weights, rule, planes)
-        assert visit.gain >= -1e-12
-        assert mirror.dual - before == pytest.approx(visit.gain, abs=1e-10)
-        assert visit.gap == pytest.approx(mirror.set.gaps[blocks].sum(), abs=1e-10)
+        cuts = mirror.new_planes(len(blocks)) if new else None
+        update = mirror.set.update(blocks, mirror.weights, rule, cuts)
+        assert update.gain >= -1e-12
+        assert mirror.dual - before == pytest.approx(update.gain, abs=1e-10)
+        assert update.gap == pytest.approx(mirror.set.gaps[blocks].sum(), abs=1e-10)
 
     @rule(rule=st.sampled_from(RULES), new=st.booleans())
     def visit_one(self, rule, new):
         """Of a single block it is known what the visit sees."""
         mirror, blocks = self.mirror, self.mirror.some_blocks()[:1]
         total, contents = mirror.totals[blocks[0]], mirror.contents()[blocks[0]]
-        planes = mirror.new_planes(1) if new else None
+        cuts = mirror.new_planes(1) if new else None
         slopes = mirror.slopes
         highest = max([0.0, *slopes[list(contents)]])
         kept = new and slopes[-1] > highest + rule.tolerance
         highest = max(highest, slopes[-1]) if kept else highest
         value = sum(coef * slopes[y] for y, (coef, _) in contents.items())
-        visit = mirror.set.visit(blocks, mirror.weights, rule, planes)
-        assert visit.loss == pytest.approx(total * highest, abs=1e-10)
-        assert visit.gap == pytest.approx(total * highest - value, abs=1e-10)
+        update = mirror.set.update(blocks, mirror.weights, rule, cuts)
+        assert update.loss == pytest.approx(total * highest, abs=1e-10)
+        assert update.gap == pytest.approx(total * highest - value, abs=1e-10)
         outputs = [*contents, len(slopes) - 1] if kept else [*contents]
         assert [*mirror.contents()[blocks[0]]] == outputs
 
@@ -270,7 +270,7 @@ def best_on_segment(quadratic, longest=1.0):
 def test_extrapolation_between_planes_that_share_all_of_the_budget():
     block, steps = np.zeros(1, dtype=np.int64), []
     for total in np.linspace(0.1, 1.0, 50):
-        planes = Planes(
+        cuts = Cuts(
             np.arange(3),
             np.arange(2, dtype=np.uint32),
             np.ones(2),
@@ -278,9 +278,9 @@ def test_extrapolation_between_planes_that_share_all_of_the_budget():
             ["a", "b"],
         )
         blocks, weights = WorkingSet(np.array([total]), 2), np.zeros(2)
-        blocks.put(np.repeat(block, 2), planes, total * np.array([0.7, 0.3]), weights)
+        blocks.put(np.repeat(block, 2), cuts, total * np.array([0.7, 0.3]), weights)
         before = blocks.point().coef
-        blocks.visit(block, weights, StepRule())
+        blocks.update(block, weights, StepRule())
         middle = blocks.point().coef
         blocks.extrapolate(0.5, weights)
         steps.append((blocks.point().coef - middle)[0] / (middle - before)[0])
@@ -293,10 +293,10 @@ def test_a_step_from_the_best_planes_to_themselves():
         totals, weights = random.uniform(0.1, 1.0, 5), np.zeros(5)
         blocks = WorkingSet(totals, 5)
         for b in random.permutation(5):  # the linear term is summed in another order
-            plane = Planes(
+            cut = Cuts(
                 np.arange(2), np.array([b], dtype=np.uint32), np.ones(1), np.full(1, 1.1 + b), [b]
             )
-            blocks.put(np.array([b]), plane, totals[b : b + 1], weights)
+            blocks.put(np.array([b]), cut, totals[b : b + 1], weights)
         before = blocks.dual
         blocks.step_towards_best(weights)
         assert blocks.dual == pytest.approx(before, rel=1e-12)
@@ -309,7 +309,7 @@ def test_many_planes_move_house_and_leave_no_gaps():
     used = []
     for turn in range(200):
         mirror.put(everyone)
-        mirror.set.visit(everyone, mirror.weights, StepRule(max_steps=3), mirror.new_planes(6))
+        mirror.set.update(everyone, mirror.weights, StepRule(max_steps=3), mirror.new_planes(6))
         if turn % 40 > 30:
             mirror.set.drop_idle(1)
         used.append(int(mirror.set._table.counts[working_set._N_ENTRIES]))
@@ -318,7 +318,7 @@ def test_many_planes_move_house_and_leave_no_gaps():
     mirror.check()
     assert mirror.set._table.capacity.max() >= 8 * working_set._FIRST_CAPACITY
     assert any(b < a for a, b in pairwise(used))  # gaps were closed
-    assert mirror.set.n_planes < 200
+    assert mirror.set.n_cuts < 200
 
 
 @pytest.mark.parametrize("n_features", [1, 63, 64, 65, DIRECT_BELOW, DIRECT_BELOW + 1, 10**6])
@@ -327,9 +327,9 @@ def test_inner_products_with_any_number_of_features(n_features):
     pool = np.r_[0, n_features - 1, random.integers(0, n_features, 200)].astype(np.uint32)
     starts = np.r_[0, np.cumsum(random.integers(0, 400, 9))]
     columns, values = random.choice(pool, starts[-1]), random.normal(size=starts[-1])
-    planes = Planes(starts, columns, values, np.ones(9), list(range(9)))
+    cuts = Cuts(starts, columns, values, np.ones(9), list(range(9)))
     working = WorkingSet(np.ones(1), n_features)
-    working.put(np.zeros(9, dtype=np.int64), planes, np.zeros(9), np.zeros(n_features))
+    working.put(np.zeros(9, dtype=np.int64), cuts, np.zeros(9), np.zeros(n_features))
     psi = sp.csr_array((values, columns.astype(np.int64), starts), shape=(9, n_features))
     table = working._table
     gram = table.gram[table.gram_at[0] :][: 16 * 16].reshape(16, 16)
@@ -343,7 +343,7 @@ def test_a_cache_keeps_what_was_used_last(seed, limit):
     everyone = np.arange(3)
     for _ in range(6):
         mirror.weights[:] = mirror.random.normal(size=N_FEATURES)
-        mirror.set.visit(everyone, mirror.weights, StepRule(max_steps=0), mirror.new_planes(3))
+        mirror.set.update(everyone, mirror.weights, StepRule(max_steps=0), mirror.new_planes(3))
     last_used = {y: 0 for block in mirror.contents() for y in block}
     for turn in range(1, 8):
         mirror.weights[:] = mirror.random.normal(size=N_FEATURES)
@@ -380,11 +380,11 @@ def one_block(seed, m):
     """A block with planes of which some share the budget, as a mirror."""
     mirror = Mirror(np.random.default_rng(seed), 1)
     mirror.totals[0] = 1.5
-    planes = mirror.new_planes(m)
+    cuts = mirror.new_planes(m)
     shares = mirror.random.dirichlet(np.ones(m + 1))[:m] * (mirror.random.random(m) < 0.6)
     if mirror.random.random() < 0.5 and shares.any():
         shares /= shares.sum()  # nothing left for the zero plane
-    mirror.set.put(np.zeros(m, dtype=np.int64), planes, 1.5 * shares, mirror.weights)
+    mirror.set.put(np.zeros(m, dtype=np.int64), cuts, 1.5 * shares, mirror.weights)
     return mirror
 
 
@@ -406,7 +406,7 @@ def optimum(psi, losses, total):
 def test_pairwise_steps_reach_the_optimum_of_a_block(seed, m):
     mirror = one_block(seed, m)
     best = optimum(mirror.psi, mirror.losses, 1.5)
-    mirror.set.visit(
+    mirror.set.update(
         np.zeros(1, dtype=np.int64), mirror.weights, StepRule(max_steps=100_000, tolerance=1e-10)
     )
     assert mirror.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
@@ -434,9 +434,9 @@ def test_frank_wolfe_steps_are_exact(seed, m, away):
         return moved @ losses - 0.5 * np.sum((moved @ psi) ** 2)
 
     rule = StepRule(kind=AWAY if away else FRANK_WOLFE)
-    visit = mirror.set.visit(np.zeros(1, dtype=np.int64), mirror.weights, rule)
+    update = mirror.set.update(np.zeros(1, dtype=np.int64), mirror.weights, rule)
     assert mirror.dual == pytest.approx(best_on_segment(dual, longest), rel=1e-9, abs=1e-9)
-    assert visit.gain == pytest.approx(mirror.dual - dual(0.0), abs=1e-9)
+    assert update.gain == pytest.approx(mirror.dual - dual(0.0), abs=1e-9)
     mirror.check()
 
 
@@ -444,7 +444,7 @@ def test_one_pairwise_step_is_not_wasted_on_what_rounding_left():
     rest = 2.0**-56  # half a unit in the last place of 0.2: adding it changes nothing
     coef = np.array([0.2, 0.3 - 0.2 - rest])
     assert 0.3 - coef[0] - coef[1] == rest
-    planes = Planes(
+    cuts = Cuts(
         np.arange(3), np.arange(2, dtype=np.uint32), np.ones(2), np.array([2.0, 1.0]), ["a", "b"]
     )
     block, weights, blocks = (
@@ -452,9 +452,9 @@ def test_one_pairwise_step_is_not_wasted_on_what_rounding_left():
         np.zeros(2),
         WorkingSet(np.array([0.3]), 2),
     )
-    blocks.put(np.zeros(2, dtype=np.int64), planes, coef, weights)
+    blocks.put(np.zeros(2, dtype=np.int64), cuts, coef, weights)
     for _ in range(100):
-        gap = blocks.visit(block, weights, StepRule(kind=PAIRWISE, max_steps=1)).gap
+        gap = blocks.update(block, weights, StepRule(kind=PAIRWISE, max_steps=1)).gap
     assert gap < 1e-6
 
 
@@ -465,45 +465,45 @@ def test_summed_planes(seed, m, wide):
     vectors = random.normal(size=(m, 8)) * (random.random((m, 8)) < (0.9 if wide else 0.3))
     losses = random.uniform(0.0, 3.0, m)
     nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
-    planes = SummedPlanes()
+    cuts = SummedCuts()
     for vector, loss in zip(vectors, losses, strict=True):
-        planes.add(SummedPlane(vector, float(loss), nothing))
-    assert_allclose(planes.kept.gram, vectors @ vectors.T, atol=1e-12)
+        cuts.add(SummedCut(vector, float(loss), nothing))
+    assert_allclose(cuts.kept.gram, vectors @ vectors.T, atol=1e-12)
     best = optimum(vectors, losses, 1.0)
-    last = planes.dual
+    last = cuts.dual
     for _ in range(3):
-        planes.step_towards_best()
-        assert last - 1e-12 <= planes.dual <= best + 1e-8
-        last = planes.dual
-    planes.solve(1e-10)
-    assert planes.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
+        cuts.step_towards_best()
+        assert last - 1e-12 <= cuts.dual <= best + 1e-8
+        last = cuts.dual
+    cuts.solve(1e-10)
+    assert cuts.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
     weights = random.normal(size=8)
-    planes.set_weights(weights)
-    assert_allclose(weights, planes.kept.coef @ vectors, atol=1e-12)
-    assert_allclose(planes.slopes, losses - vectors @ weights, atol=1e-10)
-    assert (planes.kept.coef >= 0.0).all()
-    assert planes.kept.coef.sum() <= 1.0 + 1e-12
+    cuts.set_weights(weights)
+    assert_allclose(weights, cuts.kept.coef @ vectors, atol=1e-12)
+    assert_allclose(cuts.slopes, losses - vectors @ weights, atol=1e-10)
+    assert (cuts.kept.coef >= 0.0).all()
+    assert cuts.kept.coef.sum() <= 1.0 + 1e-12
 
-    used = planes.kept.coef > 0.0
-    planes.drop_idle(0)
-    assert len(planes) == used.sum()
-    assert_allclose(planes.kept.gram, vectors[used] @ vectors[used].T, atol=1e-12)
-    assert planes.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
+    used = cuts.kept.coef > 0.0
+    cuts.drop_idle(0)
+    assert len(cuts) == used.sum()
+    assert_allclose(cuts.kept.gram, vectors[used] @ vectors[used].T, atol=1e-12)
+    assert cuts.dual == pytest.approx(best, rel=1e-8, abs=1e-8)
 
 
 @settings(max_examples=30, deadline=None)
 @given(seed=seeds, n=st.integers(0, 6))
 def test_planes(seed, n):
     random = np.random.default_rng(seed)
-    planes, weights = random_planes(random, n), random.normal(size=N_FEATURES)
-    rows = dense(planes)
-    assert_allclose(planes.slopes(weights), planes.losses - rows @ weights, atol=1e-12)
+    cuts, weights = random_planes(random, n), random.normal(size=N_FEATURES)
+    rows = dense(cuts)
+    assert_allclose(cuts.slopes(weights), cuts.losses - rows @ weights, atol=1e-12)
     which = random.permutation(n)[: n // 2]
-    some = planes.take(which)
+    some = cuts.take(which)
     assert_array_equal(dense(some), rows[which])
-    assert_array_equal(some.losses, planes.losses[which])
+    assert_array_equal(some.losses, cuts.losses[which])
     assert some.outputs == which.tolist()
     coef = random.normal(size=n)
     moved = weights.copy()
-    planes.add_to(moved, coef)
+    cuts.add_to(moved, coef)
     assert_allclose(moved, weights + coef @ rows, atol=1e-12)

@@ -41,8 +41,8 @@ class Levels(KernelProblem):
     def outputs(self, x):
         return [0, 1, 2]
 
-    def loss(self, truth, y):
-        return abs(truth - y)
+    def loss(self, y_true, y):
+        return abs(y_true - y)
 
 
 LEVELS_KERNEL = ProductKernel(RBFKernel(0.5), RBFKernel(0.3))
@@ -236,14 +236,14 @@ def test_problem_with_joint_features_and_linear_kernel_is_the_linear_svm():
         def joint_feature(self, x, y):
             return np.outer(np.arange(3) == y, x).ravel()
 
-        def loss(self, truth, y):
-            return float(truth != y)
+        def loss(self, y_true, y):
+            return float(y_true != y)
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             return int(np.argmax(w.reshape(3, -1) @ x))
 
-        def separate(self, x, truth, w):
-            return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+        def loss_augmented_inference(self, x, y_true, w):
+            return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
     X, Y = levels_data()
     linear = mm.StructuredSVM(Classes(), tol=1e-5).fit(X, Y)
@@ -275,8 +275,8 @@ def test_callbacks_see_rounds():
         def teardown(self, estimator, context): ...
 
         def on_fit_task_end(self, estimator, context):
-            if hasattr(context, "round"):
-                seen.append(context.round.dual)
+            if hasattr(context, "iteration"):
+                seen.append(context.iteration.dual)
             return False
 
     model = KernelStructuredSVM(Levels(), kernel=LEVELS_KERNEL).set_callbacks(Watch()).fit(X, Y)
@@ -343,7 +343,7 @@ def test_bad_input_is_one_sentence(iris):
         KernelStructuredSVM(Multiclass(), resume=True).fit(X, y)
 
     class NoList(mm.Problem):
-        joint_feature = loss = decode = separate = lambda self, *args: 0.0
+        joint_feature = loss = inference = loss_augmented_inference = lambda self, *args: 0.0
 
     with pytest.raises(mm.ProblemError, match="cannot list its outputs"):
         KernelStructuredSVM(NoList()).fit(X, y)
@@ -423,8 +423,8 @@ def test_low_rank_problem_of_joint_features():
     class Pairs(mm.Problem):
         joint_feature = staticmethod(lambda x, y: np.array([x[0] * y, x[1] * y, y]))
         outputs = staticmethod(lambda x: [-1.0, 1.0])
-        loss = staticmethod(lambda truth, y: float(truth != y))
-        decode = separate = staticmethod(lambda *args: None)
+        loss = staticmethod(lambda y_true, y: float(y_true != y))
+        inference = loss_augmented_inference = staticmethod(lambda *args: None)
 
     X = np.random.default_rng(0).normal(size=(20, 2))
     Y = np.sign(X[:, 0] * X[:, 1]).tolist()

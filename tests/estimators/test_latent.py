@@ -73,10 +73,10 @@ def test_the_objective_of_plain_problems_never_rises(seed, C):
     check_descent(model, 1e-3)
     found = objective(problem, X, Y, np.full(len(Y), C), model.weights_)
     assert_allclose(model.certificate_.primal, found)
-    best = [problem.complete(x, y, model.weights_) for x, y in zip(X, Y, strict=True)]
+    best = [problem.latent(x, y, model.weights_) for x, y in zip(X, Y, strict=True)]
     scores = [
         [problem.joint_feature(x, y, h) @ model.weights_ for h in pair]
-        for x, y, *pair in zip(X, Y, best, model.completions_, strict=True)
+        for x, y, *pair in zip(X, Y, best, model.imputations_, strict=True)
     ]
     assert_allclose(*np.transpose(scores))
 
@@ -147,12 +147,12 @@ def test_more_restarts_are_never_worse():
 
 
 def test_a_start_can_be_given(model):
-    again = LatentClassifier(C=1.0).fit(X, LABELS, initial=model.completions_)
+    again = LatentClassifier(C=1.0).fit(X, LABELS, initial=model.imputations_)
     assert again.certificate_.primal <= model.certificate_.primal * (1 + 1e-3)
-    mixed = np.where(np.arange(len(X)) % 2, model.completions_, -1)
+    mixed = np.where(np.arange(len(X)) % 2, model.imputations_, -1)
     check_descent(LatentClassifier(C=1.0).fit(X, LABELS, initial=mixed), 1e-3)
     plain = LatentStructuredSVM(Instances(1.0 - np.eye(3)))
-    first = model.completions_[:15].tolist()
+    first = model.imputations_[:15].tolist()
     check_descent(plain.fit(X[:15], Y[:15], initial=first), 1e-3)
 
 
@@ -185,8 +185,8 @@ def test_warm_starts_go_on(model):
 
 
 def test_too_few_completions_are_told():
-    with pytest.warns(ConvergenceWarning, match="stopped after max_completions=1 convex steps"):
-        model = LatentClassifier(max_completions=1).fit(X, LABELS)
+    with pytest.warns(ConvergenceWarning, match="stopped after max_imputations=1 convex steps"):
+        model = LatentClassifier(max_imputations=1).fit(X, LABELS)
     assert model.status_ == "max_iter"
     assert len(model.objectives_) == 1
     assert_allclose(model.certificate_.primal, value(model, X, Y))
@@ -214,15 +214,15 @@ class Failing(Instances):
         super().__init__(1.0 - np.eye(3))
         self.method, self.before = method, before
 
-    def complete(self, x, truth, w):
-        if self.method == "complete":
+    def latent(self, x, y_true, w):
+        if self.method == "latent":
             self.before()
-        return super().complete(x, truth, w)
+        return super().latent(x, y_true, w)
 
-    def separate(self, x, truth, w):
-        if self.method == "separate":
+    def loss_augmented_inference(self, x, y_true, w):
+        if self.method == "loss_augmented_inference":
             self.before()
-        return super().separate(x, truth, w)
+        return super().loss_augmented_inference(x, y_true, w)
 
 
 def failing(method, at, error=KeyboardInterrupt):
@@ -238,7 +238,13 @@ def failing(method, at, error=KeyboardInterrupt):
 
 @pytest.mark.parametrize(
     ("method", "at"),
-    [("complete", 0), ("complete", 20), ("complete", 70), ("separate", 40), ("separate", 700)],
+    [
+        ("latent", 0),
+        ("latent", 20),
+        ("latent", 70),
+        ("loss_augmented_inference", 40),
+        ("loss_augmented_inference", 700),
+    ],
 )
 def test_an_interrupt_keeps_the_best_so_far(method, at):
     problem = failing(method, at)
@@ -252,15 +258,17 @@ def test_an_interrupt_keeps_the_best_so_far(method, at):
 
 
 def test_a_failing_problem_keeps_what_was_learned():
-    model = LatentStructuredSVM(failing("complete", 20, ValueError("broken")))
-    with pytest.raises(mm.ProblemError, match="complete of Failing raised ValueError"):
+    model = LatentStructuredSVM(failing("latent", 20, ValueError("broken")))
+    with pytest.raises(mm.ProblemError, match="latent of Failing raised ValueError"):
         model.fit(FEW, FEW_Y)
     assert model.weights_.any()
     assert model.status_ == "failed"
     assert len(model.objectives_) >= 1
 
 
-@pytest.mark.parametrize(("method", "at"), [("complete", 20), ("complete", 70), ("separate", 700)])
+@pytest.mark.parametrize(
+    ("method", "at"), [("latent", 20), ("latent", 70), ("loss_augmented_inference", 700)]
+)
 def test_a_resumed_fit_ends_at_the_same_bits(method, at, tmp_path):
     whole = LatentStructuredSVM(failing(method, -1), restarts=3).fit(FEW, FEW_Y)
     options = {"restarts": 3, "checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
@@ -271,7 +279,7 @@ def test_a_resumed_fit_ends_at_the_same_bits(method, at, tmp_path):
         assert_array_equal(resumed.weights_, whole.weights_)
         assert_array_equal(resumed.objectives_, whole.objectives_)
         assert_array_equal(resumed.restart_objectives_, whole.restart_objectives_)
-        assert resumed.completions_ == whole.completions_
+        assert resumed.imputations_ == whole.imputations_
         assert resumed.status_ == "converged"
     with pytest.raises(ValueError, match="checkpoint of other parameters"):
         LatentStructuredSVM(failing(method, -1), **options | {"restarts": 2}, resume=True).fit(
@@ -304,7 +312,7 @@ def test_predictions_follow_from_the_weights(model):
     chosen = [(x @ model.coef_[k]).argmax() for x, k in zip(X, scores.argmax(axis=1), strict=True)]
     assert model.predict_instances(X).tolist() == chosen
     true = [(x @ model.coef_[k]).argmax() for x, k in zip(X, Y, strict=True)]
-    assert model.predict_instances(X, LABELS).tolist() == true == model.completions_.tolist()
+    assert model.predict_instances(X, LABELS).tolist() == true == model.imputations_.tolist()
 
 
 def test_the_background_shows_nothing():
@@ -341,7 +349,7 @@ def test_forms_of_input_are_the_same_data(model):
 
 def test_predictions_that_fail_tell_for_which_example():
     model = LatentStructuredSVM(Instances(1.0 - np.eye(3))).fit(FEW, FEW_Y)
-    with pytest.raises(mm.ProblemError, match=r"decode of Instances raised .* for example 1: "):
+    with pytest.raises(mm.ProblemError, match=r"inference of Instances raised .* for example 1: "):
         model.predict([FEW[0], "no bag"])
 
 
@@ -350,7 +358,7 @@ def test_answers_of_the_structured_one():
     X, Y = FEW, FEW_Y
     model = LatentStructuredSVM(problem).fit(X, Y)
     pairs = model.predict_latent(X)
-    assert pairs == [problem.decode(x, model.weights_) for x in X]
+    assert pairs == [problem.inference(x, model.weights_) for x in X]
     assert model.predict(X) == [y for y, _ in pairs]
     assert model.score(X, Y) == -np.mean([y != z for (y, _), z in zip(pairs, Y, strict=True)])
     best = [
@@ -372,9 +380,9 @@ def test_they_are_estimators():
     assert copy.get_params() == model.get_params()
     assert copy is not model
     problem = Instances(1.0 - np.eye(3))
-    structured = clone(LatentStructuredSVM(problem, C=2.0, max_completions=7))
+    structured = clone(LatentStructuredSVM(problem, C=2.0, max_imputations=7))
     assert structured.C == 2.0
-    assert structured.max_completions == 7
+    assert structured.max_imputations == 7
     with pytest.raises(NotFittedError):
         LatentClassifier().predict(X)
     with pytest.raises(NotFittedError):
@@ -429,8 +437,8 @@ def test_bad_parameters_get_a_sentence(model):
         LatentClassifier(background="none").fit(X, LABELS)
     with pytest.raises(ValueError, match="restarts"):
         LatentClassifier(restarts=0).fit(X, LABELS)
-    with pytest.raises(ValueError, match="max_completions"):
-        LatentClassifier(max_completions=0).fit(X, LABELS)
+    with pytest.raises(ValueError, match="max_imputations"):
+        LatentClassifier(max_imputations=0).fit(X, LABELS)
     with pytest.raises(ValueError, match="loss_matrix has shape"):
         LatentClassifier(loss_matrix=np.eye(2)).fit(X, LABELS)
     with pytest.raises(ValueError, match="X has 3 features, but LatentClassifier was trained with"):

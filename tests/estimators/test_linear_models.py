@@ -89,14 +89,14 @@ def weights_of(model):
 def weston_watkins(X, y, n_classes, *, cost, margins, loss_matrix, **options):
     """As the referee's, with a loss matrix."""
     model = referee._model(X, n_classes, **options)
-    rivals = np.arange(n_classes) != y[:, None]
-    required = (margins[:, None] * loss_matrix[y])[rivals]
-    slopes = referee._rival_slopes(model.inputs, y, n_classes)[rivals]
+    competitors = np.arange(n_classes) != y[:, None]
+    required = (margins[:, None] * loss_matrix[y])[competitors]
+    slopes = referee._rival_slopes(model.inputs, y, n_classes)[competitors]
 
     def value(weights):
         scores = model.scores(weights)
         lead = scores[np.arange(len(y)), y][:, None] - scores
-        losses = np.maximum(0.0, required - lead[rivals]).reshape(len(y), -1).sum(axis=1)
+        losses = np.maximum(0.0, required - lead[competitors]).reshape(len(y), -1).sum(axis=1)
         return model.regulariser(weights) + float(cost @ losses)
 
     solution = referee._solve(
@@ -417,10 +417,10 @@ kinds = pytest.mark.parametrize(
 @kinds
 def test_warm_start_again(model, y):
     model = clone(model).set_params(warm_start=True, tol=1e-6).fit(FEATURES, y)
-    visits = model.history_[-1].oracle_calls
+    updates = model.history_[-1].oracle_calls
     model.fit(FEATURES, y)
     assert_optimal(model, FEATURES, y)
-    assert model.history_[-1].oracle_calls < 0.3 * visits
+    assert model.history_[-1].oracle_calls < 0.3 * updates
 
 
 @kinds
@@ -466,10 +466,10 @@ def test_warm_start_with_other_classes_and_features():
 @kinds
 def test_no_warm_start_unless_asked_for(model, y):
     first = clone(model).fit(FEATURES, y)
-    coef, rounds = first.coef_, first.n_iter_
+    coef, iterations = first.coef_, first.n_iter_
     again = first.fit(FEATURES, y)
     assert_array_equal(again.coef_, coef)
-    assert again.n_iter_ == rounds
+    assert again.n_iter_ == iterations
 
 
 @kinds
@@ -481,8 +481,8 @@ def test_path(model, y):
     assert vars(model) == model.get_params()
     for member in path:
         assert_optimal(member, FEATURES, y)
-        separate = clone(model).set_params(C=member.C).fit(FEATURES, y)
-        assert_allclose(member.certificate_.primal, separate.certificate_.primal, rtol=1e-7)
+        alone = clone(model).set_params(C=member.C).fit(FEATURES, y)
+        assert_allclose(member.certificate_.primal, alone.certificate_.primal, rtol=1e-7)
         assert member.n_features_in_ == 5
         assert member.predict(FEATURES).shape == (60,)
 
@@ -566,8 +566,8 @@ def test_history(model, y):
     assert len(history) == (4 if one_versus_rest else model.n_iter_)  # four classes
     seconds = [line.seconds for line in history]
     assert seconds == sorted(seconds)
-    visits = [line.oracle_calls for line in history]
-    assert visits == sorted(set(visits))
+    updates = [line.oracle_calls for line in history]
+    assert updates == sorted(set(updates))
     assert all(line.relative_gap > -1e-12 for line in history)  # and none is NaN
     assert_allclose(history[-1].primal, model.certificate_.primal)
     assert_allclose(history[-1].dual, model.certificate_.dual)
@@ -657,7 +657,7 @@ class Interrupt:
 
     def __init__(self, at):
         self.at = at
-        self.rounds = 0
+        self.iterations = 0
 
     def setup(self, estimator, context):
         pass
@@ -669,9 +669,9 @@ class Interrupt:
         pass
 
     def on_fit_task_end(self, estimator, context):
-        is_round = hasattr(context, "round")
-        self.rounds += is_round
-        if is_round and self.rounds == self.at:
+        is_round = hasattr(context, "iteration")
+        self.iterations += is_round
+        if is_round and self.iterations == self.at:
             raise KeyboardInterrupt
 
 
@@ -703,7 +703,7 @@ def interrupted_in_the_second_solve():
     class Interrupted(SequentialDual):
         def solve(self, problem, stopping, **options):
             calls.append("solve")
-            options["on_round"] = interrupt_once if calls.count("solve") == 2 else None
+            options["on_iteration"] = interrupt_once if calls.count("solve") == 2 else None
             return super().solve(problem, stopping, **options)
 
     return Interrupted()

@@ -52,18 +52,18 @@ def test_pipeline():
 
 def test_grid_search_over_cost_and_formulation():
     grid = {"C": [1e-4, 1.0], "formulation": FORMULATIONS}
-    search = GridSearchCV(LinearClassifier(), grid, cv=3, error_score="raise")
-    search.fit(IRIS, SPECIES)
-    assert len(search.cv_results_["params"]) == 6
-    assert search.best_params_["C"] == 1.0
-    assert search.best_score_ > 0.9
-    assert search.best_estimator_.formulation == search.best_params_["formulation"]
+    infer = GridSearchCV(LinearClassifier(), grid, cv=3, error_score="raise")
+    infer.fit(IRIS, SPECIES)
+    assert len(infer.cv_results_["params"]) == 6
+    assert infer.best_params_["C"] == 1.0
+    assert infer.best_score_ > 0.9
+    assert infer.best_estimator_.formulation == infer.best_params_["formulation"]
 
 
 def test_grid_search_of_a_regressor():
     y = IRIS @ [1.0, -2.0, 0.5, 0.0]
-    search = GridSearchCV(LinearRegressor(), {"C": [1e-4, 1.0], "epsilon": [0.0, 0.1]}, cv=3)
-    assert search.fit(IRIS, y).best_params_ == {"C": 1.0, "epsilon": 0.0}
+    infer = GridSearchCV(LinearRegressor(), {"C": [1e-4, 1.0], "epsilon": [0.0, 0.1]}, cv=3)
+    assert infer.fit(IRIS, y).best_params_ == {"C": 1.0, "epsilon": 0.0}
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS)
@@ -261,9 +261,9 @@ def test_weights_of_a_regressor_are_routed_through_a_search():
     y, weights = IRIS[:, 0] + IRIS[:, 1] ** 2, np.arange(150.0) % 3
     model = LinearRegressor().set_fit_request(sample_weight=True)
     model.set_score_request(sample_weight=True)
-    search = GridSearchCV(model, {"C": [1.0]}, cv=3).fit(IRIS, y, sample_weight=weights)
+    infer = GridSearchCV(model, {"C": [1.0]}, cv=3).fit(IRIS, y, sample_weight=weights)
     direct = LinearRegressor().fit(IRIS, y, weights)
-    assert_array_equal(search.best_estimator_.coef_, direct.coef_)
+    assert_array_equal(infer.best_estimator_.coef_, direct.coef_)
 
 
 # Callbacks.
@@ -274,7 +274,7 @@ class Recorder:
 
     def __init__(self, answer: Any = lambda count: False) -> None:
         self.answer = answer
-        self.rounds: list[Any] = []
+        self.iterations: list[Any] = []
         self.models: list[Any] = []
         self.events: list[str] = []
 
@@ -289,10 +289,10 @@ class Recorder:
 
     def on_fit_task_end(self, estimator, context, *, fitted_estimator=None):
         self.events.append("end")
-        if hasattr(context, "round"):
-            self.rounds.append(context.round)
+        if hasattr(context, "iteration"):
+            self.iterations.append(context.iteration)
             self.models.append(fitted_estimator)
-            return self.answer(len(self.rounds))
+            return self.answer(len(self.iterations))
         return False
 
 
@@ -317,8 +317,8 @@ def test_callbacks_see_every_round(model):
     assert recorder.events[0] == "setup"
     assert recorder.events[-1] == "teardown"
     assert recorder.events.count("begin") == recorder.events.count("end")
-    assert len(recorder.rounds) >= 2
-    assert recorder.rounds == model.history_
+    assert len(recorder.iterations) >= 2
+    assert recorder.iterations == model.history_
     assert_array_equal(model.coef_, clone(model).set_callbacks().fit(IRIS, SPECIES).coef_)
 
 
@@ -349,7 +349,7 @@ def test_a_callback_can_stop_the_fit(model):
         model.fit(IRIS, SPECIES)
     assert model.status_ == "stopped by a callback"
     if not by_class:
-        assert len(recorder.rounds) == model.n_iter_ == 2
+        assert len(recorder.iterations) == model.n_iter_ == 2
     assert 1e-12 < model.certificate_.relative_gap <= 1.0
     assert np.isfinite(model.predict(IRIS)).all()
 
@@ -375,7 +375,7 @@ def test_callbacks_of_a_step_or_of_a_searched_estimator():
     recorder = Recorder()
     make_pipeline(StandardScaler(), LinearClassifier().set_callbacks(recorder)).fit(IRIS, SPECIES)
     assert recorder.events.count("setup") == recorder.events.count("teardown") == 1
-    assert recorder.rounds
+    assert recorder.iterations
 
     recorder = Recorder()
     model = LinearClassifier().set_callbacks(recorder)
@@ -387,11 +387,11 @@ def test_callbacks_are_handed_on_by_meta_estimators():
     recorder = PropagatedRecorder()
     model = make_pipeline(StandardScaler(), LinearClassifier())
     grid = {"linearclassifier__C": [0.1, 1.0]}
-    search = GridSearchCV(model, grid, cv=2, error_score="raise").set_callbacks(recorder)
-    search.fit(IRIS, SPECIES)
+    infer = GridSearchCV(model, grid, cv=2, error_score="raise").set_callbacks(recorder)
+    infer.fit(IRIS, SPECIES)
     assert recorder.events.count("setup") == 1
-    final = search.best_estimator_[-1]
-    assert recorder.rounds[-1] in final.history_
+    final = infer.best_estimator_[-1]
+    assert recorder.iterations[-1] in final.history_
     assert not hasattr(final, "_skl_callbacks")
 
 

@@ -25,13 +25,13 @@ from structured_referee import compiled_chains, random_chains, random_classes
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.slack_rescaling import SlackTrainingSet
+from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.state import UnwritableError, capture, restore
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import DualPoint
+from maxmargin.io import checkpoint as checkpoint_module
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.io.tensors import read_tensors, write_tensors
-from maxmargin.solvers import checkpoint as checkpoint_module
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multiclass.problem import Classes
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
 SOLVERS = {
     "auto": mm.Auto(),
     "dual-coordinate": mm.DualCoordinate(),
-    "frank-wolfe": mm.FrankWolfe(value_every=3),
+    "frank-wolfe": mm.FrankWolfe(evaluate_every=3),
     "pairwise": mm.FrankWolfe(step="pairwise", cache_sweeps=2, gap_sampling=True),
     "batch": mm.FrankWolfe(block=False),
     "n-slack": mm.NSlack(update_every=3),
@@ -58,22 +58,22 @@ class KilledError(BaseException):
     pass
 
 
-def solve(training, solver, on_round=None, checkpoint=None, **options):
+def solve(oracle, solver, on_iteration=None, checkpoint=None, **options):
     stopping = Stopping(**({"tol": 1e-9, "max_iter": ROUNDS} | options))
-    return solver.solve(training, stopping, on_round=on_round, checkpoint=checkpoint)
+    return solver.solve(oracle, stopping, on_iteration=on_iteration, checkpoint=checkpoint)
 
 
 def killer(after):
     """Ends a solve in its round `after`, before the checkpoint of that round."""
     left = [after]
 
-    def on_round(line, weights):
+    def on_iteration(line, weights):
         left[0] -= 1
         if left[0] < 0:
             raise KilledError
         return False
 
-    return on_round
+    return on_iteration
 
 
 def assert_same(found, expected):
@@ -110,15 +110,15 @@ def test_killed_solves_go_on_to_the_same_answer(name, tmp_path):
 
 def classes():
     case = random_classes(1)
-    return case.training()
+    return case.oracle()
 
 
-def graphs(inference="exact"):
+def graphs(inference_method="exact"):
     random = np.random.default_rng(0)
     edges = np.array([(u, v) for u in range(5) for v in range(u)])
     X = [(random.normal(size=(5, 2)), edges) for _ in range(8)]
     Y = [random.integers(0, 3, 5) for _ in X]
-    return GraphLabelling(3, inference=inference).bind(X, Y, np.ones(8))
+    return GraphLabelling(3, inference_method=inference_method).make_oracle(X, Y, np.ones(8))
 
 
 def relaxed_graphs():
@@ -129,7 +129,7 @@ TRAINING = {
     "plain Python": classes,
     "graphs": graphs,
     "relaxed searches that remember": relaxed_graphs,
-    "slack rescaling": lambda: SlackTrainingSet(relaxed_graphs()),
+    "slack rescaling": lambda: SlackRescaledOracle(relaxed_graphs()),
 }
 
 
@@ -189,15 +189,15 @@ def test_parts_that_are_done_are_not_solved_again(tmp_path):
         solve(
             OneVersusRest(parts), mm.SequentialDual(), killer(2), Checkpoint(path, 0.0), **options
         )
-    rounds = []
+    iterations = []
     found = solve(
         OneVersusRest(parts),
         mm.SequentialDual(),
-        lambda line, weights: bool(rounds.append(line)),
+        lambda line, weights: bool(iterations.append(line)),
         Checkpoint(path, 0.0, resume=True),
         **options,
     )
-    assert len(rounds) == 2
+    assert len(iterations) == 2
     assert_same(found, expected)
 
 
@@ -261,8 +261,8 @@ def kill():
 class AfterRounds:
     """A callback that does something after so many rounds and the next one."""
 
-    def __init__(self, rounds, do):
-        self.left, self.do = rounds, do
+    def __init__(self, iterations, do):
+        self.left, self.do = iterations, do
 
     def setup(self, estimator, context):
         pass
@@ -433,13 +433,13 @@ def test_outputs_without_a_plain_form_are_named(tmp_path):
         def joint_feature(self, x, y):
             return np.array([float(y is odd)])
 
-        def loss(self, truth, y):
-            return float(truth is not y)
+        def loss(self, y_true, y):
+            return float(y_true is not y)
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             return odd
 
-        def separate(self, x, truth, w):
+        def loss_augmented_inference(self, x, y_true, w):
             return odd
 
     model = mm.StructuredSVM(Strange(), checkpoint=tmp_path / "run", max_iter=3)

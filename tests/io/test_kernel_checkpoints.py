@@ -15,12 +15,12 @@ from maxmargin.core.kernel import KernelProblem
 from maxmargin.core.state import capture, restore
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_classes import KernelRowCache
-from maxmargin.dual.kernel_oracle import KernelTrainingSet
+from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.kernel import Classes, ClassTrainingSet, Multiclass
+from maxmargin.structures.multiclass.kernel import Classes, ClassOracle, Multiclass
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
 
@@ -35,21 +35,21 @@ def killer(after):
     """Ends a solve in its round `after`, before the checkpoint of that round."""
     left = [after]
 
-    def on_round(line, model):
+    def on_iteration(line, model):
         left[0] -= 1
         if left[0] < 0:
             raise KilledError
         return False
 
-    return on_round
+    return on_iteration
 
 
 class Levels(KernelProblem):
     def outputs(self, x):
         return [0, 1, 2]
 
-    def loss(self, truth, y):
-        return abs(truth - y)
+    def loss(self, y_true, y):
+        return abs(y_true - y)
 
 
 def levels(kernel=None, form=np.asarray, rescaling="margin"):
@@ -57,7 +57,7 @@ def levels(kernel=None, form=np.asarray, rescaling="margin"):
     X = random.normal(size=(40, 2))
     Y = np.digitize(X[:, 0] + X[:, 1] ** 2, [0.3, 1.2]).tolist()
     kernel = kernel or ProductKernel(RBFKernel(0.5), RBFKernel(0.3))
-    return KernelTrainingSet(Levels(), form(X), Y, np.full(40, 2.0), kernel, rescaling)
+    return KernelOracle(Levels(), form(X), Y, np.full(40, 2.0), kernel, rescaling)
 
 
 def of_both(x, y, x2, y2):
@@ -68,12 +68,12 @@ def classes(loss=None):
     random = np.random.default_rng(1)
     X, labels = random.normal(size=(300, 3)), random.integers(0, 4, 300)
     loss = 1.0 - np.eye(4) if loss is None else loss
-    return ClassTrainingSet(Classes(np.arange(4), loss), X, labels, np.ones(300), RBFKernel(0.5))
+    return ClassOracle(Classes(np.arange(4), loss), X, labels, np.ones(300), RBFKernel(0.5))
 
 
 CASES = {
     "mini-batches": (levels, MiniBatchDual(batch_size=7, prune_every=3, max_idle=2)),
-    "several outputs": (levels, MiniBatchDual(batch_size=3, outputs_per_search=2, diversity=0.3)),
+    "several outputs": (levels, MiniBatchDual(batch_size=3, outputs_per_call=2, diversity=0.3)),
     "closed-form steps": (levels, MiniBatchDual(steps="smo", batch_size=5)),
     "slack": (lambda: levels(rescaling="slack"), MiniBatchDual(batch_size=7)),
     "epsilon": (levels, MiniBatchDual(batch_size=7, epsilon=1e-3)),
@@ -87,10 +87,10 @@ CASES = {
 }
 
 
-def solve(case, on_round=None, checkpoint=None, **options):
+def solve(case, on_iteration=None, checkpoint=None, **options):
     make, solver = CASES[case]
     stopping = Stopping(**({"tol": 1e-9, "max_iter": ROUNDS} | options))
-    return solver.solve(make(), stopping, on_round=on_round, checkpoint=checkpoint)
+    return solver.solve(make(), stopping, on_iteration=on_iteration, checkpoint=checkpoint)
 
 
 def assert_same_model(found, expected):
@@ -136,11 +136,11 @@ def test_converged_solves_are_not_solved_again(case, tmp_path):
     options = {"tol": 1e-2, "max_iter": 1000}
     expected = solve(case, checkpoint=Checkpoint(path), **options)
     assert expected.status == "converged"
-    rounds = []
+    iterations = []
     found = solve(
-        case, lambda *line: bool(rounds.append(line)), Checkpoint(path, resume=True), **options
+        case, lambda *line: bool(iterations.append(line)), Checkpoint(path, resume=True), **options
     )
-    assert not rounds
+    assert not iterations
     assert_same(found, expected)
 
 
@@ -247,8 +247,8 @@ def test_outputs_without_a_plain_form_are_named(tmp_path):
         def outputs(self, x):
             return [odd]
 
-        def loss(self, truth, y):
-            return float(truth is not y)
+        def loss(self, y_true, y):
+            return float(y_true is not y)
 
         def label(self, y):
             return float(y is odd)

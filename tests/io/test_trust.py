@@ -115,7 +115,7 @@ def many_strings(fitted, arrays, header):
 
 def many_records(fitted, arrays, header):
     line = {"seconds": 0.0, "oracle_calls": 1, "cache_hits": 0, "primal": 0.0, "dual": 0.0}
-    fitted["history_"] = ["records", "Round", 100_000_000, line | {"planes": 0}]
+    fitted["history_"] = ["records", "Iteration", 100_000_000, line | {"cuts": 0}]
 
 
 def a_large_view(fitted, arrays, header):
@@ -254,7 +254,7 @@ WRONG = {
     "a number": ("classifier", in_tree("n_features_in_", 4.0)),
     "a certificate": ("classifier", in_tree("certificate_", ["data", "Certificate", {}])),
     "a history": ("classifier", in_tree("history_", ["list", [3]])),
-    "another class": ("classifier", in_tree("certificate_", ["data", "Round", {}])),
+    "another class": ("classifier", in_tree("certificate_", ["data", "Iteration", {}])),
     "no weights": ("classifier", drop("coef_")),
     "no certificate": ("classifier", drop("certificate_")),
     "weights of another width": ("regressor", shorter("fitted.coef_")),

@@ -214,14 +214,14 @@ class ThreeClasses(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(np.arange(3) == y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return int(np.argmax(w.reshape(3, -1) @ x))
 
-    def separate(self, x, truth, w):
-        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    def loss_augmented_inference(self, x, y_true, w):
+        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
 
 def any_problem() -> Sample:

@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
-from maxmargin.core.result import Round
-from maxmargin.report import live_line
+from maxmargin.core.result import Iteration
+from maxmargin.report import progress as live_line
 from maxmargin.report.progress import Field, LiveLine, ProgressLine, _News, _Run, fitted
 
 IRIS, SPECIES = load_iris(return_X_y=True)
@@ -40,12 +40,12 @@ def _terminal_of_some_kind(monkeypatch):
 
 
 def round_at(seconds=1.0, **values):
-    given = {"oracle_calls": 12_345, "cache_hits": 678, "primal": 2.0, "dual": 1.0, "planes": 9}
-    return Round(seconds, **given | values)
+    given = {"oracle_calls": 12_345, "cache_hits": 678, "primal": 2.0, "dual": 1.0, "cuts": 9}
+    return Iteration(seconds, **given | values)
 
 
-def news(line=None, *, fit=(0,), n_fits=None, rounds=1, **rest):
-    return _News(fit, n_fits, 1.0, 1e-3, None, rounds, line, **rest)
+def news(line=None, *, fit=(0,), n_fits=None, iterations=1, **rest):
+    return _News(fit, n_fits, 1.0, 1e-3, None, iterations, line, **rest)
 
 
 class Failing:
@@ -78,7 +78,7 @@ def test_in_a_file_every_round_is_a_line_if_asked_for():
     model.fit(IRIS, SPECIES)
     *lines, rest = stream.getvalue().split("\n")
     assert rest == ""
-    numbers = [int(re.search(r"round (\d+) ", line)[1]) for line in lines]
+    numbers = [int(re.search(r"iteration (\d+) ", line)[1]) for line in lines]
     assert numbers == [*range(1, model.n_iter_ + 1), model.n_iter_]  # and one for the end
     assert f"gap {model.certificate_.relative_gap:.1e}  tol 0.001" in lines[-1]
     assert lines[-1].endswith("s  converged")
@@ -181,7 +181,7 @@ def test_steps_of_a_latent_model_are_counted_and_no_time_is_promised():
     line = ProgressLine(every=0, stream=stream)
     mm.LatentClassifier().set_callbacks(line).fit(bags, np.repeat([0, 1], 10))
     *lines, _ = stream.getvalue().splitlines()
-    assert lines[0].startswith("C 1  completion 1  round 1  ")
+    assert lines[0].startswith("C 1  completion 1  iteration 1  ")
     assert all(line.endswith("? left") for line in lines)
 
 
@@ -203,31 +203,31 @@ def test_a_warm_start_that_has_nothing_to_do():
 # Inside other estimators.
 
 
-def searched(n_jobs, stream):
+def inferred(n_jobs, stream):
     X, y = make_blobs(60, centers=3, random_state=0)
     model = make_pipeline(StandardScaler(), mm.LinearClassifier())
-    search = GridSearchCV(
+    infer = GridSearchCV(
         model, {"linearclassifier__C": [0.1, 1.0]}, cv=2, error_score="raise", n_jobs=n_jobs
     )
-    search.set_callbacks(ProgressLine(every=0, stream=stream)).fit(X, y)
-    return search
+    infer.set_callbacks(ProgressLine(every=0, stream=stream)).fit(X, y)
+    return infer
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_search_counts_its_fits_in_this_process_and_in_others(n_jobs):
     stream = io.StringIO()
-    search = searched(n_jobs, stream)
+    infer = inferred(n_jobs, stream)
     lines = stream.getvalue().splitlines()
     counts = [int(line.split()[0]) for line in lines if " of 4 fits" in line]
     assert counts == sorted(counts)
     assert set(counts) >= {1, 2, 3, 4}
     assert re.fullmatch(r"5 fits  .* s", lines[-1])
-    assert not hasattr(search.best_estimator_[-1], "_skl_callbacks")
+    assert not hasattr(infer.best_estimator_[-1], "_skl_callbacks")
 
 
 def test_a_search_leaves_one_line_in_a_terminal():
     terminal = Terminal()
-    searched(1, terminal)
+    inferred(1, terminal)
     (shown, rest) = terminal.screen()
     assert re.fullmatch(r"5 fits  .* s", shown)
     assert rest == ""
@@ -246,13 +246,13 @@ def test_news_of_several_fits_at_a_time():
     run.hear(news(round_at(), fit=(0, 1), n_fits=3))
     run.hear(news(round_at(), fit=(0, 2), n_fits=3))
     run.hear(news(fit=(0, 1), n_fits=3, status="converged"))
-    run.hear(news(round_at(), fit=(0, 2), n_fits=3, rounds=7))
+    run.hear(news(round_at(), fit=(0, 2), n_fits=3, iterations=7))
     run.close()
     lines = stream.getvalue().splitlines()
     assert [line[: len("0 of 3 fits")] for line in lines[:4]] == [
         "0 of 3 fits", "0 of 3 fits", "1 of 3 fits", "1 of 3 fits"
     ]  # fmt: skip
-    assert "round 7  " in lines[3]
+    assert "iteration 7  " in lines[3]
     assert lines[0].endswith("? left")
     assert lines[3].endswith("about 1 s left")
 
@@ -280,10 +280,10 @@ def test_fields_go_by_importance_and_never_wrap(width):
     assert width < 33 or "left" in shown
     if width == 80:
         assert re.fullmatch(
-            r"C 1  round 1  gap 1.2e-03  tol 0.001  dual 1  calls 12.3k  1.0 s  \? left", shown
+            r"C 1  iteration 1  gap 1.2e-03  tol 0.001  dual 1  calls 12.3k  1.0 s  \? left", shown
         )
     if width == 200:
-        assert "calls 12.3k  planes 9  cached 678  1.0 s" in shown
+        assert "calls 12.3k  cuts 9  cached 678  1.0 s" in shown
 
 
 def test_empty_fields_take_no_room():
@@ -315,13 +315,13 @@ def test_in_a_real_terminal(width):
     assert rows[2:] == ["after converged", ""]
     assert "gap " in rows[1]
     assert rows[1].endswith("converged")
-    assert ("planes" in rows[1]) == (width == 200)
+    assert ("cuts" in rows[1]) == (width == 200)
     for shown in text.split("\r"):
         assert len(shown.split("\x1b")[0].strip()) < width
 
 
 def test_ctrl_c_in_a_real_terminal():
-    text, code = run_in_terminal(PROGRAM.format(tol=1e-300), 80, interrupt_at="round 9")
+    text, code = run_in_terminal(PROGRAM.format(tol=1e-300), 80, interrupt_at="iteration 9")
     assert code == 0
     rows = Screen(80).feed(text.replace("^C", "")).rows
     assert rows[1].endswith("interrupted")

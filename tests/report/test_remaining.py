@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.report.remaining import TimeLeft
 
 HISTORIES = json.loads(Path(__file__).with_name("histories.json").read_text())
@@ -23,7 +23,7 @@ def rounds_of(history):
     for seconds, primal, dual, expected in zip(*columns, strict=True):
         bounds = (math.inf if value is None else value for value in (primal, expected))
         primal, expected = bounds
-        yield Round(seconds, 0, 0, primal, dual, 0, expected)
+        yield Iteration(seconds, 0, 0, primal, dual, 0, expected)
 
 
 def errors(history):
@@ -31,12 +31,12 @@ def errors(history):
 
     Not a number where it says that it cannot tell.
     """
-    rounds = list(rounds_of(history))
-    end = rounds[-1].seconds
+    iterations = list(rounds_of(history))
+    end = iterations[-1].seconds
     estimate, found = TimeLeft(history["tol"]), []
     for now in np.linspace(end / 3.0, 0.98 * end, 60):
-        while rounds and rounds[0].seconds <= now:
-            estimate.add(rounds.pop(0))
+        while iterations and iterations[0].seconds <= now:
+            estimate.add(iterations.pop(0))
         left = estimate.seconds(now)
         found.append(math.nan if left is None else math.log2(left / (end - now)))
     return np.array(found)
@@ -68,7 +68,7 @@ def falling(gap_at, n_rounds=50, told=lambda k: True):
         gap = gap_at(k)
         if told(k):
             primal = 1.0 + 0.5 * gap
-        estimate.add(Round(float(k), 0, 0, primal=primal, dual=1.0 - 0.5 * gap, planes=0))
+        estimate.add(Iteration(float(k), 0, 0, primal=primal, dual=1.0 - 0.5 * gap, cuts=0))
     return estimate.seconds(now=float(n_rounds))
 
 
@@ -94,7 +94,7 @@ def test_nothing_is_told_where_nothing_can_be():
 def test_bad_values_do_no_harm():
     estimate = TimeLeft(1e-3, time_limit=60.0)
     for seconds, primal, dual in ((0.0, math.inf, -math.inf), (0.0, 1.0, 0.0), (2.0, 1.0, 1.5)):
-        estimate.add(Round(seconds, 0, 0, primal, dual, 0))
+        estimate.add(Iteration(seconds, 0, 0, primal, dual, 0))
     assert estimate.seconds(20.0) == 40.0
 
 
@@ -102,17 +102,17 @@ def test_the_time_limit_ends_it():
     estimate = TimeLeft(tol=1e-4, time_limit=12.0)
     assert estimate.seconds(10.0) is None
     for k in range(1, 11):
-        estimate.add(Round(float(k), 0, 0, primal=1.0 + 0.9**k, dual=1.0, planes=0))
+        estimate.add(Iteration(float(k), 0, 0, primal=1.0 + 0.9**k, dual=1.0, cuts=0))
     assert estimate.seconds(10.0) == 2.0
     assert estimate.seconds(13.0) == 0.0
 
 
 def test_parts():
     estimate = TimeLeft(1e-3)
-    estimate.add(Round(3.0, 0, 0, primal=1.0, dual=1.0, planes=0, stage="1 of 4", done=0.25))
+    estimate.add(Iteration(3.0, 0, 0, primal=1.0, dual=1.0, cuts=0, stage="1 of 4", done=0.25))
     assert estimate.seconds(3.0) == pytest.approx(9.0)
     assert estimate.seconds(13.0) == 0.0
-    estimate.add(Round(4.0, 0, 0, primal=1.0, dual=1.0, planes=0, stage="completion 2"))
+    estimate.add(Iteration(4.0, 0, 0, primal=1.0, dual=1.0, cuts=0, stage="completion 2"))
     assert estimate.seconds(4.0) is None
 
 
@@ -123,6 +123,6 @@ def test_a_long_history_is_thinned(every):
         gap = math.exp(-4e-4 * k)
         if k % every == 0:
             primal = 1.0 + gap
-        estimate.add(Round(1e-2 * k, 0, 0, primal=primal, dual=1.0 - 1e-3 * gap, planes=0))
+        estimate.add(Iteration(1e-2 * k, 0, 0, primal=primal, dual=1.0 - 1e-3 * gap, cuts=0))
     assert len(estimate._at) <= 512
     assert estimate.seconds(200.0) == pytest.approx(30.3, rel=0.1)

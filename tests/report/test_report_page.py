@@ -189,7 +189,7 @@ def test_relaxed_certificates_are_named(tmp_path):
     y = [random.integers(0, 3, size=6) for _ in range(4)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = mm.GraphLabeler(inference="relaxed", max_iter=3).fit(X, y)
+        model = mm.GraphLabeler(inference_method="relaxed", max_iter=3).fit(X, y)
     assert model.certificate_.relaxed
     assert "searches are approximate" in Page(written(tmp_path, model)).text
 

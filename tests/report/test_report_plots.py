@@ -12,7 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 
 import maxmargin as mm
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.report.plots import plot_confusion, plot_convergence, plot_path
 
 matplotlib.use("Agg")
@@ -38,7 +38,7 @@ def lines(axis):
 
 
 @pytest.mark.parametrize(
-    ("against", "attribute"), [("seconds", "seconds"), ("searches", "oracle_calls")]
+    ("against", "attribute"), [("seconds", "seconds"), ("oracle_calls", "oracle_calls")]
 )
 def test_convergence_shows_the_history(models, against, attribute):
     model = models[0]
@@ -64,7 +64,7 @@ def test_convergence_shows_the_history(models, against, attribute):
     )
     assert_allclose(gaps["tol"][:, 1], model.tol)
     assert gap.get_yscale() == "log"
-    assert gap.get_xlabel() == objectives.get_xlabel() == against
+    assert gap.get_xlabel() == objectives.get_xlabel() == against.replace("_", " ")
 
 
 def test_several_estimators_are_compared_in_given_axes(models):
@@ -82,8 +82,8 @@ def test_several_estimators_are_compared_in_given_axes(models):
 
 
 def test_long_histories_are_thinned_and_zero_gaps_drawn():
-    history = [Round(float(i), i, 0, 2.0 - i / 3000, 1.0, 1) for i in range(3000)]
-    history.append(Round(3000.0, 3000, 0, 1.0, 1.0, 1))
+    history = [Iteration(float(i), i, 0, 2.0 - i / 3000, 1.0, 1) for i in range(3000)]
+    history.append(Iteration(3000.0, 3000, 0, 1.0, 1.0, 1))
     gap, _ = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
     drawn = gap.get_lines()[0].get_xydata()
     assert len(drawn) == 500
@@ -96,7 +96,7 @@ def styles(axis):
 
 
 def test_estimates_are_dashed_and_hollow_and_what_was_evaluated_is_solid_and_filled():
-    line = Round(0.0, 0, 0, np.inf, 1.0, 1, objective=4.0)
+    line = Iteration(0.0, 0, 0, np.inf, 1.0, 1, objective=4.0)
     history = [replace(line, seconds=float(k), oracle_calls=k) for k in range(4)]
     history.append(replace(line, seconds=4.0, primal=2.0, objective=2.0, exact=True))
     model = SimpleNamespace(history_=history, tol=0.1)
@@ -112,7 +112,7 @@ def test_estimates_are_dashed_and_hollow_and_what_was_evaluated_is_solid_and_fil
 
 
 def test_an_estimate_below_the_dual_has_no_gap_and_no_objective_is_no_line():
-    line = Round(0.0, 0, 0, np.inf, 1.0, 1, objective=0.5)
+    line = Iteration(0.0, 0, 0, np.inf, 1.0, 1, objective=0.5)
     gap, objectives = plot_convergence(SimpleNamespace(history_=[line], tol=0.1))
     assert set(lines(gap)) == {"tol"}
     assert set(lines(objectives)) == {"estimated", "dual"}
@@ -122,7 +122,7 @@ def test_an_estimate_below_the_dual_has_no_gap_and_no_objective_is_no_line():
 
 
 def test_the_few_evaluations_of_a_long_history_are_all_drawn():
-    history = [Round(float(i), i, 0, 2.0, 1.0, 1, objective=3.0) for i in range(3000)]
+    history = [Iteration(float(i), i, 0, 2.0, 1.0, 1, objective=3.0) for i in range(3000)]
     for i in (7, 1234):
         history[i] = replace(history[i], objective=2.0, exact=True)
     _, objectives = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
@@ -130,14 +130,14 @@ def test_the_few_evaluations_of_a_long_history_are_all_drawn():
 
 
 def test_the_tolerance_of_an_absolute_gap_is_drawn_relative_to_the_end():
-    history = [Round(0.0, 0, 0, 50.0, 40.0, 1, objective=50.0, exact=True)]
+    history = [Iteration(0.0, 0, 0, 50.0, 40.0, 1, objective=50.0, exact=True)]
     gap, _ = plot_convergence(SimpleNamespace(history_=history, tol=mm.AbsoluteGap(5.0)))
     assert_allclose(lines(gap)["tol"][:, 1], 0.1)
 
 
 def test_the_far_start_of_objectives_is_left_out():
     values = [(1000.0, 1.0), (20.0, 5.0), (11.0, 9.0), (10.0, 9.9)]
-    history = [Round(float(i), i, 0, *value, 1) for i, value in enumerate(values)]
+    history = [Iteration(float(i), i, 0, *value, 1) for i, value in enumerate(values)]
     _, objectives = plot_convergence(SimpleNamespace(history_=history, tol=0.1))
     assert objectives.get_ylim()[1] == 30.0
 
@@ -151,8 +151,8 @@ def test_path_is_drawn_over_rising_c(models):
     assert_allclose(gap.get_lines()[0].get_ydata(), [m.certificate_.relative_gap for m in rising])
     weights = lines(size)["weights that are not zero"]
     assert_allclose(weights, [(m.C, np.count_nonzero(m.coef_)) for m in rising])
-    planes = lines(size)["planes or support vectors"]
-    assert_allclose(planes[:, 1], [m.history_[-1].planes for m in rising])
+    cuts = lines(size)["planes or support vectors"]
+    assert_allclose(cuts[:, 1], [m.history_[-1].cuts for m in rising])
     assert all(axis.get_xscale() == "log" for axis in (score, objective, gap, size))
     assert weights[:, 0].tolist() == Cs
 
@@ -183,8 +183,8 @@ def test_confusion_of_chosen_labels_as_shares():
 
 def test_confusion_of_a_hundred_classes_names_some():
     random = np.random.default_rng(0)
-    truth, said = random.integers(0, 100, size=(2, 3000))
-    axis = plot_confusion(truth, said)
+    y_true, said = random.integers(0, 100, size=(2, 3000))
+    axis = plot_confusion(y_true, said)
     names = [text.get_text() for text in axis.get_yticklabels()]
     assert names == [str(i) for i in range(0, 100, 3)]
     assert not axis.texts
@@ -205,7 +205,7 @@ def test_long_names_are_cut():
     ("call", "message"),
     [
         (lambda: plot_convergence({}), "There are no estimators to plot"),
-        (lambda: plot_convergence(None, against="rounds"), "against must be 'seconds' or"),
+        (lambda: plot_convergence(None, against="iterations"), "against must be 'seconds' or"),
         (lambda: plot_path([]), "There are no models to plot"),
         (lambda: plot_confusion([1], [1, 2]), "y_true has 1 entries but y_pred has 2"),
         (lambda: plot_confusion([[1], [1]], [[1], [1, 2]]), r"y_true\[1\] and y_pred\[1\] do not"),

@@ -18,7 +18,7 @@ from maxmargin.structures.constituency.trees import as_tree
 
 
 @pytest.mark.parametrize(
-    ("truth", "said", "f1"),
+    ("y_true", "said", "f1"),
     [
         ("B-NP I-NP O B-VP", "B-NP O O I-VP", 2 * 1 / (2 + 2)),  # an I- after O starts a chunk
         ("B-NP B-NP", "B-NP I-NP", 0.0),
@@ -28,14 +28,14 @@ from maxmargin.structures.constituency.trees import as_tree
         ("B-PP O B-NP I-NP", "B-PP B-PP B-NP I-NP", 2 * 2 / (2 + 3)),
     ],
 )
-def test_chunks_by_the_rules_of_conlleval(truth, said, f1):
-    assert chunk_scores([truth.split()], [said.split()])[-1].f1 == pytest.approx(f1)
+def test_chunks_by_the_rules_of_conlleval(y_true, said, f1):
+    assert chunk_scores([y_true.split()], [said.split()])[-1].f1 == pytest.approx(f1)
 
 
 def test_chunks_of_each_kind():
-    truth = [["B-NP", "I-NP", "O"], ["B-VP", "B-NP"]]
+    y_true = [["B-NP", "I-NP", "O"], ["B-VP", "B-NP"]]
     said = [["B-NP", "I-NP", "B-VP"], ["B-VP", "O"]]
-    np_row, vp_row, total = chunk_scores(truth, said)
+    np_row, vp_row, total = chunk_scores(y_true, said)
     assert np_row == ("NP", 1.0, 0.5, 2 / 3, 2)
     assert vp_row == ("VP", 0.5, 1.0, 2 / 3, 1)
     assert total[1:] == (2 / 3, 2 / 3, 2 / 3, 3)
@@ -47,13 +47,13 @@ def test_other_labels_are_no_chunks(names):
 
 
 def test_class_scores_by_hand():
-    truth, said = np.array(list("aabbc")), np.array(list("abbbd"))
-    rows = {row.name: row[1:] for row in class_scores(truth, said)}
+    y_true, said = np.array(list("aabbc")), np.array(list("abbbd"))
+    rows = {row.name: row[1:] for row in class_scores(y_true, said)}
     assert rows["a"] == (1.0, 0.5, pytest.approx(2 / 3), 2)
     assert rows["b"] == (pytest.approx(2 / 3), 1.0, pytest.approx(0.8), 2)
     assert rows["c"] == (0.0, 0.0, 0.0, 1)
     assert rows["d"] == (0.0, 0.0, 0.0, 0)
-    assert largest_confusions(truth, said, 1) == [("a", "b", 1)]
+    assert largest_confusions(y_true, said, 1) == [("a", "b", 1)]
 
 
 def test_the_worst_come_first_and_ties_decide():
@@ -89,13 +89,13 @@ def test_rules_of_a_grammar_have_names():
 
 
 def test_only_nodes_that_differ_are_marked():
-    truth = as_tree("(S (NP (NP (DT a) (NN b)) (PP (IN c) (NN d))) (VB e))")
+    y_true = as_tree("(S (NP (NP (DT a) (NN b)) (PP (IN c) (NN d))) (VB e))")
     other = as_tree("(S (NP (DT a) (NN b)) (PP (IN c) (NN d)) (VBZ e))")
-    above, below = drawn_pair(truth, other)
+    above, below = drawn_pair(y_true, other)
     assert above.count("<rect") == 2  # the NP over four words, and the tag of the last
     assert below.count("<rect") == 1
-    assert str(truth) in above
-    same, _ = drawn_pair(truth, truth)
+    assert str(y_true) in above
+    same, _ = drawn_pair(y_true, y_true)
     assert "<rect" not in same
     assert same.count("<text") == 5 + 5 + 4
 
@@ -106,9 +106,9 @@ def test_a_bracket_that_stands_twice_is_marked_once():
 
 
 def test_arcs_that_differ_in_head_or_label_are_marked():
-    truth, said = Arcs([2, 0, 2], ["a", "root", "b"]), Arcs([2, 0, 1], ["c", "root", "b"])
-    assert truth.differences(said) == [True, False, True]
-    drawn = drawn_arcs(["x", "y", "z"], None, truth, said)
+    y_true, said = Arcs([2, 0, 2], ["a", "root", "b"]), Arcs([2, 0, 1], ["c", "root", "b"])
+    assert y_true.differences(said) == [True, False, True]
+    drawn = drawn_arcs(["x", "y", "z"], None, y_true, said)
     assert drawn.count('class="arc different"') == 4
     assert drawn.count('class="arc"') == 2
     assert "x to y; y to the root; z to y" in drawn

@@ -28,8 +28,8 @@ def test_the_bar_of_a_structured_estimator(capsys):
 def test_scores_of_the_rounds_of_a_linear_model():
     monitor = ScoringMonitor(scoring="accuracy")
     model = mm.LinearClassifier().set_callbacks(monitor).fit(IRIS, SPECIES)
-    *rounds, _ = scores = [row["accuracy"] for row in reversed(monitor.get_logs().data)]
-    assert len(rounds) == model.n_iter_
+    *iterations, _ = scores = [row["accuracy"] for row in reversed(monitor.get_logs().data)]
+    assert len(iterations) == model.n_iter_
     assert model.score(IRIS, SPECIES) in scores
 
 
@@ -45,7 +45,7 @@ def test_scores_of_the_rounds_of_a_tagger():
 def test_scores_of_a_search_and_a_line_that_shows_it(capsys):
     monitor = ScoringMonitor(scoring="accuracy")
     model = mm.LinearClassifier().set_callbacks(monitor)
-    search = GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2, error_score="raise")
-    search.set_callbacks(mm.ProgressLine()).fit(IRIS, SPECIES)
+    infer = GridSearchCV(model, {"C": [0.1, 1.0]}, cv=2, error_score="raise")
+    infer.set_callbacks(mm.ProgressLine()).fit(IRIS, SPECIES)
     assert len(monitor.get_logs().data) > 5
     assert re.search(r"^5 fits  .* s\n$", capsys.readouterr().err, re.MULTILINE)

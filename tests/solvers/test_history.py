@@ -16,8 +16,8 @@ from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.problem import bind
-from maxmargin.core.result import Round
+from maxmargin.core.problem import make_oracle
+from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -64,7 +64,7 @@ STRUCTURED = {
     "dependencies": (mm.DependencyParser(C=1.0, n_features=256), ([SENTENCE] * 3,)),
     "latent bags": (mm.LatentClassifier(C=0.1), (BAGS, KINDS)),
     "latent problem": (
-        mm.LatentStructuredSVM(Instances(1.0 - np.eye(3)), C=0.1, max_completions=5),
+        mm.LatentStructuredSVM(Instances(1.0 - np.eye(3)), C=0.1, max_imputations=5),
         (BAGS, KINDS),
     ),
 }
@@ -82,8 +82,8 @@ PAIRS = [
 
 VARIANTS = {
     "frank-wolfe, all together": mm.FrankWolfe(block=False),
-    "frank-wolfe, sampled": mm.FrankWolfe(gap_sampling=True, value_every=1000),
-    "frank-wolfe, never evaluated": mm.FrankWolfe(value_every=1000),
+    "frank-wolfe, sampled": mm.FrankWolfe(gap_sampling=True, evaluate_every=1000),
+    "frank-wolfe, never evaluated": mm.FrankWolfe(evaluate_every=1000),
     "dual-coordinate, evaluated": mm.DualCoordinate(bound="true"),
     "n-slack, eager": mm.NSlack(update_every=3),
     "one-slack, no cache": mm.OneSlack(cache=0),
@@ -130,13 +130,13 @@ def test_variants_of_solvers(name):
 @pytest.mark.parametrize("solver", ["auto", "frank-wolfe", "n-slack", "one-slack", "online"])
 def test_estimates_follow_the_objective_of_the_weights(solver):
     """At the weights of each iteration, evaluated here: near the end the estimate is close."""
-    training = compiled_chains(random_chains(3, n=40, longest=5))
+    oracle = compiled_chains(random_chains(3, n=40, longest=5))
     pairs = []
 
     def look(line, weights):
-        pairs.append((line, training.primal(weights())))
+        pairs.append((line, oracle.primal(weights())))
 
-    result = make_solver(solver).solve(training, Stopping(1e-4, 200), on_round=look)
+    result = make_solver(solver).solve(oracle, Stopping(1e-4, 200), on_iteration=look)
     late = [(line, primal) for line, primal in pairs if line.relative_gap <= 0.05]
     assert late
     for line, primal in late:
@@ -186,7 +186,7 @@ def test_one_versus_rest_counts_the_classes_that_are_still_to_come():
         assert_allclose(line.objective, problem.primal(weights()))
         assert line.primal == line.objective
 
-    SequentialDual().solve(problem, Stopping(), on_round=look)
+    SequentialDual().solve(problem, Stopping(), on_iteration=look)
     assert len(lines) == 3
 
 
@@ -244,22 +244,22 @@ class ThreeClasses(mm.Problem):
     def joint_feature(self, x, y):
         return np.outer(np.arange(3) == y, x).ravel()
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
-    def decode(self, x, w):
+    def inference(self, x, w):
         return int(np.argmax(w.reshape(3, -1) @ x))
 
-    def separate(self, x, truth, w):
-        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    def loss_augmented_inference(self, x, y_true, w):
+        return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
 
 
 class KernelClasses(mm.KernelProblem):
     def outputs(self, x):
         return [0, 1, 2]
 
-    def loss(self, truth, y):
-        return float(truth != y)
+    def loss(self, y_true, y):
+        return float(y_true != y)
 
     def part(self, x, y):
         return x
@@ -295,12 +295,12 @@ def test_shards(solver, n_shards):
     parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
 
     def bound(X, y, weight):
-        return bind(Classes(), X, y, np.ones(len(X)), "margin")
+        return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
     with ThreadEngine(n_shards) as engine:
-        training = place(engine, parts, bound, n_shards, "classes")
-        result = solver.solve(training, Stopping(0.01))
-        training.shards.close()
+        oracle = place(engine, parts, bound, n_shards, "classes")
+        result = solver.solve(oracle, Stopping(0.01))
+        oracle.shards.close()
     assert hasattr(result.history[0], "sent")
     assert_objectives(result.history, result.certificate)
 
@@ -313,7 +313,7 @@ def test_out_of_time_in_the_first_pass(solver):
 
 
 def test_rounds_of_earlier_versions_have_their_estimate_as_objective():
-    line = Round(1.0, 2, 3, math.inf, 4.0, 5, expected=6.0)
+    line = Iteration(1.0, 2, 3, math.inf, 4.0, 5, expected=6.0)
     assert (line.objective, line.exact, line.expected) == (6.0, False, None)
     assert line.objective_gap == pytest.approx(1.0 / 3.0)
 
@@ -329,7 +329,7 @@ class StopBelow:
     def teardown(self, estimator, context): ...
 
     def on_fit_task_end(self, estimator, context):
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         return line is not None and line.objective < self.objective
 
 
@@ -353,11 +353,11 @@ def test_callbacks_stop_on_the_objective(model, data):
 
 
 def test_the_function_of_a_solver_stops_on_the_objective():
-    training = compiled_chains(random_chains(3, n=40, longest=5))
+    oracle = compiled_chains(random_chains(3, n=40, longest=5))
 
     def good_enough(line, weights):
         return line.objective < 1.2 * line.dual
 
-    result = mm.Auto().solve(training, Stopping(1e-9), on_round=good_enough)
+    result = mm.Auto().solve(oracle, Stopping(1e-9), on_iteration=good_enough)
     assert result.status == "stopped by a callback"
     assert result.history[-1].objective_gap < 0.2 < result.history[-2].objective_gap + 0.05

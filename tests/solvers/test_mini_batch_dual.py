@@ -15,7 +15,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_classes import RowsAtHand, project
-from maxmargin.dual.kernel_oracle import KernelTrainingSet
+from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,
@@ -25,7 +25,7 @@ from maxmargin.dual.kernels import (
 )
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.kernel import Classes, ClassTrainingSet
+from maxmargin.structures.multiclass.kernel import Classes, ClassOracle
 
 TIGHT = 1e-6
 
@@ -38,8 +38,8 @@ class Turns(KernelProblem):
     def outputs(self, x):
         return [(k, angle) for k in range(len(x)) for angle in self.angles]
 
-    def loss(self, truth, y):
-        return 0.5 * (truth[0] != y[0]) + 0.3 * abs(truth[1] - y[1])
+    def loss(self, y_true, y):
+        return 0.5 * (y_true[0] != y[0]) + 0.3 * abs(y_true[1] - y[1])
 
     def part(self, x, y):
         return x[y[0]]
@@ -54,8 +54,8 @@ class GridOfTurns(Turns):
     def candidates(self, x):
         return Candidates.grid(self.outputs(x), x, np.array(self.angles)[:, None])
 
-    def losses(self, truth, candidates):
-        return np.array([self.loss(truth, y) for y in candidates.outputs])
+    def losses(self, y_true, candidates):
+        return np.array([self.loss(y_true, y) for y in candidates.outputs])
 
 
 LABELS = RBFKernel(0.8)
@@ -86,13 +86,13 @@ def referee_value(X, Y, cost, parts, rescaling="margin"):
 
 def training_of(X, Y, cost, parts="rbf", problem=Turns, rescaling="margin"):
     kernel = ProductKernel(PARTS[parts][0], LABELS)
-    return KernelTrainingSet(problem(), X, Y, cost, kernel, rescaling)
+    return KernelOracle(problem(), X, Y, cost, kernel, rescaling)
 
 
-def solve(training, tol=TIGHT, max_iter=20_000, seed=0, n_jobs=1, start=None, **options):
+def solve(oracle, tol=TIGHT, max_iter=20_000, seed=0, n_jobs=1, start=None, **options):
     solver = MiniBatchDual(**options)
     stopping = Stopping(tol=tol, max_iter=max_iter)
-    return solver.solve(training, stopping, seed=seed, n_jobs=n_jobs, start=start)
+    return solver.solve(oracle, stopping, seed=seed, n_jobs=n_jobs, start=start)
 
 
 def assert_certifies(result, value, tol=TIGHT):
@@ -119,24 +119,24 @@ def test_optimum_with_slack_rescaling_is_the_referees(seed, steps, parts):
     X, Y, cost = turns(seed)
     value = referee_value(X, Y, cost, parts, "slack")
     assert value != pytest.approx(referee_value(X, Y, cost, parts), rel=1e-2)
-    training = training_of(X, Y, cost, parts, rescaling="slack")
-    options = {"outputs_per_search": 2, "prune_every": 2, "max_idle": 1}
-    assert_certifies(solve(training, steps=steps, **options), value)
+    oracle = training_of(X, Y, cost, parts, rescaling="slack")
+    options = {"outputs_per_call": 2, "prune_every": 2, "max_idle": 1}
+    assert_certifies(solve(oracle, steps=steps, **options), value)
 
 
 def test_primal_value_with_slack_rescaling_is_that_of_its_definition():
     """The primal value of a model, by the definition."""
     case = structured_referee.random_classes(3)
-    training = KernelTrainingSet(
+    oracle = KernelOracle(
         case.problem, case.X, case.Y, case.cost, LinearKernel(), rescaling="slack"
     )
-    result = solve(training)
+    result = solve(oracle)
     problem, model = case.problem, result.weights
     total = model.half_square
-    for x, truth, cost in zip(case.X, case.Y, case.cost, strict=True):
-        features = np.array([problem.joint_feature(x, y) for y in [truth, *problem.outputs(x)]])
+    for x, y_true, cost in zip(case.X, case.Y, case.cost, strict=True):
+        features = np.array([problem.joint_feature(x, y) for y in [y_true, *problem.outputs(x)]])
         scores = features @ (model.parts.T @ model.factors.toarray().ravel())
-        losses = np.array([problem.loss(truth, y) for y in problem.outputs(x)])
+        losses = np.array([problem.loss(y_true, y) for y in problem.outputs(x)])
         total += cost * max(0.0, np.max(losses * (1.0 + scores[1:] - scores[0])))
     assert total == pytest.approx(result.certificate.primal)
 
@@ -146,9 +146,9 @@ def test_primal_value_with_slack_rescaling_is_that_of_its_definition():
     [
         {"batch_size": 1},
         {"batch_size": 100},
-        {"outputs_per_search": 3},
-        {"outputs_per_search": 3, "diversity": 0.7},
-        {"outputs_per_search": 100, "diversity": 0.1},
+        {"outputs_per_call": 3},
+        {"outputs_per_call": 3, "diversity": 0.7},
+        {"outputs_per_call": 100, "diversity": 0.1},
         {"prune_every": 1, "max_idle": 1},
         {"prune_every": 2, "max_idle": 1, "steps": "smo", "batch_size": 2},
     ],
@@ -166,8 +166,8 @@ def test_no_option_changes_the_optimum(options):
 )
 def test_linear_kernel_of_joint_features_is_the_linear_problem(make, seed):
     case = make(seed)
-    training = KernelTrainingSet(case.problem, case.X, case.Y, case.cost, LinearKernel())
-    assert_certifies(solve(training), case.optimum.value)
+    oracle = KernelOracle(case.problem, case.X, case.Y, case.cost, LinearKernel())
+    assert_certifies(solve(oracle), case.optimum.value)
 
 
 def test_grids_are_lists():
@@ -175,8 +175,8 @@ def test_grids_are_lists():
     one, other = training_of(X, Y, cost), training_of(X, Y, cost, problem=GridOfTurns)
     model = solve(one, max_iter=3).weights
     for count in (1, 4):
-        found = one.search(model, np.arange(len(X)), Threads(1), count, 0.3)
-        again = other.search(model, np.arange(len(X)), Threads(1), count, 0.3)
+        found = one.infer(model, np.arange(len(X)), Threads(1), count, 0.3)
+        again = other.infer(model, np.arange(len(X)), Threads(1), count, 0.3)
         assert found.outputs.outputs == again.outputs.outputs
         assert_allclose(found.slopes, again.slopes, atol=1e-12)
         assert_allclose(found.hinges, again.hinges, atol=1e-12)
@@ -187,15 +187,15 @@ def test_joint_kernel_is_the_product():
     joint = JointKernel(
         lambda x, y, x2, y2: (x[y[0]] @ x2[y2[0]]) * np.exp(-0.8 * (y[1] - y2[1]) ** 2)
     )
-    training = KernelTrainingSet(Turns(), X, Y, cost, joint)
-    assert_certifies(solve(training), referee_value(X, Y, cost, "linear"))
+    oracle = KernelOracle(Turns(), X, Y, cost, joint)
+    assert_certifies(solve(oracle), referee_value(X, Y, cost, "linear"))
 
 
 def test_function_of_rows_is_the_kernel_by_name():
     X, Y, cost = turns(6)
     function = FunctionKernel(lambda A, B: RBFKernel(0.3)(A, B))
-    training = KernelTrainingSet(Turns(), X, Y, cost, ProductKernel(function, LABELS))
-    assert_certifies(solve(training), referee_value(X, Y, cost, "rbf"))
+    oracle = KernelOracle(Turns(), X, Y, cost, ProductKernel(function, LABELS))
+    assert_certifies(solve(oracle), referee_value(X, Y, cost, "rbf"))
 
 
 @settings(max_examples=25, deadline=None)
@@ -208,16 +208,16 @@ def test_function_of_rows_is_the_kernel_by_name():
 )
 def test_dual_never_falls_and_never_passes_a_primal(seed, steps, count, batch_size, rescaling):
     X, Y, cost = turns(seed)
-    training = training_of(X, Y, cost, rescaling=rescaling)
-    options = {"steps": steps, "outputs_per_search": count, "batch_size": batch_size}
-    result = solve(training, tol=1e-4, prune_every=3, max_idle=2, **options)
+    oracle = training_of(X, Y, cost, rescaling=rescaling)
+    options = {"steps": steps, "outputs_per_call": count, "batch_size": batch_size}
+    result = solve(oracle, tol=1e-4, prune_every=3, max_idle=2, **options)
     duals = [line.dual for line in result.history]
     assert (np.diff([0.0, *duals]) >= -1e-10 * (1.0 + abs(duals[-1]))).all()
-    primal = training.primal(result.weights)
+    primal = oracle.primal(result.weights)
     assert primal == pytest.approx(result.certificate.primal)
-    assert training.dual(result.dual_point) == pytest.approx(result.certificate.dual)
+    assert oracle.dual(result.dual_point) == pytest.approx(result.certificate.dual)
     assert duals[-1] <= primal + 1e-9
-    assert training.primal(training.model_of(result.dual_point)) >= result.certificate.dual - 1e-9
+    assert oracle.primal(oracle.model_of(result.dual_point)) >= result.certificate.dual - 1e-9
 
 
 def assert_greedy(taken, gains, differences, count, diversity):
@@ -236,16 +236,16 @@ def assert_greedy(taken, gains, differences, count, diversity):
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 12), diversity=st.sampled_from([0, 0.3, 5]))
 def test_diverse_outputs_are_those_of_brute_force(seed, count, diversity):
     X, Y, cost = turns(seed)
-    training, problem = training_of(X, Y, cost), Turns()
-    model = solve(training, max_iter=2).weights
-    found = training.search(model, np.arange(len(X)), Threads(1), count, float(diversity))
+    oracle, problem = training_of(X, Y, cost), Turns()
+    model = solve(oracle, max_iter=2).weights
+    found = oracle.infer(model, np.arange(len(X)), Threads(1), count, float(diversity))
     at = 0
-    for i, (x, truth) in enumerate(zip(X, Y, strict=True)):
+    for i, (x, y_true) in enumerate(zip(X, Y, strict=True)):
         listed = problem.outputs(x)
-        rows = np.array([problem.part(x, y) for y in [truth, *listed]])
-        labels = np.array([[y[1]] for y in [truth, *listed]])
+        rows = np.array([problem.part(x, y) for y in [y_true, *listed]])
+        labels = np.array([[y[1]] for y in [y_true, *listed]])
         scores = model.pair_scores(rows, labels)
-        gains = scores[1:] - scores[0] + [problem.loss(truth, y) for y in listed]
+        gains = scores[1:] - scores[0] + [problem.loss(y_true, y) for y in listed]
         differences = [[problem.loss(y, z) for z in listed] for y in listed]
         part = slice(at, at + min(count, len(listed)))
         taken = [listed.index(y) for y in found.outputs.outputs[part]]
@@ -258,8 +258,8 @@ def test_diverse_outputs_are_those_of_brute_force(seed, count, diversity):
 
 def test_scores_are_explicit_kernel_sums():
     X, Y, cost = turns(8)
-    training = training_of(X, Y, cost)
-    result = solve(training)
+    oracle = training_of(X, Y, cost)
+    result = solve(oracle)
     point, model = result.dual_point, result.weights
     random = np.random.default_rng(0)
     for part, angle in zip(random.normal(size=(5, 3)), random.uniform(0, 3, 5), strict=True):
@@ -277,10 +277,10 @@ def test_large_epsilon_ends_early_and_says_the_gap():
     exact = solve(training_of(X, Y, cost))
     rough = solve(training_of(X, Y, cost), epsilon=0.2)
     assert rough.status is Status.CONVERGED
-    assert rough.rounds < exact.rounds
+    assert rough.iterations < exact.iterations
     assert rough.certificate.gap <= 0.25 * cost.sum() + TIGHT
     none = solve(training_of(X, Y, cost), epsilon=100.0)
-    assert none.rounds == 2
+    assert none.iterations == 2
     assert none.certificate.dual == 0.0
 
 
@@ -303,7 +303,7 @@ def test_warm_start_begins_where_the_other_ended():
     first = solve(training_of(X, Y, cost))
     again = solve(training_of(X, Y, cost), start=first.dual_point)
     assert again.history[0].dual >= first.certificate.dual * (1 - 1e-9)
-    assert again.rounds <= first.rounds
+    assert again.iterations <= first.iterations
     smaller = solve(training_of(X, Y, 0.3 * cost), start=first.dual_point)
     assert_certifies(smaller, referee_value(X, Y, 0.3 * cost, "rbf"))
 
@@ -319,50 +319,50 @@ def test_stopped_early_is_certified():
 
 def test_interrupt_is_certified():
     X, Y, cost = turns(9)
-    training = training_of(X, Y, cost)
+    oracle = training_of(X, Y, cost)
 
     def interrupt(line, model):
         raise KeyboardInterrupt
 
-    result = MiniBatchDual().solve(training, Stopping(tol=1e-9), on_round=interrupt)
+    result = MiniBatchDual().solve(oracle, Stopping(tol=1e-9), on_iteration=interrupt)
     assert result.status is Status.INTERRUPTED
-    assert result.certificate.primal == pytest.approx(training.primal(result.weights))
+    assert result.certificate.primal == pytest.approx(oracle.primal(result.weights))
 
 
 def test_problem_that_fails_is_named():
     class Failing(Turns):
         calls = 0
 
-        def loss(self, truth, y):
+        def loss(self, y_true, y):
             Failing.calls += 1
             if Failing.calls > 200:
                 raise RuntimeError("no more")
-            return super().loss(truth, y)
+            return super().loss(y_true, y)
 
     X, Y, cost = turns(9)
     kernel = ProductKernel("linear", LABELS)
     with pytest.raises(
         ProblemError, match=r"loss.* of Failing raised RuntimeError .*: no more"
     ) as e:
-        solve(KernelTrainingSet(Failing(), X, Y, cost, kernel))
+        solve(KernelOracle(Failing(), X, Y, cost, kernel))
     assert e.value.result.status is Status.FAILED
 
 
 def test_negative_loss_is_named():
     class Negative(Turns):
-        def loss(self, truth, y):
+        def loss(self, y_true, y):
             return -1.0
 
     X, Y, cost = turns(9)
     with pytest.raises(ProblemError, match=r"loss of Negative must be a finite number.*it is -1"):
-        solve(KernelTrainingSet(Negative(), X, Y, cost, ProductKernel("linear", LABELS)))
+        solve(KernelOracle(Negative(), X, Y, cost, ProductKernel("linear", LABELS)))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"batch_size": 0}, "batch_size is 0, but must be at least 1"),
-        ({"outputs_per_search": 0}, "outputs_per_search is 0"),
+        ({"outputs_per_call": 0}, "outputs_per_call is 0"),
         ({"diversity": -1.0}, "diversity is -1.0, but must not be negative"),
         ({"epsilon": float("nan")}, "epsilon is nan"),
         ({"steps": "newton"}, "steps is 'newton', but must be 'qp' or 'smo'"),
@@ -387,11 +387,11 @@ def class_case(seed, n=25, k=4):
 
 
 def class_training(X, labels, cost, problem, kernel):
-    return ClassTrainingSet(problem, X, labels, cost, kernel)
+    return ClassOracle(problem, X, labels, cost, kernel)
 
 
-def solve_classes(training, tol=TIGHT, start=None, **options):
-    return KernelClassesDual(**options).solve(training, Stopping(tol=tol), start=start)
+def solve_classes(oracle, tol=TIGHT, start=None, **options):
+    return KernelClassesDual(**options).solve(oracle, Stopping(tol=tol), start=start)
 
 
 @pytest.mark.parametrize("k", [2, 4])
@@ -405,7 +405,7 @@ def test_classes_optimum_is_the_referees(seed, parts, k):
     )
     result = solve_classes(class_training(X, labels, cost, problem, kernel))
     assert_certifies(result, value)
-    general = KernelTrainingSet(problem, X, labels.tolist(), cost, kernel)
+    general = KernelOracle(problem, X, labels.tolist(), cost, kernel)
     assert_certifies(solve(general), value)
     assert general.primal(result.weights) == pytest.approx(result.certificate.primal)
 
@@ -423,8 +423,8 @@ def test_classes_dual_never_falls_and_is_certified(seed, k):
 
 def test_small_cache_finds_the_same_optimum():
     X, labels, cost, problem = class_case(3, n=300)
-    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
-    all_rows, few_rows = (solve_classes(training, cache_bytes=size) for size in (10**9, 1))
+    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    all_rows, few_rows = (solve_classes(oracle, cache_bytes=size) for size in (10**9, 1))
     assert few_rows.status is all_rows.status is Status.CONVERGED
     assert few_rows.certificate.primal >= all_rows.certificate.dual
     assert all_rows.certificate.primal >= few_rows.certificate.dual
@@ -432,10 +432,10 @@ def test_small_cache_finds_the_same_optimum():
 
 def test_classes_warm_start():
     X, labels, cost, problem = class_case(4)
-    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
-    first = solve_classes(training)
-    again = solve_classes(training, start=first.dual_point)
-    assert again.rounds == 1
+    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    first = solve_classes(oracle)
+    again = solve_classes(oracle, start=first.dual_point)
+    assert again.iterations == 1
     half = class_training(X, labels, 0.5 * cost, problem, RBFKernel(0.3))
     from_more, anew = solve_classes(half, start=first.dual_point), solve_classes(half)
     assert from_more.certificate.primal == pytest.approx(anew.certificate.primal, rel=3e-6)
@@ -443,18 +443,18 @@ def test_classes_warm_start():
 
 def test_start_of_other_classes_is_left_alone():
     X, labels, cost, problem = class_case(4)
-    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
     other = solve_classes(class_training(*class_case(4, k=3), RBFKernel(0.3))).dual_point
-    from_other, anew = solve_classes(training, start=other), solve_classes(training)
+    from_other, anew = solve_classes(oracle, start=other), solve_classes(oracle)
     assert_array_equal(from_other.dual_point, anew.dual_point)
 
 
 def test_moves_of_rows_at_hand_count_what_is_outside():
     """The dual of some rows, with the others at rest, differs from that of all by a constant."""
     X, labels, cost, problem = class_case(6, n=40)
-    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
     coef = np.zeros((40, padded(4)))
-    coef[:, :4] = solve_classes(training, tol=0.2).dual_point
+    coef[:, :4] = solve_classes(oracle, tol=0.2).dual_point
     gram, some = RBFKernel(0.3)(X, X), np.arange(0, 40, 3)
 
     def whole(changed):
@@ -477,7 +477,7 @@ def test_moves_of_rows_at_hand_count_what_is_outside():
         value, total = whole(hand.coef)
         assert value - hand.dual == pytest.approx(constant)
         assert_allclose(hand.scores.T, (gram @ total)[some], atol=1e-10)
-        training.certify(total, training.scores_of(total, Threads(1)))  # feasible
+        oracle.certify(total, oracle.scores_of(total, Threads(1)))  # feasible
     best = hand.dual
     hand.extrapolate(0.0)
     hand.sweep(0.0)
@@ -507,7 +507,7 @@ def test_projections_are_the_nearest_feasible_points(seed, k):
 
 def test_infeasible_coefficients_are_refused():
     X, labels, cost, problem = class_case(4)
-    training = class_training(X, labels, cost, problem, RBFKernel(0.3))
-    coef = solve_classes(training).dual_point
+    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    coef = solve_classes(oracle).dual_point
     with pytest.raises(ValueError, match="not feasible"):
-        training.certify(1.5 * coef, training.scores_of(1.5 * coef, Threads(1)))
+        oracle.certify(1.5 * coef, oracle.scores_of(1.5 * coef, Threads(1)))

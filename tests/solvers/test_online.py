@@ -14,7 +14,7 @@ from test_structured_solvers import Blurred, assert_brackets, assert_history, fr
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import certify
-from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.problem import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source
@@ -22,7 +22,7 @@ from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes as ManyClasses
-from maxmargin.training.stream import FrozenPoint, InMemory, SourceStream, Valuation
+from maxmargin.training.stream import Evaluation, FrozenPoint, InMemory, SourceStream
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 TIGHT = 6_000
@@ -34,7 +34,7 @@ SOLVERS = {
     "gap": Online(schedule="gap"),
     "gap, true bound": Online(schedule="gap", bound="true", tol_cache=0.1),
     "gap, as in the paper": Online(
-        schedule="gap", searches=1, max_idle=1, acceleration=False, batch_size=1
+        schedule="gap", oracle_calls=1, max_idle=1, acceleration=False, batch_size=1
     ),
     "batches in order": Online(batch_size=5, shuffle=False),
 }
@@ -60,11 +60,11 @@ class CaseStream(SourceStream):
     def __init__(self, case, size=3):
         source = Listed(case.X, list(zip(case.Y, case.cost, strict=True)), size)
 
-        def bind(X, y, _):
+        def make_oracle(X, y, _):
             Y, cost = zip(*y, strict=True)
-            return PythonTrainingSet(case.problem, X, Y, np.array(cost), case.rescaling)
+            return PythonOracle(case.problem, X, Y, np.array(cost), case.rescaling)
 
-        super().__init__(source, bind, 1.0)
+        super().__init__(source, make_oracle, 1.0)
 
 
 @cache
@@ -72,8 +72,8 @@ def case_of(kind, seed):
     return random_classes(seed) if kind == "classes" else random_chains(seed)
 
 
-def solve(training, solver, tol=1e-5, max_iter=300, **options):
-    return solver.solve(training, Stopping(tol, max_iter), **options)
+def solve(oracle, solver, tol=1e-5, max_iter=300, **options):
+    return solver.solve(oracle, Stopping(tol, max_iter), **options)
 
 
 @pytest.mark.parametrize("kind", ["classes", "chains"])
@@ -93,7 +93,7 @@ def assert_brackets_stream(result, case, slack=1e-9):
     certificate, optimum = result.certificate, case.optimum.value
     slack *= optimum
     assert certificate.dual - slack <= optimum <= certificate.primal + slack
-    anew = certify(case.training(), result.weights, result.dual_point)
+    anew = certify(case.oracle(), result.weights, result.dual_point)
     assert certificate.primal == pytest.approx(anew.primal, rel=1e-12)
     assert certificate.dual == pytest.approx(anew.dual, rel=1e-12)
     assert certificate.primal == pytest.approx(case.objective(result.weights), rel=1e-12)
@@ -103,10 +103,10 @@ def assert_brackets_stream(result, case, slack=1e-9):
 def test_on_a_training_set_in_memory(name):
     for kind in ("classes", "compiled"):
         case = random_classes(3) if kind == "classes" else random_chains(3)
-        training = case.training() if kind == "classes" else compiled_chains(case)
-        result = solve(training, SOLVERS[name])
+        oracle = case.oracle() if kind == "classes" else compiled_chains(case)
+        result = solve(oracle, SOLVERS[name])
         assert result.status is Status.CONVERGED
-        assert_brackets(result, case, training)
+        assert_brackets(result, case, oracle)
 
 
 def test_a_stream_and_the_same_data_in_memory_agree():
@@ -120,19 +120,19 @@ def test_a_stream_and_the_same_data_in_memory_agree():
 def test_one_pass_is_one_pass_and_one_more_certifies(schedule):
     case = case_of("classes", 0)
     stream = CaseStream(case)
-    solver = Online(passes=1, schedule=schedule, searches=1)
+    solver = Online(passes=1, schedule=schedule, oracle_calls=1)
     result = solve(stream, solver, tol=1e-9)
     assert result.status is Status.PASSES
-    assert result.rounds == len(result.history) == 1
+    assert result.iterations == len(result.history) == 1
     assert result.history[0].oracle_calls == len(case.X)
     assert stream.source.passes == 3  # one of them only to see the first block
     assert_brackets_stream(result, case)
 
 
 def test_schedules_differ_by_how_often_they_revisit():
-    training = compiled_chains(random_chains(5, n=200))
+    oracle = compiled_chains(random_chains(5, n=200))
     lines = {
-        schedule: solve(training, Online(passes=1, schedule=schedule), tol=1e-4)
+        schedule: solve(oracle, Online(passes=1, schedule=schedule), tol=1e-4)
         for schedule in ("gap", "larank", "one-pass")
     }
     assert lines["one-pass"].history[-1].cache_hits == 0
@@ -147,11 +147,11 @@ def test_the_tracked_bound_looks_less_often_and_ends_at_the_same_place(monkeypat
     looks = []
     original = StreamRun.look
     monkeypatch.setattr(StreamRun, "look", lambda run: looks.append(1) or original(run))
-    training = compiled_chains(random_chains(5, n=60))
+    oracle = compiled_chains(random_chains(5, n=60))
     counts = {}
     for bound in ("tracked", "true"):
         looks.clear()
-        result = solve(training, Online(bound=bound), tol=1e-4)
+        result = solve(oracle, Online(bound=bound), tol=1e-4)
         assert result.status is Status.CONVERGED
         counts[bound] = len(looks)
     assert counts["tracked"] < counts["true"]
@@ -171,7 +171,7 @@ def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
     case = random_classes(seed)
     limit = 1 << 30 if kilobytes is None else 1024 * kilobytes
     solver = Online(schedule=schedule, cache_bytes=limit, acceleration=False)
-    run, rounds = solver._start(CaseStream(case, size), Stopping(1e-12), Threads(1), seed=0)
+    run, iterations = solver._start(CaseStream(case, size), Stopping(1e-12), Threads(1), seed=0)
     duals = [run.dual]
     original = run.explore
 
@@ -182,12 +182,12 @@ def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
 
     run.explore = explore
     for _ in range(passes):
-        next(rounds)
+        next(iterations)
         duals.append(run.dual)
     scale = 1e-9 * max(1.0, case.optimum.value)
     assert all(b >= a - scale for a, b in pairwise(duals))
     assert run.dual <= case.optimum.value + scale
-    anew = Valuation(run.point(), run.stream.n_features).add(case.training(), 0).total
+    anew = Evaluation(run.point(), run.stream.n_features).add(case.oracle(), 0).total
     assert run.dual == pytest.approx(anew, abs=scale)
 
 
@@ -196,10 +196,10 @@ def test_a_small_cache_merges_and_freezes_and_stays_valid(kind):
     case = random_classes(7, n=30, d=8) if kind == "classes" else random_chains(7, n=20, d=6)
     limit = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case) // 2
     solver = Online(schedule="gap", cache_bytes=limit)
-    run, rounds = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    run, iterations = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
     certificates = []
     for _ in range(8):
-        next(rounds)
+        next(iterations)
         assert run.cache.n_bytes <= limit
         primals, dual = run.stream.value(run.candidates, run.point(), run.threads)
         certificates.append((min(primals), dual))
@@ -217,13 +217,13 @@ def test_merging_alone_keeps_every_plane_checkable():
     case = case.with_cost(30.0 * case.cost)
     needed = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case)
     solver = Online(cache_bytes=int(1.2 * needed))
-    run, rounds = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    run, iterations = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
     for _ in range(3):
-        next(rounds)
+        next(iterations)
     assert run.cache.n_merged
     assert run.cache.frozen is None
-    training = case.training()
-    assert training.dual(run.point()) == pytest.approx(run.dual, rel=1e-10)
+    oracle = case.oracle()
+    assert oracle.dual(run.point()) == pytest.approx(run.dual, rel=1e-10)
 
 
 def _bytes_of(result, case):
@@ -248,11 +248,11 @@ def test_starts_from_an_earlier_result(tight):
 
 
 def test_points_go_from_online_to_other_solvers_and_back():
-    training = compiled_chains(random_chains(0))
-    point = solve(training, Online()).dual_point
-    assert solve(training, Auto(), tol=1e-4, start=point).rounds <= 2
-    point = solve(training, Auto()).dual_point
-    assert solve(training, Online(), tol=1e-4, start=point).rounds <= 2
+    oracle = compiled_chains(random_chains(0))
+    point = solve(oracle, Online()).dual_point
+    assert solve(oracle, Auto(), tol=1e-4, start=point).iterations <= 2
+    point = solve(oracle, Auto()).dual_point
+    assert solve(oracle, Online(), tol=1e-4, start=point).iterations <= 2
 
 
 @pytest.mark.parametrize("n", [1, 2])
@@ -284,16 +284,16 @@ def test_rows_without_features_in_a_sparse_stream():
     assert (np.diff(X.indptr) == 0).any()
     stream = SourceStream.of(problem, Listed(X, y, 7), 1.0)
     result = solve(stream, Online(), tol=1e-4)
-    other = solve(problem.bind(X, y, np.ones(40)), Auto(), tol=1e-4)
+    other = solve(problem.make_oracle(X, y, np.ones(40)), Auto(), tol=1e-4)
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-4)
 
 
 def test_classes_are_checked_at_once_and_named_one_by_one():
     problem, X = ManyClasses(2, 3), np.eye(2)
-    assert (problem.bind(X, np.array([2, 0]), np.ones(2)).truths == [[2], [0]]).all()
+    assert (problem.make_oracle(X, np.array([2, 0]), np.ones(2)).y_true == [[2], [0]]).all()
     with pytest.raises(ValueError, match=r"output of example 1 is .*3.* from 0 to 2"):
-        problem.bind(X, np.array([2, 3]), np.ones(2))
+        problem.make_oracle(X, np.array([2, 3]), np.ones(2))
 
 
 def test_relaxed_searches():
@@ -363,9 +363,9 @@ def test_ctrl_c_at_any_moment_leaves_a_certified_answer(limit):
         raise KeyboardInterrupt
 
     case = random_chains(0, n=30)
-    training = compiled_chains(case)
+    oracle = compiled_chains(case)
     never, solver = -1.0, Online(cache_bytes=limit)
-    solve(training, solver, tol=never, max_iter=3)  # compiled before the clock ticks
+    solve(oracle, solver, tol=never, max_iter=3)  # compiled before the clock ticks
     random = np.random.default_rng(0)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
@@ -377,10 +377,10 @@ def test_ctrl_c_at_any_moment_leaves_a_certified_answer(limit):
                     signal.setitimer(signal.ITIMER_REAL, delay, 5.0)  # again, if Python dropped it
                     armed.append(line)
 
-            result = solve(training, solver, tol=never, max_iter=10**6, on_round=arm)
+            result = solve(oracle, solver, tol=never, max_iter=10**6, on_iteration=arm)
             signal.setitimer(signal.ITIMER_REAL, 0.0)
             assert result.status is Status.INTERRUPTED
-            assert_brackets(result, case, training)
+            assert_brackets(result, case, oracle)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
@@ -402,11 +402,11 @@ def test_time_runs_out_on_the_way():
 
 
 def test_the_same_bits_whatever_the_number_of_threads():
-    training = compiled_chains(random_chains(5, n=60))
-    one, two = (solve(training, Online(), tol=1e-3, n_jobs=n, seed=4) for n in (1, 2))
+    oracle = compiled_chains(random_chains(5, n=60))
+    one, two = (solve(oracle, Online(), tol=1e-3, n_jobs=n, seed=4) for n in (1, 2))
     np.testing.assert_array_equal(one.weights, two.weights)
     assert one.certificate == two.certificate
-    other = solve(training, Online(), tol=1e-3, seed=5)
+    other = solve(oracle, Online(), tol=1e-3, seed=5)
     assert not np.array_equal(one.weights, other.weights)
 
 
@@ -420,14 +420,14 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, limit):
         compiled_chains(case), solver, tol=1e-9, max_iter=6,
         checkpoint=Checkpoint(path, 0.0, resume=True),
     )  # fmt: skip
-    assert resumed.rounds == 6
+    assert resumed.iterations == 6
     np.testing.assert_array_equal(whole.weights, resumed.weights)
     assert whole.certificate == resumed.certificate
 
 
 def test_positions_of_a_part_of_a_stream_begin_anywhere():
     case = case_of("classes", 0)
-    part = InMemory(case.training(), first=100)
+    part = InMemory(case.oracle(), first=100)
     run = Online().new_run(part, Stopping(), Threads(1), 0)
     Online().explore(run)
     assert run.point().blocks.min() >= 100

@@ -17,14 +17,14 @@ from structured_referee import (
 
 import maxmargin as mm
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.problem import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.dual.marginal_explicit import ExplicitPoint
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.structures.chain.marginals import ChainDistributions
-from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 
 ONE = Threads(1)
 TEMPERATURES = (0.0, 0.001, 0.1, 3.0, "scheduled")
@@ -34,9 +34,9 @@ def trainings() -> dict[str, Any]:
     """The same code paths that users can reach, on small data."""
     tied = random_chains(7, n=10, n_tied=2, shortest=1)
     return {
-        "classes": random_classes(1).training(),
-        "slack": random_classes(2, rescaling="slack").training(),
-        "listed chains": random_chains(3).training(),
+        "classes": random_classes(1).oracle(),
+        "slack": random_classes(2, rescaling="slack").oracle(),
+        "listed chains": random_chains(3).oracle(),
         "chains": compiled_chains(random_chains(4, n=15)),
         "sparse chains": compiled_chains(random_chains(5, n=15, bias=True, ends=True), sparse=True),
         "single rows": compiled_chains(random_chains(6, n=20, longest=1, ends=True)),
@@ -46,11 +46,11 @@ def trainings() -> dict[str, Any]:
 
 
 TRAININGS = trainings()
-every_training = pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS.keys())
+every_training = pytest.mark.parametrize("oracle", TRAININGS.values(), ids=TRAININGS.keys())
 
 
-def duals(solver: Any, training: Any, rounds: int = 12, seed: int = 3) -> np.ndarray:
-    result = solver.solve(training, Stopping(tol=-1.0, max_iter=rounds), seed=seed)
+def duals(solver: Any, oracle: Any, iterations: int = 12, seed: int = 3) -> np.ndarray:
+    result = solver.solve(oracle, Stopping(tol=-1.0, max_iter=iterations), seed=seed)
     return np.array([line.dual for line in result.history])
 
 
@@ -58,16 +58,16 @@ def duals(solver: Any, training: Any, rounds: int = 12, seed: int = 3) -> np.nda
 
 
 @every_training
-def test_temperature_zero_takes_the_steps_of_frank_wolfe(training: Any) -> None:
+def test_temperature_zero_takes_the_steps_of_frank_wolfe(oracle: Any) -> None:
     ours = mm.PartialLinearization(temperature=0.0, batch_size=1)
-    found, expected = duals(ours, training), duals(mm.FrankWolfe(batch_size=1), training)
+    found, expected = duals(ours, oracle), duals(mm.FrankWolfe(batch_size=1), oracle)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
 @every_training
-def test_temperature_zero_takes_the_steps_of_frank_wolfe_over_all_blocks(training: Any) -> None:
+def test_temperature_zero_takes_the_steps_of_frank_wolfe_over_all_blocks(oracle: Any) -> None:
     ours = mm.PartialLinearization(temperature=0.0, block=False)
-    found, expected = duals(ours, training), duals(mm.FrankWolfe(block=False), training)
+    found, expected = duals(ours, oracle), duals(mm.FrankWolfe(block=False), oracle)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -109,8 +109,8 @@ def split(point: ExplicitPoint, case: Case) -> list[np.ndarray]:
 @pytest.mark.parametrize("make", [random_classes, random_chains])
 def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None:
     case = make(11)
-    training = case.training()
-    start = split(distributions_of(training, 5.0).point, case)
+    oracle = case.oracle()
+    start = split(distributions_of(oracle, 5.0).point, case)
     expected = LogSpace(case, start, 5.0)
     random = np.random.default_rng(3)
     reference = []
@@ -121,7 +121,7 @@ def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None
         reference.append(expected.dual)
     assert all(a < b for a, b in pairwise(reference)), "or the best point would not be the last"
     solver = mm.ExponentiatedGradient(temperature=5.0, block=block)
-    result = solver.solve(training, Stopping(tol=-1.0, max_iter=6), seed=3)
+    result = solver.solve(oracle, Stopping(tol=-1.0, max_iter=6), seed=3)
     np.testing.assert_allclose([line.dual for line in result.history], reference, rtol=1e-9)
     for found, wanted in zip(split(result.dual_point, case), expected.masses, strict=True):
         np.testing.assert_allclose(found, wanted[: len(found)], rtol=1e-8)
@@ -129,7 +129,7 @@ def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None
 
 def labellings(found: ChainDistributions, b: int) -> dict[tuple[int, ...], float]:
     """The distribution of one sequence written out, from its labels and pairs."""
-    data, n = found._data, found.training.layout.n_labels
+    data, n = found._data, found.oracle.layout.n_labels
     nodes = found.point.nodes[data.ends[b] : data.ends[b + 1]]
     pairs = found.point.pairs[data.pair_at[b] : data.pair_at[b + 1]]
     result = {}
@@ -159,8 +159,8 @@ def marginals(
 @pytest.mark.parametrize("temperature", [5.0, 0.9])
 def test_steps_of_one_are_exponentiated_gradient_on_chains(temperature: float) -> None:
     case = random_chains(12, n=6)
-    training = compiled_chains(case)
-    found = distributions_of(training, temperature)
+    oracle = compiled_chains(case)
+    found = distributions_of(oracle, temperature)
     start = [np.array([*labellings(found, b).values()]) for b in range(6)]
     expected = LogSpace(case, start, temperature)
     weights = found.expectations()[0]
@@ -170,7 +170,7 @@ def test_steps_of_one_are_exponentiated_gradient_on_chains(temperature: float) -
             expected.step(np.array([b]))
             found.propose(weights, np.array([b]), temperature, ONE)
             found.step(weights, 1.0)
-    assert training.dual(found.point) == pytest.approx(expected.dual, rel=1e-9)
+    assert oracle.dual(found.point) == pytest.approx(expected.dual, rel=1e-9)
     for b in range(6):
         outputs, ends = case.problem.outputs(case.X[b]), found.point.ends
         masses = expected.masses[b, : len(outputs)]
@@ -189,13 +189,13 @@ class Unlisted(mm.Problem):
     def joint_feature(self, x: Any, y: Any) -> Any:
         return -np.diag([2.0, 1.0, 3.0])[y] if y < 3 else np.zeros(3)
 
-    def loss(self, truth: Any, y: Any) -> float:
+    def loss(self, y_true: Any, y: Any) -> float:
         return [1.0, 1.0, 0.0, 0.0][y]
 
-    def decode(self, x: Any, w: Any) -> Any:
+    def inference(self, x: Any, w: Any) -> Any:
         raise NotImplementedError
 
-    def separate(self, x: Any, truth: Any, w: Any) -> Any:
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Any) -> Any:
         raise NotImplementedError
 
 
@@ -209,8 +209,8 @@ class Example(Unlisted):
     [(0.0, [1, 0, 0], 0.5341), (1.0, [0.199, 0.796, 0.005], 1.2550)],
 )
 def test_the_worked_example(temperature: float, direction: list[float], decrease: float) -> None:
-    training = PythonTrainingSet(Example(), [None], [3], np.ones(1))
-    found = distributions_of(training, temperature)
+    oracle = PythonOracle(Example(), [None], [3], np.ones(1))
+    found = distributions_of(oracle, temperature)
     mass = found.point.mass
     # Not on the simplex, but that is what the paper's numbers are for; the truth has nothing.
     mass[:] = [0.125, 0.5, 0.5, 0.0]
@@ -240,11 +240,11 @@ CHAINS = {
 @pytest.mark.parametrize("temperature", [1.0, 0.1, 1e-3, 0.0], ids=str)
 @pytest.mark.parametrize("case", CHAINS.values(), ids=CHAINS.keys())
 def test_chains_agree_with_all_labellings_written_out(case: Case, temperature: float) -> None:
-    training = compiled_chains(case)
-    n, layout = training.layout.n_labels, training.layout
+    oracle = compiled_chains(case)
+    n, layout = oracle.layout.n_labels, oracle.layout
     psi, losses = case.pieces
     random = np.random.default_rng(0)
-    found = distributions_of(training, 1.0)
+    found = distributions_of(oracle, 1.0)
     weights = found.expectations()[0]
     for _ in range(3):
         for b in random.permutation(len(case.X)):
@@ -285,7 +285,7 @@ def test_factors_and_logarithms_reweight_alike() -> None:
     case = random_chains(25, n=10, k=3, longest=6)
     plain = compiled_chains(case, sparse=True)
     X, ends = plain.sequences.X, plain.sequences.ends
-    tied = ChainTrainingSet(
+    tied = ChainOracle(
         Sequences(X, ends, sp.csr_array((X.shape[0], 1))),
         plain.labels,
         Layout.of(3, 3, bias=case.problem.bias, ends=case.problem.ends, n_tied=1),
@@ -305,14 +305,14 @@ def test_columns_that_stand_twice_in_a_row_add_up() -> None:
     once.sum_duplicates()
     found = []
     for X in (twice, once):
-        training = ChainTrainingSet(
+        oracle = ChainOracle(
             Sequences(X, np.arange(4)),
             np.array([0, 1, 2]),
             Layout.of(2, 3, bias=True, ends=False),
             np.ones(3),
             1.0 - np.eye(3),
         )
-        found.append(duals(mm.PartialLinearization(temperature=0.1), training))
+        found.append(duals(mm.PartialLinearization(temperature=0.1), oracle))
     np.testing.assert_allclose(*found, rtol=1e-12)
 
 
@@ -338,10 +338,10 @@ def test_extreme_temperatures_do_no_harm(name: str, temperature: float) -> None:
 
 
 @every_training
-def test_a_cold_start_has_weights_of_exactly_zero(training: Any) -> None:
+def test_a_cold_start_has_weights_of_exactly_zero(oracle: Any) -> None:
     # What rounding would leave decides between outputs that are equally good, of which there are
     # many as long as weights are zero: the first pass would not be that of Frank-Wolfe.
-    weights, linear = distributions_of(training, 0.0).expectations()
+    weights, linear = distributions_of(oracle, 0.0).expectations()
     assert not weights.any()
     assert linear == 0.0
 
@@ -352,21 +352,21 @@ def test_a_cold_start_has_weights_of_exactly_zero(training: Any) -> None:
 @every_training
 @pytest.mark.parametrize("temperature", TEMPERATURES, ids=str)
 @pytest.mark.parametrize("block", [True, False])
-def test_the_dual_never_falls(training: Any, temperature: Any, block: bool) -> None:
-    found = distributions_of(training, 0.1)
-    weights, everything = found.expectations()[0], np.arange(training.n_blocks)
-    value = training.dual(found.point)
+def test_the_dual_never_falls(oracle: Any, temperature: Any, block: bool) -> None:
+    found = distributions_of(oracle, 0.1)
+    weights, everything = found.expectations()[0], np.arange(oracle.n_blocks)
+    value = oracle.dual(found.point)
     assert value >= 0.0
     for _ in range(4):
         level = 0.3 if temperature == "scheduled" else temperature
         found.propose(weights, everything, level, ONE)  # at weights that grow stale
-        visit = found.step(weights) if block else found.step_together(weights)
-        assert visit.gain >= 0.0
-        assert visit.gap >= -1e-12
-        assert training.dual(found.point) == pytest.approx(value + visit.gain, abs=1e-9)
-        value = training.dual(found.point)
+        update = found.step(weights) if block else found.step_together(weights)
+        assert update.gain >= 0.0
+        assert update.gap >= -1e-12
+        assert oracle.dual(found.point) == pytest.approx(value + update.gain, abs=1e-9)
+        value = oracle.dual(found.point)
     solver = mm.PartialLinearization(temperature=temperature, block=block)
-    assert (np.diff(duals(solver, training)) >= -1e-12).all()
+    assert (np.diff(duals(solver, oracle)) >= -1e-12).all()
 
 
 @pytest.mark.parametrize("temperature", [0.1, "scheduled"])
@@ -375,15 +375,15 @@ def test_the_dual_never_falls(training: Any, temperature: Any, block: bool) -> N
 def test_the_optimum_is_that_of_the_referee(make: Any, temperature: Any, seed: int) -> None:
     case = make(30 + seed)
     chains = isinstance(case.problem, Chains)
-    for training in [case.training(), *([compiled_chains(case)] if chains else [])]:
+    for oracle in [case.oracle(), *([compiled_chains(case)] if chains else [])]:
         solver = mm.PartialLinearization(temperature=temperature)
-        result = solver.solve(training, Stopping(tol=1e-4, max_iter=3000))
+        result = solver.solve(oracle, Stopping(tol=1e-4, max_iter=3000))
         assert result.status is Status.CONVERGED
         certificate, optimum = result.certificate, case.optimum.value
         assert certificate.dual <= optimum * (1 + 1e-7)
         assert certificate.primal >= optimum * (1 - 1e-7)
         assert certificate.primal == pytest.approx(optimum, rel=2e-4)
-        auto = mm.Auto().solve(training, Stopping(tol=1e-5))
+        auto = mm.Auto().solve(oracle, Stopping(tol=1e-5))
         assert certificate.primal == pytest.approx(auto.certificate.primal, rel=2e-4)
 
 
@@ -391,7 +391,7 @@ def test_the_optimum_is_that_of_the_referee(make: Any, temperature: Any, seed: i
 def test_exponentiated_gradient_finds_the_optimum_when_it_is_hot_enough(block: bool) -> None:
     case = random_classes(33)
     solver = mm.ExponentiatedGradient(temperature=20.0, block=block)
-    result = solver.solve(case.training(), Stopping(tol=1e-3, max_iter=20_000))
+    result = solver.solve(case.oracle(), Stopping(tol=1e-3, max_iter=20_000))
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-3)
 
@@ -407,29 +407,29 @@ def test_exponentiated_gradient_finds_the_optimum_when_it_is_hot_enough(block: b
     ],
     ids=["block", "batch", "gradient", "too cold"],
 )
-def test_certificates_bracket_and_history_tells_them(training: Any, solver: Any) -> None:
-    result = solver.solve(training, Stopping(tol=-1.0, max_iter=15))  # some reach a gap of zero
-    optimum = mm.Auto().solve(training, Stopping(tol=1e-6)).certificate
+def test_certificates_bracket_and_history_tells_them(oracle: Any, solver: Any) -> None:
+    result = solver.solve(oracle, Stopping(tol=-1.0, max_iter=15))  # some reach a gap of zero
+    optimum = mm.Auto().solve(oracle, Stopping(tol=1e-6)).certificate
     certificate = result.certificate
     assert certificate.dual <= optimum.primal * (1 + 1e-9)
     assert certificate.primal >= optimum.dual * (1 - 1e-9)
     assert certificate.dual == pytest.approx(result.history[-1].dual, rel=1e-9, abs=1e-9)
-    assert certificate.primal == pytest.approx(training.primal(result.weights), rel=1e-12)
-    assert result.rounds == len(result.history) == 15
-    assert result.history[-1].planes == result.dual_point.n_variables
+    assert certificate.primal == pytest.approx(oracle.primal(result.weights), rel=1e-12)
+    assert result.iterations == len(result.history) == 15
+    assert result.history[-1].cuts == result.dual_point.n_variables
 
 
 def test_exponentiated_gradient_keeps_its_best_point() -> None:
     case = random_classes(1)
-    training = case.with_cost(100.0 * case.cost).training()
-    found = distributions_of(training, 0.01)
-    start, weights = training.dual(found.point), found.expectations()[0]
-    for b in np.random.default_rng(0).permutation(training.n_blocks):
+    oracle = case.with_cost(100.0 * case.cost).oracle()
+    found = distributions_of(oracle, 0.01)
+    start, weights = oracle.dual(found.point), found.expectations()[0]
+    for b in np.random.default_rng(0).permutation(oracle.n_blocks):
         found.propose(weights, np.array([b]), 0.01, ONE)
         found.step(weights, 1.0)
-    assert training.dual(found.point) < start, "the example must be one where the dual falls"
+    assert oracle.dual(found.point) < start, "the example must be one where the dual falls"
     solver = mm.ExponentiatedGradient(temperature=0.01)
-    result = solver.solve(training, Stopping(tol=0.0, max_iter=1), seed=0)
+    result = solver.solve(oracle, Stopping(tol=0.0, max_iter=1), seed=0)
     assert result.certificate.dual == pytest.approx(start)
 
 
@@ -453,10 +453,10 @@ def test_threads_change_nothing(name: str, solver: Any) -> None:
 
 
 @every_training
-def test_a_warm_start_goes_on_where_the_last_solve_ended(training: Any) -> None:
+def test_a_warm_start_goes_on_where_the_last_solve_ended(oracle: Any) -> None:
     solver = mm.PartialLinearization(temperature=0.1)
-    first = solver.solve(training, Stopping(tol=0.0, max_iter=10))
-    again = solver.solve(training, Stopping(tol=0.0, max_iter=1), start=first.dual_point)
+    first = solver.solve(oracle, Stopping(tol=0.0, max_iter=10))
+    again = solver.solve(oracle, Stopping(tol=0.0, max_iter=1), start=first.dual_point)
     assert again.history[0].dual >= first.certificate.dual - 1e-12
     assert again.history[0].dual == pytest.approx(first.certificate.dual, rel=0.1)
 
@@ -481,13 +481,13 @@ def test_a_start_of_another_kind_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: random_classes(1).training(), lambda: compiled_chains(random_chains(4))]
+    "make", [lambda: random_classes(1).oracle(), lambda: compiled_chains(random_chains(4))]
 )
 def test_a_dual_point_does_not_keep_the_data(make: Any) -> None:
-    training = make()
-    point = mm.PartialLinearization().solve(training, Stopping(max_iter=2)).dual_point
-    value, data = training.dual(point), weakref.ref(training)
-    del training
+    oracle = make()
+    point = mm.PartialLinearization().solve(oracle, Stopping(max_iter=2)).dual_point
+    value, data = oracle.dual(point), weakref.ref(oracle)
+    del oracle
     gc.collect()
     assert data() is None
     assert make().dual(point) == value
@@ -521,7 +521,7 @@ def test_the_schedule_does_not_depend_on_the_unit_of_the_loss() -> None:
         8.0 * case.cost,
     )
     solver = mm.PartialLinearization()
-    found = [duals(solver, compiled_chains(one), rounds=20) for one in (case, large)]
+    found = [duals(solver, compiled_chains(one), iterations=20) for one in (case, large)]
     np.testing.assert_allclose(64.0 * found[0], found[1], rtol=1e-9)
 
 

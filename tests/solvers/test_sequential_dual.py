@@ -152,7 +152,7 @@ def test_starts_from_an_earlier_solution():
     problem = random_case("crammer-singer", 2, n=200).problem
     first = solve(problem, tol=1e-6)
     again = solve(problem, tol=1e-6, start=first.dual_point)
-    assert again.rounds <= first.rounds // 4
+    assert again.iterations <= first.iterations // 4
 
 
 def test_a_start_that_is_not_feasible_is_made_so():
@@ -186,16 +186,16 @@ def test_callbacks_see_present_weights_until_a_valuation_then_the_best(kind, geo
         seen.append((line.primal, weights()))
         return False
 
-    first = PLAIN.solve(problem, Stopping(1e-12, 1), on_round=look)
+    first = PLAIN.solve(problem, Stopping(1e-12, 1), on_iteration=look)
     (primal, shown), = seen  # fmt: skip
     assert primal == np.inf
     assert shown.any() or geometry == "nonnegative"  # where all may be clipped
     np.testing.assert_allclose(shown, problem.weights(first.dual_point), atol=1e-9)
     seen.clear()
-    solve(problem, tol=1e-6, on_round=look)
-    valued = [(primal, weights) for primal, weights in seen if primal < np.inf]
-    assert valued
-    for primal, weights in valued:
+    solve(problem, tol=1e-6, on_iteration=look)
+    evaluated = [(primal, weights) for primal, weights in seen if primal < np.inf]
+    assert evaluated
+    for primal, weights in evaluated:
         assert problem.primal(weights) == pytest.approx(primal, rel=1e-9)
 
 
@@ -206,7 +206,7 @@ def interrupt(line, weights):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_an_interrupt_returns_the_best_so_far(n_jobs):
     problem = random_case("crammer-singer", 0, n=300).problem
-    result = solve(problem, tol=1e-12, n_jobs=n_jobs, on_round=interrupt)
+    result = solve(problem, tol=1e-12, n_jobs=n_jobs, on_iteration=interrupt)
     assert result.status is Status.INTERRUPTED
     assert len(result.history) == 1
     assert result.certificate.dual <= result.certificate.primal < np.inf
@@ -237,7 +237,7 @@ def test_one_versus_rest_is_its_parts(n_jobs):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_one_versus_rest_can_be_stopped_between_parts(n_jobs):
     problem = one_versus_rest()
-    result = solve(problem, n_jobs=n_jobs, on_round=lambda line, weights: True)
+    result = solve(problem, n_jobs=n_jobs, on_iteration=lambda line, weights: True)
     assert result.status is Status.STOPPED
     assert result.weights.shape == (6, 4)
     assert result.certificate == certify(problem, result.weights, result.dual_point)
@@ -251,7 +251,7 @@ def test_cancelling_from_elsewhere():
         return False
 
     problem = random_case("crammer-singer", 0, n=300).problem
-    result = SequentialDual().solve(problem, stopping, on_round=cancel)
+    result = SequentialDual().solve(problem, stopping, on_iteration=cancel)
     assert result.status is Status.INTERRUPTED
     assert len(result.history) == 1
 

@@ -118,7 +118,7 @@ def test_little_memory_costs_passes_but_not_the_optimum(kind, cache_bytes):
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(expected, rel=2e-4)
     roomy = solve(problem, range(5, 60, 5), tol=1e-4)
-    assert roomy.rounds <= result.rounds
+    assert roomy.iterations <= result.iterations
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
@@ -246,7 +246,7 @@ def test_values_summed_over_blocks(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_history_has_a_line_for_each_pass(kind):
     result = solve(random_case(kind, 4, n=200).problem, range(20, 200, 20), tol=1e-5)
-    assert len(result.history) == result.rounds >= 2
+    assert len(result.history) == result.iterations >= 2
     primals = [line.primal for line in result.history]
     duals = [line.dual for line in result.history]
     assert np.isinf(primals[0])
@@ -260,7 +260,7 @@ def test_max_iter_counts_the_passes_that_learn_and_one_more_certifies():
     problem = random_case("crammer-singer", 0, n=100).problem
     result = solve(problem, tol=1e-12, max_iter=2)
     assert result.status is Status.MAX_ITER
-    assert result.rounds == 3
+    assert result.iterations == 3
     fresh = certify(problem, result.weights, whole_dual_point(problem, result))
     assert result.certificate.primal == pytest.approx(fresh.primal, rel=1e-12)
     assert result.certificate.dual == pytest.approx(fresh.dual, rel=1e-12)
@@ -270,7 +270,7 @@ def test_no_time_at_all_still_certifies():
     problem = random_case("hinge", 0).problem
     result = StreamedDual().solve(blocks_of(problem), Stopping(1e-6, 100, 1e-9))
     assert result.status is Status.TIME_LIMIT
-    assert result.rounds == 2
+    assert result.iterations == 2
     assert result.certificate.primal == pytest.approx(problem.primal(0.0 * result.weights))
 
 
@@ -278,13 +278,13 @@ def test_a_callback_can_stop():
     shown = []
     problem = random_case("crammer-singer", 0, n=100).problem
 
-    def on_round(line, weights):
+    def on_iteration(line, weights):
         shown.append((line, weights()))
         return len(shown) == 2
 
-    result = solve(problem, tol=1e-12, on_round=on_round)
+    result = solve(problem, tol=1e-12, on_iteration=on_iteration)
     assert result.status is Status.STOPPED
-    assert result.rounds == len(shown) == 2
+    assert result.iterations == len(shown) == 2
     assert shown[0][1].shape == problem.weights_shape
 
 

@@ -105,10 +105,10 @@ def test_one_oracle_pass_at_most_and_mostly_none():
         def loss(self, y, z):
             return float(y != z)
 
-        def decode(self, x, w):
+        def inference(self, x, w):
             return int(np.argmax(w.reshape(3, -1) @ x))
 
-        def separate(self, x, y, w):
+        def loss_augmented_inference(self, x, y, w):
             calls.append(not w.any())
             return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y)))
 

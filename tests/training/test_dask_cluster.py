@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import maxmargin as mm
-from maxmargin.core.problem import bind
+from maxmargin.core.problem import make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.auto import Auto
@@ -40,7 +40,7 @@ def both_workers(client):
 
 
 def bound(X, y, weight):
-    return bind(Classes(), X, y, np.ones(len(X)), "margin")
+    return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
 
 def placed(client, X, y, n_shards, bind_part=bound):
@@ -52,10 +52,10 @@ def placed(client, X, y, n_shards, bind_part=bound):
 def test_one_shard_is_the_local_fit(both_workers):
     X, y = class_data(40)
     local = mm.StructuredSVM(Classes()).fit(X, y)
-    training = placed(both_workers, X, y, 1)
+    oracle = placed(both_workers, X, y, 1)
     seed = int(np.random.RandomState(0).randint(2**31))
-    result = DistributedDual().solve(training, Stopping(1e-3), seed=seed)
-    training.shards.close()
+    result = DistributedDual().solve(oracle, Stopping(1e-3), seed=seed)
+    oracle.shards.close()
     assert_array_equal(result.weights, local.weights_)
 
 
@@ -88,17 +88,17 @@ def kill_a_worker(client):
 
 def test_a_killed_worker_costs_its_shard_only(both_workers):
     X, y = class_data(60)
-    training = placed(both_workers, X, y, 2)
+    oracle = placed(both_workers, X, y, 2)
     killed = []
 
-    def on_round(line, weights):
+    def on_iteration(line, weights):
         if len(killed) < 1 and line.oracle_calls > 90:
             killed.append((kill_a_worker(both_workers), line.dual))
         return False
 
     solver = DistributedDual(share=0.25)
-    result = solver.solve(training, Stopping(0.01), on_round=on_round)
-    training.shards.close()
+    result = solver.solve(oracle, Stopping(0.01), on_iteration=on_iteration)
+    oracle.shards.close()
     assert killed
     assert result.status == "converged"
     assert result.certificate.relative_gap <= 0.01
@@ -107,21 +107,21 @@ def test_a_killed_worker_costs_its_shard_only(both_workers):
 
 
 def slow_bound(path, X, y, weight):
-    return bind(SlowSomewhere(path, 0.15), X, y, np.ones(len(X)), "margin")
+    return make_oracle(SlowSomewhere(path, 0.15), X, y, np.ones(len(X)), "margin")
 
 
 def test_a_slow_worker_does_not_stall_the_others(both_workers, tmp_path):
     X, y = class_data(40)
-    training = placed(both_workers, X, y, 2, partial(slow_bound, tmp_path / "slow"))
+    oracle = placed(both_workers, X, y, 2, partial(slow_bound, tmp_path / "slow"))
     # Only moves with searches count, so let there be no others.
     solver = DistributedDual(share=0.5, staleness=4, local=Auto(max_sweeps=0))
-    run = DistributedRun(training, Stopping(1e-3), None, 0, solver)
+    run = DistributedRun(oracle, Stopping(1e-3), None, 0, solver)
     for _ in range(5):
         run.advance()
-    searched = sorted(link.searched for link in run.links)
-    assert searched[0] + 2 <= searched[1] <= searched[0] + solver.staleness + 1
+    inferred = sorted(link.inferred for link in run.links)
+    assert inferred[0] + 2 <= inferred[1] <= inferred[0] + solver.staleness + 1
     run.settle()
-    training.shards.close()
+    oracle.shards.close()
     assert run.dual > 0.0
 
 
@@ -135,10 +135,10 @@ def test_partitions_stay_with_the_workers_that_hold_them(both_workers):
     parts = parts_of(DaskSource(held), 2)
     homes = [engine.home(part) for part in parts]
     assert set(homes) <= set(engine.places)
-    training = place(engine, parts, bound, len(set(homes)), "classes")
-    for own, home in zip(training.numbers, dict.fromkeys(homes), strict=True):
+    oracle = place(engine, parts, bound, len(set(homes)), "classes")
+    for own, home in zip(oracle.numbers, dict.fromkeys(homes), strict=True):
         assert len(own) == 10 * homes.count(home)
-    training.shards.close()
+    oracle.shards.close()
     model = mm.StructuredSVM(Classes(), engine=both_workers, tol=0.3).fit(DaskSource(held))
     assert model.certificate_.relative_gap <= 0.3
 

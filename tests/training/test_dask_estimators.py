@@ -123,7 +123,7 @@ class Killer:
         pass
 
     def on_fit_task_end(self, estimator, context, **more):
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         if line is None:
             return
         self.seen += 1

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
 from maxmargin.core.certificate import certify
-from maxmargin.core.problem import PythonTrainingSet, bind
+from maxmargin.core.problem import PythonOracle, make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_names import on_shards
@@ -17,53 +17,53 @@ from maxmargin.training.shards import _TABLE
 
 
 def bound(X, y, weight):
-    return bind(Classes(), X, y, np.ones(len(X)), "margin")
+    return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
 
-def solve(n_shards, on_round=None, **options):
+def solve(n_shards, on_iteration=None, **options):
     X, y = class_data(40)
     owns = [np.arange(part, len(X), n_shards) for part in range(n_shards)]
     parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
     with ThreadEngine(n_shards) as engine:
-        training = place(engine, parts, bound, n_shards, "classes")
-        training.lists_point = True
+        oracle = place(engine, parts, bound, n_shards, "classes")
+        oracle.lists_point = True
         solver = DistributedOneSlack(**options)
-        result = solver.solve(training, Stopping(1e-2), on_round=on_round)
-        training.shards.close()
-    return result, training
+        result = solver.solve(oracle, Stopping(1e-2), on_iteration=on_iteration)
+        oracle.shards.close()
+    return result, oracle
 
 
 def whole():
     X, y = class_data(40)
-    return PythonTrainingSet(Classes(), X, y, np.ones(len(X)))
+    return PythonOracle(Classes(), X, y, np.ones(len(X)))
 
 
 @pytest.mark.parametrize("options", [{}, {"cache": 0}, {"cache": 3, "max_idle": 5}])
 def test_one_shard_is_one_slack_and_three_reach_the_gap(options):
     local = mm.OneSlack(**options).solve(whole(), Stopping(1e-2))
     one, _ = solve(1, **options)
-    assert one.rounds == local.rounds
+    assert one.iterations == local.iterations
     assert_array_equal(one.weights, local.weights)
-    three, training = solve(3, **options)
+    three, oracle = solve(3, **options)
     assert three.certificate.relative_gap <= 1e-2
     assert_allclose(three.certificate.dual, local.certificate.dual, rtol=1e-2)
     for result in (one, three):
         again = certify(whole(), result.weights, result.dual_point)
         assert_allclose(again.dual, result.certificate.dual, rtol=1e-10)
-    assert training.sent > 0
-    assert training.received > 0
+    assert oracle.sent > 0
+    assert oracle.received > 0
 
 
 def test_a_lost_shard_takes_only_its_part_of_the_planes_along():
     lost = []
 
-    def on_round(line, weights):
+    def on_iteration(line, weights):
         if line.oracle_calls >= 200 and not lost:
             key = next(key for key in _TABLE if key[1] == 1)
             lost.append((_TABLE.pop(key), line.dual))
         return False
 
-    result, _ = solve(2, on_round)
+    result, _ = solve(2, on_iteration)
     assert lost
     assert result.status == "converged"
     assert result.certificate.relative_gap <= 1e-2

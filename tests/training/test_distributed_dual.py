@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.certificate import certify
-from maxmargin.core.problem import PythonTrainingSet, bind
+from maxmargin.core.problem import PythonOracle, make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import ThreadEngine
@@ -26,7 +26,7 @@ REPEATABLE = DistributedDual(staleness=0, share=0.25)
 
 
 def bound(X, y, weight):
-    return bind(Classes(), X, y, np.ones(len(X)) if weight is None else weight, "margin")
+    return make_oracle(Classes(), X, y, np.ones(len(X)) if weight is None else weight, "margin")
 
 
 def parts_of(X, y, n_parts):
@@ -37,11 +37,11 @@ def parts_of(X, y, n_parts):
 def solve(n_shards, solver=REPEATABLE, data=None, lists_point=True, **options):
     X, y = data or class_data(40)
     with ThreadEngine(n_shards) as engine:
-        training = place(engine, parts_of(X, y, n_shards), bound, n_shards, "classes")
-        training.lists_point = lists_point
-        result = solver.solve(training, Stopping(**({"tol": 1e-3} | options)))
-        training.shards.close()
-    return result, training
+        oracle = place(engine, parts_of(X, y, n_shards), bound, n_shards, "classes")
+        oracle.lists_point = lists_point
+        result = solver.solve(oracle, Stopping(**({"tol": 1e-3} | options)))
+        oracle.shards.close()
+    return result, oracle
 
 
 @pytest.mark.parametrize("n_shards", [2, 3])
@@ -59,7 +59,7 @@ def solve(n_shards, solver=REPEATABLE, data=None, lists_point=True, **options):
 def test_the_gap_is_that_of_the_whole_data(n_shards, solver):
     X, y = class_data(40)
     result, _ = solve(n_shards, solver)
-    whole = PythonTrainingSet(Classes(), X, y, np.ones(len(X)))
+    whole = PythonOracle(Classes(), X, y, np.ones(len(X)))
     again = certify(whole, result.weights, result.dual_point)
     assert result.status == "converged"
     assert result.certificate.relative_gap <= 1e-3
@@ -69,7 +69,7 @@ def test_the_gap_is_that_of_the_whole_data(n_shards, solver):
 
 def test_one_shard_is_auto_to_the_last_bit():
     X, y = class_data(40)
-    whole = PythonTrainingSet(Classes(), X, y, np.ones(len(X)))
+    whole = PythonOracle(Classes(), X, y, np.ones(len(X)))
     local = mm.Auto().solve(whole, Stopping(1e-3))
     result, _ = solve(1, DistributedDual())
     assert_array_equal(result.weights, local.weights)
@@ -105,8 +105,8 @@ def test_a_solve_goes_on_from_the_point_of_another_with_other_shards():
     X, y = class_data(40)
     first, _ = solve(2, tol=1e-3)
     with ThreadEngine(3) as engine:
-        training = place(engine, parts_of(X, y, 3), bound, 3, "classes")
-        run = DistributedRun(training, Stopping(1e-4), None, 0, REPEATABLE)
+        oracle = place(engine, parts_of(X, y, 3), bound, 3, "classes")
+        run = DistributedRun(oracle, Stopping(1e-4), None, 0, REPEATABLE)
         run.resume(first.dual_point)
         assert_allclose(run.dual, first.certificate.dual, rtol=1e-12)
         again = run.listed_point()
@@ -131,13 +131,13 @@ def test_a_checkpoint_gives_back_the_point_that_it_was_written_with(tmp_path):
 
 
 def test_what_crosses_is_counted():
-    result, training = solve(2, lists_point=False)
-    assert training.sent >= sum(line.sent for line in result.history) > 0
-    assert training.received >= sum(line.received for line in result.history) > 0
+    result, oracle = solve(2, lists_point=False)
+    assert oracle.sent >= sum(line.sent for line in result.history) > 0
+    assert oracle.received >= sum(line.received for line in result.history) > 0
     moves = sum(line.moves for line in result.history)
-    most = 8 * training.n_features * moves
-    assert sum(line.received for line in result.history) <= most + 3 * 8 * training.n_features * 99
-    assert all(line.search_seconds <= line.work_seconds + 1e-6 for line in result.history)
+    most = 8 * oracle.n_features * moves
+    assert sum(line.received for line in result.history) <= most + 3 * 8 * oracle.n_features * 99
+    assert all(line.oracle_seconds <= line.work_seconds + 1e-6 for line in result.history)
 
 
 def test_weights_that_hardly_change_are_sent_as_a_difference():
@@ -157,15 +157,17 @@ def test_sparse_problems_send_less_than_all_weights():
     """Each example has features of its own, so moves touch few weights."""
     X = [np.eye(400)[i] for i in range(100)]
     y = [i % 5 for i in range(100)]
-    result, training = solve(2, DistributedDual(staleness=0, share=0.05), (X, y), max_iter=5)
+    result, oracle = solve(2, DistributedDual(staleness=0, share=0.05), (X, y), max_iter=5)
     received = sum(line.received for line in result.history)
-    assert 0 < received < 0.3 * 8 * training.n_features * sum(line.moves for line in result.history)
+    assert 0 < received < 0.3 * 8 * oracle.n_features * sum(line.moves for line in result.history)
 
 
 def test_a_search_that_fails_names_the_example_and_keeps_what_was_learned():
     X, y = class_data()
     model = mm.StructuredSVM(Failing(X[17][0]), solver=DistributedDual(), n_jobs=2)
-    with pytest.raises(mm.ProblemError, match="separate of Failing raised KeyError for example 17"):
+    with pytest.raises(
+        mm.ProblemError, match="loss_augmented_inference of Failing raised KeyError for example 17"
+    ):
         model.fit(X, y)
     assert model.status_ == "failed"
 

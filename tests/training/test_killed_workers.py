@@ -100,7 +100,7 @@ def check(certificate, optimum, tol=TOL):
 
 SOLVERS = {"dual": DistributedDual(share=0.5), "one-slack": DistributedOneSlack()}
 PLACING = ["lend", "make", "about", "begin"]
-FITTING = {"dual": ["go", "rest", "known", "value"], "one-slack": ["searched", "cached", "set_mix"]}
+FITTING = {"dual": ["go", "rest", "known", "value"], "one-slack": ["inferred", "cached", "set_mix"]}
 CERTIFYING = ["hinges", "sums"]
 QUICK = {("dual", "make"), ("dual", "hinges"), ("one-slack", "sums")}
 

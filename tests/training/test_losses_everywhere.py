@@ -7,7 +7,7 @@ from faulty_engine import FaultyEngine
 from numpy.testing import assert_allclose
 
 import maxmargin as mm
-from maxmargin.core.problem import bind
+from maxmargin.core.problem import make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
@@ -33,7 +33,7 @@ def optimum():
 
 
 def bound(X, y, weight):
-    return bind(Classes(), X, y, np.ones(len(X)), "margin")
+    return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
 
 def parts(n_parts=2):
@@ -45,12 +45,12 @@ def fit(solver, loses, folder, resume=False):
     """A fit with every question that there is: with checkpoints, and the point fetched."""
     checkpoint = Checkpoint(folder / "run.checkpoint", every=0.0, resume=resume)
     with FaultyEngine(3, loses) as engine:
-        training = place(engine, parts(), bound, 2, "classes")
-        training.lists_point = True
+        oracle = place(engine, parts(), bound, 2, "classes")
+        oracle.lists_point = True
         try:
-            result = solver.solve(training, Stopping(TOL), checkpoint=checkpoint)
+            result = solver.solve(oracle, Stopping(TOL), checkpoint=checkpoint)
         finally:
-            training.shards.close()
+            oracle.shards.close()
     return result, engine.questions
 
 
@@ -125,7 +125,7 @@ def test_places_lost_again_and_again(name, optimum, tmp_path):
 def test_a_shard_that_ends_every_place_ends_the_fit(name, tmp_path):
     with pytest.raises(EngineError, match="lost with its worker 21 times"):
         fit(SOLVERS[name], lambda number, name: "after" if name == "make" else None, tmp_path)
-    kinds = ("go", "searched", "cached")
+    kinds = ("go", "inferred", "cached")
     with pytest.raises(EngineError, match="lost with its worker 21 times"):
         fit(SOLVERS[name], lambda number, name: "after" if name in kinds else None, tmp_path)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 from distributed_problems import Classes, class_data
-from maxmargin.engines import shards as shards_module
 
-from maxmargin.core.problem import bind
+from maxmargin.core.problem import make_oracle
 from maxmargin.core.stopping import Stopping
+from maxmargin.training import shards as shards_module
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ProcessEngine, ThreadEngine
@@ -15,7 +15,7 @@ from maxmargin.training.shards import Loader, Shards
 
 
 def bound(X, y, weight):
-    return bind(Classes(), X, y, np.ones(len(X)), "margin")
+    return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
 
 @pytest.mark.parametrize("solver", [DistributedDual(), DistributedOneSlack()], ids=["dual", "one"])
@@ -24,23 +24,23 @@ def test_a_shard_lost_after_the_last_round(solver):
     X, y = class_data(40)
     owns = [np.arange(part, 40, 2) for part in range(2)]
     parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
-    rounds, lost = [], []
+    iterations, lost = [], []
     with ThreadEngine(2) as engine:
-        training = place(engine, parts, bound, 2, "classes")
+        oracle = place(engine, parts, bound, 2, "classes")
 
-        def on_round(line, weights):
-            rounds.append(line)
+        def on_iteration(line, weights):
+            iterations.append(line)
             if not lost and line.dual >= 0.95 * line.primal:
-                lost.append(len(rounds))
-                del shards_module._TABLE[training.shards._key(1)]
+                lost.append(len(iterations))
+                del shards_module._TABLE[oracle.shards._key(1)]
             return False
 
-        result = solver.solve(training, Stopping(0.05), on_round=on_round)
-        training.shards.close()
+        result = solver.solve(oracle, Stopping(0.05), on_iteration=on_iteration)
+        oracle.shards.close()
     assert lost
     assert result.status == "converged"
     assert result.certificate.relative_gap <= 0.05
-    assert result.rounds > lost[0]
+    assert result.iterations > lost[0]
 
 
 class Straying(ProcessEngine):

@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 from maxmargin import GaussianPrior, LinearClassifier, LinearRegressor, SequentialDual
 from maxmargin.data.sources import Examples, Source
-from maxmargin.estimators import streams
 from maxmargin.solvers.streamed_dual import StreamedDual
+from maxmargin.training import linear_stream as streams
 
 FORMULATIONS = ["crammer-singer", "weston-watkins", "one-vs-rest"]
 

@@ -51,8 +51,8 @@ class Case:
     def objective(self, weights):
         """Of all examples."""
         model = clone(self.model)
-        training, _, _ = model._anew(model._read(self.X, self.y, None), None)
-        return training.primal(weights)
+        oracle, _, _ = model._anew(model._read(self.X, self.y, None), None)
+        return oracle.primal(weights)
 
 
 def sequences():
@@ -455,8 +455,8 @@ def test_a_ranker_learns_query_by_query(loss):
             assert model.predict(X).shape == (60,)
     assert model.n_queries_ == cycles * 10
     whole = clone(fitted)
-    training, _, _ = whole._anew(whole._read(X, y, None, query), None)
-    reached = training.primal(model.coef_)
+    oracle, _, _ = whole._anew(whole._read(X, y, None, query), None)
+    reached = oracle.primal(model.coef_)
     assert fitted.certificate_.dual <= reached <= 1.05 * fitted.certificate_.dual
     before = model.coef_
     with pytest.warns(UserWarning, match="1 of 1 queries are left out"):
@@ -485,6 +485,6 @@ def test_a_source_whose_later_graphs_are_relaxed():
             yield Examples(X[:6], y[:6])
             yield Examples(X[6:], y[6:])
 
-    labeler = mm.GraphLabeler(C=0.1, tol=0.05, inference="auto").fit(TreesThenGrids())
+    labeler = mm.GraphLabeler(C=0.1, tol=0.05, inference_method="auto").fit(TreesThenGrids())
     assert labeler.certificate_.relaxed
     assert labeler.certificate_.relative_gap <= 0.05

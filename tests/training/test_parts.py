@@ -179,11 +179,11 @@ class SparseClasses(Classes):
     def joint_feature(self, x, y):
         return super().joint_feature(x.toarray()[0], y)
 
-    def decode(self, x, w):
-        return super().decode(x.toarray()[0], w)
+    def inference(self, x, w):
+        return super().inference(x.toarray()[0], w)
 
-    def separate(self, x, truth, w):
-        return super().separate(x.toarray()[0], truth, w)
+    def loss_augmented_inference(self, x, y_true, w):
+        return super().loss_augmented_inference(x.toarray()[0], y_true, w)
 
 
 def test_sparse_rows_of_a_file_for_a_problem(tmp_path):

@@ -54,7 +54,7 @@ def test_the_dual_value_is_that_of_the_planes_in_the_cache():
     case = whole(random_classes(1))
     model = model_of(case).partial_fit(case.X[:5], case.Y[:5]).partial_fit(case.X[5:], case.Y[5:])
     point = model._learner.point()
-    assert certify(case.training(), model.weights_, point).dual == pytest.approx(
+    assert certify(case.oracle(), model.weights_, point).dual == pytest.approx(
         model.certificate_.dual, rel=1e-9
     )
 
@@ -94,11 +94,11 @@ def test_ctrl_c_keeps_what_was_learned_and_the_next_call_goes_on():
     class Impatient(Classes):
         left = 9
 
-        def separate(self, x, truth, w):
+        def loss_augmented_inference(self, x, y_true, w):
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt
-            return super().separate(x, truth, w)
+            return super().loss_augmented_inference(x, y_true, w)
 
     case = whole(random_classes(1))
     problem = Impatient(case.problem.matrix)

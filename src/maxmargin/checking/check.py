@@ -57,17 +57,18 @@ def check_problem(
 ) -> ProblemReport:
     """Try whether a problem keeps its contract, before a certificate is built on it.
 
-    On a sample of the examples, at zero weights and at random weights of several scales, tries
-    that joint features are finite and of one length, that losses are zero for the true output and
-    never negative, that methods answer the same when asked again, that inference (`decode`) finds
-    no lower score, and loss-augmented inference (`separate`) no lower score plus loss, than any
-    output that is known: the true one, those that were found at any weights, and all of them where
-    ``outputs(x)`` lists them. What else a problem has is tried, too: `separate_slack`, `top`,
-    `planes`, `bind`; of a `LatentProblem` also `complete` and `separate_wrong`; of a
-    `KernelProblem` `outputs`, `loss`, `candidates` and `losses`.
+    On a sample of the examples, at zero weights and at random weights of several scales, tries that
+    joint features are finite and of one length, that losses are zero for the true output and never
+    negative, that methods answer the same when asked again, that inference (`inference`) finds no
+    lower score, and loss-augmented inference (`loss_augmented_inference`) no lower score plus loss,
+    than any output that is known: the true one, those that were found at any weights, and all of
+    them where ``outputs(x)`` lists them. What else a problem has is tried, too:
+    `slack_rescaled_inference`, `k_best`, `cuts`, `make_oracle`; of a `LatentProblem` also `latent`
+    and `loss_augmented_inference_wrong`; of a `KernelProblem` `outputs`, `loss`, `candidates` and
+    `losses`.
 
     Inferences of a problem that says ``relaxed = True`` may miss the maximum: that is noted only,
-    with how much they miss, unless it is more than the `excess` of their planes admits.
+    with how much they miss, unless it is more than the `suboptimality` of their planes admits.
 
     Parameters
     ----------
@@ -100,12 +101,12 @@ def check_problem(
     >>> class ThreeClasses(mm.Problem):
     ...     def joint_feature(self, x, y):
     ...         return np.outer(np.arange(3) == y, x).ravel()
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
-    ...     def decode(self, x, w):
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
+    ...     def inference(self, x, w):
     ...         return int(np.argmax(w.reshape(3, -1) @ x))
-    ...     def separate(self, x, truth, w):
-    ...         return int(np.argmax(w.reshape(3, -1) @ x - (np.arange(3) != truth)))
+    ...     def loss_augmented_inference(self, x, y_true, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x - (np.arange(3) != y_true)))
     >>> report = mm.check_problem(ThreeClasses(), np.eye(3), [0, 1, 2], verbose=False)
     >>> report.ok
     False
@@ -133,8 +134,11 @@ def check_problem(
 
 
 def _kind_of(problem: Any) -> Any:
-    if all(hasattr(problem, name) for name in ("joint_feature", "decode", "separate", "loss")):
-        return LatentTrial if hasattr(problem, "complete") else Trial
+    if all(
+        hasattr(problem, name)
+        for name in ("joint_feature", "inference", "loss_augmented_inference", "loss")
+    ):
+        return LatentTrial if hasattr(problem, "latent") else Trial
     if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
         return KernelTrial
     raise ValueError(

@@ -76,7 +76,7 @@ class Line:
         return ProblemCheck(self.name, self.tries, tuple(self.failures), tuple(notes))
 
 
-class Rival(NamedTuple):
+class Competitor(NamedTuple):
     """An output of an example: its joint features, its loss, and how it is known."""
 
     output: Any
@@ -114,7 +114,7 @@ class Answer(NamedTuple):
     method: str
     i: int
     at: At
-    found: Rival
+    found: Competitor
     admitted: float | None = None
     """How much it may have missed, as it says itself."""
 

@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.checking.more import K_BEST, judge_top, try_bind, try_planes
-from maxmargin.checking.sheet import Answer, At, Broken, Rival, Sheet
+from maxmargin.checking.more import K_BEST, judge_top, try_cuts, try_make_oracle
+from maxmargin.checking.sheet import Answer, At, Broken, Competitor, Sheet
 from maxmargin.core.kernel import n_rows
 from maxmargin.core.oracle_check import ROUNDING
-from maxmargin.core.problem import PythonTrainingSet, as_row
+from maxmargin.core.problem import PythonOracle, as_row
 
 Floats = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ FROM_OTHERS = 5
 """True outputs of other examples that are tried as rivals."""
 
 
-Value = Callable[[Rival], float]
+Value = Callable[[Competitor], float]
 
 
 class Trial(Sheet):
@@ -52,16 +52,16 @@ class Trial(Sheet):
     ) -> None:
         super().__init__(problem, X, Y, examples, random)
         self.width: int | None = None
-        self.pool: dict[int, list[Rival]] = {}
+        self.pool: dict[int, list[Competitor]] = {}
         """Known outputs of each example whose methods work; the first is a true one."""
         self.answers: list[Answer] = []
-        self.listed: dict[int, list[Rival]] = {}
+        self.listed: dict[int, list[Competitor]] = {}
         """All outputs, where the problem lists them."""
-        self.tops: list[tuple[int, At, list[Rival]]] = []
+        self.tops: list[tuple[int, At, list[Competitor]]] = []
 
     # What latent problems do otherwise
 
-    searches: ClassVar[tuple[str, ...]] = ("decode", "separate")
+    oracle_calls: ClassVar[tuple[str, ...]] = ("inference", "loss_augmented_inference")
 
     def feature(self, i: int, y: Any) -> Any:
         return self.ask("joint_feature", i, self.X[i], y)
@@ -69,7 +69,7 @@ class Trial(Sheet):
     def checked_output_loss(self, i: int, y: Any) -> float:
         return self.checked_loss(i, y)
 
-    def truths(self, i: int) -> list[Any]:
+    def y_true(self, i: int) -> list[Any]:
         """Outputs that are true."""
         return [self.Y[i]]
 
@@ -77,8 +77,8 @@ class Trial(Sheet):
         """What an inference returned, if it is an output."""
         return answer
 
-    def searched(self, method: str, i: int, weights: Floats) -> Any:
-        if method == "decode":
+    def inferred(self, method: str, i: int, weights: Floats) -> Any:
+        if method == "inference":
             return self.ask(method, i, self.X[i], weights)
         return self.ask(method, i, self.X[i], self.Y[i], weights)
 
@@ -95,28 +95,30 @@ class Trial(Sheet):
         else:
             self.borrow_outputs()
         everywhere = [At("zero weights", _fixed(np.zeros(self.width)))]
-        self.search_all(everywhere[0])
+        self.infer_all(everywhere[0])
         for at in self.random_weights():
             everywhere.append(at)
-            self.search_all(at)
+            self.infer_all(at)
         for i in self.pool:
             for at in self.directed_weights(i):
-                self.search(i, at)
+                self.infer(i, at)
         for at in reversed(everywhere[:: max(1, len(everywhere) // ASKED_AGAIN)]):
-            self.search_all(at, again=True)
+            self.infer_all(at, again=True)
         for i in self.pool:
-            self.compare_truth_again(i)
-        if hasattr(self.problem, "planes"):
-            try_planes(self, self.plain_training, everywhere)
-        if hasattr(self.problem, "bind"):
-            self.try_bind(everywhere)
-        self.truth_keys = {
-            i: {rival.key for rival in pool if rival.source == TRUE}
+            self.compare_true_output_again(i)
+        if hasattr(self.problem, "cuts"):
+            try_cuts(self, self.plain_training, everywhere)
+        if hasattr(self.problem, "make_oracle"):
+            self.try_make_oracle(everywhere)
+        self.true_keys = {
+            i: {competitor.key for competitor in pool if competitor.source == TRUE}
             for i, pool in self.pool.items()
         }
-        self.reached = {i: {rival.key for rival in self.listed.get(i, [])} for i in self.pool}
+        self.reached = {
+            i: {competitor.key for competitor in self.listed.get(i, [])} for i in self.pool
+        }
         for method, i, _, found, _ in self.answers:
-            if method == "decode":
+            if method == "inference":
                 self.reached[i].add(found.key)
         for answer in self.answers:
             self.judge(answer)
@@ -129,16 +131,16 @@ class Trial(Sheet):
         with suppress(Broken):
             self.check_true_loss(i, self.Y[i])
         with suppress(Broken):
-            self.pool[i] = [self.rival(i, truth, TRUE) for truth in self.truths(i)]
+            self.pool[i] = [self.competitor(i, y_true, TRUE) for y_true in self.y_true(i)]
 
-    def rival(self, i: int, y: Any, source: str, proven: bool = True) -> Rival:
+    def competitor(self, i: int, y: Any, source: str, proven: bool = True) -> Competitor:
         """An output with its features and its loss, each asked for twice."""
         columns, values = self.row(i, y)
         other_columns, other_values = self.row(i, y)
         same = np.array_equal(columns, other_columns) and np.array_equal(values, other_values)
         told = f"example {i}: it is not for the output {y!r:.60}"
         self.line("joint_feature: the same when asked again").tried(None if same else told)
-        return Rival(y, columns, values, self.checked_output_loss(i, y), source, proven)
+        return Competitor(y, columns, values, self.checked_output_loss(i, y), source, proven)
 
     def row(self, i: int, y: Any) -> tuple[NDArray[np.uint32], Floats]:
         given = self.feature(i, y)
@@ -178,7 +180,7 @@ class Trial(Sheet):
             self.failed("outputs: hold what the inferences find", i, "there are none")
         if n > MOST_LISTED:
             outputs = [outputs[k] for k in self.random.permutation(n)[:MOST_LISTED]]
-        listed = [self.rival(i, y, "of outputs(x)") for y in outputs]
+        listed = [self.competitor(i, y, "of outputs(x)") for y in outputs]
         self.pool[i] += listed
         if n <= MOST_LISTED:
             self.listed[i] = listed
@@ -195,7 +197,7 @@ class Trial(Sheet):
                 apart.width = self.width
                 with suppress(Broken):
                     source = f"the true output of example {j}"
-                    self.pool[i].append(apart.rival(i, self.Y[j], source, proven=False))
+                    self.pool[i].append(apart.competitor(i, self.Y[j], source, proven=False))
 
     # Weights
 
@@ -210,11 +212,11 @@ class Trial(Sheet):
 
     def directed_weights(self, i: int) -> Iterator[At]:
         """Weights at which the true output is ahead of some rival, and the other way round."""
-        truth, rivals = self.pool[i][0], self.pool[i][1:]
-        for k in self.random.permutation(len(rivals))[:3].tolist():
+        y_true, competitors = self.pool[i][0], self.pool[i][1:]
+        for k in self.random.permutation(len(competitors))[:3].tolist():
             direction = np.zeros(self.width or 0)
-            np.add.at(direction, truth.columns, truth.values)
-            np.subtract.at(direction, rivals[k].columns, rivals[k].values)
+            np.add.at(direction, y_true.columns, y_true.values)
+            np.subtract.at(direction, competitors[k].columns, competitors[k].values)
             square = float(direction @ direction)
             if square > 0.0:
                 direction *= 2.0 * self.typical_loss() / square
@@ -223,51 +225,56 @@ class Trial(Sheet):
                 return
 
     def typical_loss(self) -> float:
-        losses = [rival.loss for pool in self.pool.values() for rival in pool if rival.loss > 0.0]
+        losses = [
+            competitor.loss
+            for pool in self.pool.values()
+            for competitor in pool
+            if competitor.loss > 0.0
+        ]
         return float(np.mean(losses)) if losses else 1.0
 
     def typical_norm(self) -> float:
-        rivals = (rival for pool in self.pool.values() for rival in pool)
-        norms = [float(np.linalg.norm(rival.values)) for rival in rivals]
+        competitors = (competitor for pool in self.pool.values() for competitor in pool)
+        norms = [float(np.linalg.norm(competitor.values)) for competitor in competitors]
         norms = [norm for norm in norms if norm > 0.0]
         return float(np.mean(norms)) if norms else 1.0
 
     # Searches
 
-    def search_all(self, at: At, again: bool = False) -> None:
+    def infer_all(self, at: At, again: bool = False) -> None:
         for i in self.pool:
-            self.search(i, at, again)
+            self.infer(i, at, again)
 
-    def search(self, i: int, at: At, again: bool = False) -> None:
+    def infer(self, i: int, at: At, again: bool = False) -> None:
         """Let all inferences answer; what they find is known from now on."""
-        for method in (*self.searches, *self.optional_searches()):
+        for method in (*self.oracle_calls, *self.optional_calls()):
             with suppress(Broken):
-                answer = self.output(method, i, self.searched(method, i, at.weights))
-                found = self.rival(i, answer, f"found by {method}")
+                answer = self.output(method, i, self.inferred(method, i, at.weights))
+                found = self.competitor(i, answer, f"found by {method}")
                 self.answers.append(Answer(method, i, at, found))
                 if again:
                     self.compare_again(self.answers[-1])
                 else:
                     self.know(i, [found])
-        if hasattr(self.problem, "top") and not again:
+        if hasattr(self.problem, "k_best") and not again:
             with suppress(Broken):
-                self.search_top(i, at)
+                self.infer_k_best(i, at)
 
-    def know(self, i: int, found: list[Rival]) -> None:
+    def know(self, i: int, found: list[Competitor]) -> None:
         """Let outputs be rivals of others from now on, unless their like already is."""
-        keys = {rival.key for rival in self.pool[i] if rival.proven}
-        self.pool[i] += [rival for rival in found if rival.key not in keys]
+        keys = {competitor.key for competitor in self.pool[i] if competitor.proven}
+        self.pool[i] += [competitor for competitor in found if competitor.key not in keys]
 
-    def search_top(self, i: int, at: At) -> None:
-        outputs = list(self.ask("top", i, self.X[i], at.weights, K_BEST))
-        found = [self.rival(i, y, "found by top") for y in outputs]
+    def infer_k_best(self, i: int, at: At) -> None:
+        outputs = list(self.ask("k_best", i, self.X[i], at.weights, K_BEST))
+        found = [self.competitor(i, y, "found by top") for y in outputs]
         self.know(i, found)
         self.tops.append((i, at, found))
 
-    def optional_searches(self) -> list[str]:
-        return [name for name in ("separate_slack",) if hasattr(self.problem, name)]
+    def optional_calls(self) -> list[str]:
+        return [name for name in ("slack_rescaled_inference",) if hasattr(self.problem, name)]
 
-    def found(self, method: str, at: At) -> dict[int, Rival]:
+    def found(self, method: str, at: At) -> dict[int, Competitor]:
         """What an inference found at some weights, for each example."""
         mine = (each for each in self.answers if each.method == method and each.at is at)
         return {each.i: each.found for each in mine}
@@ -291,12 +298,12 @@ class Trial(Sheet):
             line.note(missed, told)
         line.tried(told if bad and not self.relaxed else None)
 
-    def compare_truth_again(self, i: int) -> None:
+    def compare_true_output_again(self, i: int) -> None:
         """After all searches, features must be the same as before."""
         with suppress(Broken):
-            truth = self.pool[i][0]
-            columns, values = self.row(i, truth.output)
-            same = np.array_equal(columns, truth.columns) and np.array_equal(values, truth.values)
+            y_true = self.pool[i][0]
+            columns, values = self.row(i, y_true.output)
+            same = np.array_equal(columns, y_true.columns) and np.array_equal(values, y_true.values)
             told = f"example {i}: after some inferences it is not for the true output"
             self.line("joint_feature: the same when asked again").tried(None if same else told)
 
@@ -305,41 +312,43 @@ class Trial(Sheet):
     def value_of(self, answer: Answer) -> Value:
         """What an inference is to maximise."""
         weights = answer.at.weights
-        if answer.method == "decode":
-            return lambda rival: rival.score(weights)
-        if answer.method == "separate_slack":
+        if answer.method == "inference":
+            return lambda competitor: competitor.score(weights)
+        if answer.method == "slack_rescaled_inference":
             own = self.pool[answer.i][0].score(weights)
-            return lambda rival: rival.loss * (1.0 + rival.score(weights) - own)
-        return lambda rival: rival.loss + rival.score(weights)
+            return lambda competitor: competitor.loss * (1.0 + competitor.score(weights) - own)
+        return lambda competitor: competitor.loss + competitor.score(weights)
 
-    def rounding(self, at: At, *rivals: Rival) -> float:
-        return ROUNDING * sum(rival.terms(at.weights) for rival in rivals)
+    def rounding(self, at: At, *competitors: Competitor) -> float:
+        return ROUNDING * sum(competitor.terms(at.weights) for competitor in competitors)
 
-    def rivals_of(self, answer: Answer) -> list[Rival]:
+    def competitors_of(self, answer: Answer) -> list[Competitor]:
         """Outputs that an inference must not have missed."""
         return self.pool[answer.i]
 
-    def as_rival(self, answer: Answer, rival: Rival) -> Rival:
+    def as_competitor(self, answer: Answer, competitor: Competitor) -> Competitor:
         """A true output need not be among what inference chooses from, unless it was there once."""
-        i, key = answer.i, rival.key
-        if answer.method != "decode" or key not in self.truth_keys[i] or key in self.reached[i]:
-            return rival
-        return rival._replace(proven=False)
+        i, key = answer.i, competitor.key
+        if answer.method != "inference" or key not in self.true_keys[i] or key in self.reached[i]:
+            return competitor
+        return competitor._replace(proven=False)
 
     goals: ClassVar[dict[str, str]] = {
-        "decode": "the highest score",
-        "separate": "the highest score plus loss",
-        "separate_slack": "the highest slack",
-        "planes": "the highest score plus loss",
-        "separate_wrong": "the highest score plus loss of a wrong output",
-        "complete": "the highest score of a true output",
+        "inference": "the highest score",
+        "loss_augmented_inference": "the highest score plus loss",
+        "slack_rescaled_inference": "the highest slack",
+        "cuts": "the highest score plus loss",
+        "loss_augmented_inference_wrong": "the highest score plus loss of a wrong output",
+        "latent": "the highest score of a true output",
     }
 
     def judge(self, answer: Answer) -> None:
         method, i, at, found, admitted = answer
         line, value = self.line(f"{method}: {self.goals[method]}"), self.value_of(answer)
-        rivals = [self.as_rival(answer, rival) for rival in self.rivals_of(answer)]
-        proven = [rival for rival in rivals if rival.proven]
+        competitors = [
+            self.as_competitor(answer, competitor) for competitor in self.competitors_of(answer)
+        ]
+        proven = [competitor for competitor in competitors if competitor.proven]
         best = max(proven, key=value, default=found)
         missed = value(best) - value(found)
         rounding = self.rounding(at, best, found)
@@ -354,18 +363,21 @@ class Trial(Sheet):
         elif missed > rounding and admitted is not None:
             told += f", and its excess admits {admitted:.3g} only"
         line.tried(told if missed > rounding else None)
-        self.judge_borrowed(answer, rivals, max(value(best), value(found)))
+        self.judge_borrowed(answer, competitors, max(value(best), value(found)))
 
-    def judge_borrowed(self, answer: Answer, rivals: list[Rival], highest: float) -> None:
+    def judge_borrowed(self, answer: Answer, competitors: list[Competitor], highest: float) -> None:
         """An output of another example that would be higher is no proof, but worth a look."""
         value, method = self.value_of(answer), answer.method
-        for rival in rivals:
-            missed = value(rival) - highest
-            if not rival.proven and missed > self.rounding(answer.at, rival, answer.found):
+        for competitor in competitors:
+            missed = value(competitor) - highest
+            if not competitor.proven and missed > self.rounding(
+                answer.at, competitor, answer.found
+            ):
                 self.line(f"{method}: {self.goals[method]}").note(
                     missed,
-                    f"example {answer.i}, {answer.at.name}: {rival.output!r:.60} ({rival.source}) "
-                    f"would be {missed:.3g} higher, if {method} could find it for this input",
+                    f"example {answer.i}, {answer.at.name}: {competitor.output!r:.60} "
+                    f"({competitor.source}) would be {missed:.3g} higher, if {method} could "
+                    f"find it for this input",
                 )
 
     def judge_list(self, answer: Answer) -> None:
@@ -384,14 +396,14 @@ class Trial(Sheet):
 
     # Training sets
 
-    def plain_training(self) -> PythonTrainingSet:
-        """The examples as solvers see them, so far as `bind` does not make another."""
+    def plain_training(self) -> PythonOracle:
+        """The examples as solvers see them, so far as `make_oracle` does not make another."""
         X, Y = [self.X[i] for i in self.pool], [self.Y[i] for i in self.pool]
-        return PythonTrainingSet(self.problem, X, Y, np.ones(len(X)))
+        return PythonOracle(self.problem, X, Y, np.ones(len(X)))
 
-    def try_bind(self, everywhere: list[At]) -> None:
+    def try_make_oracle(self, everywhere: list[At]) -> None:
         """Compare a training set of the problem's own with its methods."""
-        try_bind(self, everywhere)
+        try_make_oracle(self, everywhere)
 
 
 def _fixed(weights: Floats) -> Floats:

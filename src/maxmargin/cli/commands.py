@@ -172,17 +172,15 @@ def train_path(
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     if test is None:
-        training, held_out = _split(data, options.seed)
+        oracle, held_out = _split(data, options.seed)
         say(f"compared on {held_out.n_examples:,} examples that are not trained on")
     else:
-        training, held_out = data, None
+        oracle, held_out = data, None
     folder.mkdir(exist_ok=True)
     rows, code, best = [], 0, (-np.inf, Path())
     say(f"{'C':>10} {'objective':>12} {'gap':>9} {'score':>8} {'seconds':>8}")
     for C in Cs:
-        outcome = train(
-            estimator.set_params(C=C), lambda model: task.fit(model, training), progress
-        )
+        outcome = train(estimator.set_params(C=C), lambda model: task.fit(model, oracle), progress)
         if held_out is None:
             assert test is not None
             held_out = read_for(Model(estimator, task), test)
@@ -280,7 +278,7 @@ def _scores(model: Model, data: Data, say: Say) -> dict[str, Any]:
 
 
 def _answers(estimator: Any, data: Data) -> Any:
-    if not data.has_truth:
+    if not data.has_true_output:
         raise UsageError("The file does not say what is true: there is nothing to compare with.")
     from maxmargin.report.page import answers_of
 
@@ -393,7 +391,9 @@ def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, An
     }
     classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no round
     say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
-    say(f"  trained: {facts['status']}, {plural(facts['rounds'], 'round')}, {seconds:.1f} s")
+    say(
+        f"  trained: {facts['status']}, {plural(facts['iterations'], 'iteration')}, {seconds:.1f} s"
+    )
     say(f"  objective {certificate.primal:.6g}, within {percentage(certificate.relative_gap)}")
     if classes is not None:
         some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")

@@ -23,7 +23,7 @@ class Data:
         Over which the objective sums.
     size : str
         What is said about them.
-    has_truth : bool, default=True
+    has_true_output : bool, default=True
         Whether the file says what should be predicted.
     groups : ndarray, default=None
         Queries, for rankings.
@@ -39,7 +39,7 @@ class Data:
     y: Any
     n_examples: int
     size: str
-    has_truth: bool = True
+    has_true_output: bool = True
     groups: Any = None
     words: Sequence[Any] | None = None
     originals: Sequence[Any] | None = None

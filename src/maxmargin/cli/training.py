@@ -39,7 +39,7 @@ class Outcome:
     objective, dual : float
         Of the weights, and the lower bound of what any weights could reach.
     relative_gap : float
-    rounds, searches : int
+    iterations, oracle_calls : int
     seconds : float
     cause : str
         Why it did not get further, if that can be told, and what to do.
@@ -49,8 +49,8 @@ class Outcome:
     objective: float
     dual: float
     relative_gap: float
-    rounds: int
-    searches: int
+    iterations: int
+    oracle_calls: int
     seconds: float
     cause: str = ""
 
@@ -76,7 +76,7 @@ class Outcome:
         return (
             f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
             f"certified within {percentage(self.relative_gap)} of the optimum; "
-            f"{plural(self.rounds, 'round')}, {plural(self.searches, 'search')}, "
+            f"{plural(self.iterations, 'iteration')}, {plural(self.oracle_calls, 'oracle call')}, "
             f"{duration(self.seconds)}"
         )
 

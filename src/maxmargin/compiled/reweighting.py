@@ -46,7 +46,7 @@ def reweight(old, inverse, new):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def truth_score(labels, scores, edges):  # type: ignore[no-untyped-def]
+def true_score(labels, scores, edges):  # type: ignore[no-untyped-def]
     """Score of the true labelling."""
     varying = len(edges) > 1
     total = scores[0, labels[0]]

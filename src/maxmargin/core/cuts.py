@@ -15,15 +15,15 @@ from maxmargin.compiled.gathers import add_scattered, gathered_product
 Floats = NDArray[np.float64]
 
 
-class Planes(NamedTuple):
+class Cuts(NamedTuple):
     """Planes of a batch of blocks, one for each.
 
     Plane ``k`` has the entries ``values[starts[k]:starts[k + 1]]`` at `columns`. A column may
     occur more than once; its values then add up. `outputs` are what the planes are planes of,
     in whatever form the problem gives them: from an output the plane can be made again.
 
-    `excess` is how far the hinge of each block may lie above its plane, at the weights that were
-    searched; None, for a search that finds the highest, is nowhere.
+    `suboptimality` is how far the hinge of each block may lie above its plane, at the weights that
+    were searched; None, for a search that finds the highest, is nowhere.
     """
 
     starts: NDArray[np.int64]
@@ -31,21 +31,21 @@ class Planes(NamedTuple):
     values: Floats
     losses: Floats
     outputs: list[Any]
-    excess: Floats | None = None
+    suboptimality: Floats | None = None
 
     def slopes(self, weights: Floats) -> Floats:
         """``loss - <w, psi>`` of each plane."""
         out = np.empty(len(self.losses))
-        plane_slopes(self.starts, self.columns, self.values, self.losses, weights, out)
+        cut_slopes(self.starts, self.columns, self.values, self.losses, weights, out)
         return out
 
-    def take(self, which: NDArray[np.int64]) -> "Planes":
+    def take(self, which: NDArray[np.int64]) -> "Cuts":
         """Some of the planes, as planes; what was not found by their search does not matter."""
         counts = np.diff(self.starts)[which]
         starts = np.zeros(len(which) + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
         entries = np.arange(starts[-1]) + np.repeat(self.starts[which] - starts[:-1], counts)
-        return Planes(
+        return Cuts(
             starts,
             self.columns[entries],
             self.values[entries],
@@ -55,31 +55,31 @@ class Planes(NamedTuple):
 
     def add_to(self, weights: Floats, coef: Floats) -> None:
         """``weights += sum_k coef_k psi_k``."""
-        add_planes(self.starts, self.columns, self.values, coef, weights)
+        add_cuts(self.starts, self.columns, self.values, coef, weights)
 
 
 @inlined
-def plane_product(start, stop, columns, values, weights):  # type: ignore[no-untyped-def]
+def cut_product(start, stop, columns, values, weights):  # type: ignore[no-untyped-def]
     """``<w, psi>`` of the plane with these entries."""
     return gathered_product(start, stop, columns, values, weights)
 
 
 @inlined
-def add_plane(start, stop, columns, values, coef, weights):  # type: ignore[no-untyped-def]
+def add_cut(start, stop, columns, values, coef, weights):  # type: ignore[no-untyped-def]
     """``weights += coef * psi``."""
     add_scattered(start, stop, columns, values, weights, coef)
 
 
 @compiled
-def plane_slopes(starts, columns, values, losses, weights, out):  # type: ignore[no-untyped-def]
+def cut_slopes(starts, columns, values, losses, weights, out):  # type: ignore[no-untyped-def]
     """Set ``out[k] = loss_k - <w, psi_k>``."""
     for k in range(len(losses)):
-        out[k] = losses[k] - plane_product(starts[k], starts[k + 1], columns, values, weights)
+        out[k] = losses[k] - cut_product(starts[k], starts[k + 1], columns, values, weights)
 
 
 @compiled
-def add_planes(starts, columns, values, coef, weights):  # type: ignore[no-untyped-def]
+def add_cuts(starts, columns, values, coef, weights):  # type: ignore[no-untyped-def]
     """``weights += sum_k coef_k psi_k``."""
     for k in range(len(coef)):
         if coef[k] != 0.0:
-            add_plane(starts[k], starts[k + 1], columns, values, coef[k], weights)
+            add_cut(starts[k], starts[k + 1], columns, values, coef[k], weights)

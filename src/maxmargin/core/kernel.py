@@ -70,8 +70,8 @@ class KernelProblem(ABC):
     >>> class Levels(KernelProblem):
     ...     def outputs(self, x):
     ...         return [0, 1, 2]
-    ...     def loss(self, truth, y):
-    ...         return abs(truth - y)
+    ...     def loss(self, y_true, y):
+    ...         return abs(y_true - y)
     >>> X, Y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 2, 1]
     >>> kernel = ProductKernel(RBFKernel(gamma=1.0), RBFKernel(gamma=0.5))
     >>> KernelStructuredSVM(Levels(), C=10.0, kernel=kernel).fit(X, Y).predict(X)
@@ -87,8 +87,8 @@ class KernelProblem(ABC):
         """All outputs of an input."""
 
     @abstractmethod
-    def loss(self, truth: Any, y: Any) -> float:
-        """What answering `y` costs where `truth` is right: zero for the truth, never negative."""
+    def loss(self, y_true: Any, y: Any) -> float:
+        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
 
     def part(self, x: Any, y: Any) -> Any:
         """What of the input the output is about."""
@@ -105,9 +105,9 @@ class KernelProblem(ABC):
         labels = [self.label(y) for y in outputs]
         return Candidates(outputs, parts, labels, part_of, np.arange(len(outputs)))
 
-    def losses(self, truth: Any, candidates: Candidates) -> Floats:
+    def losses(self, y_true: Any, candidates: Candidates) -> Floats:
         """Loss of each of the candidates; write it to make them at once."""
-        return np.array([self.loss(truth, y) for y in candidates.outputs], dtype=np.float64)
+        return np.array([self.loss(y_true, y) for y in candidates.outputs], dtype=np.float64)
 
     def difference(self, y: Any, candidates: Candidates) -> Floats:
         """How different each of the candidates is from `y`, where diverse ones are wanted."""
@@ -131,8 +131,8 @@ class _Adapted(Remade, KernelProblem):
     def outputs(self, x: Any) -> Sequence[Any]:
         return list(self.problem.outputs(x))
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.problem.loss(truth, y))
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.problem.loss(y_true, y))
 
 
 @registered("JointFeatures")

@@ -3,7 +3,7 @@
 An example has an input ``x`` and a true output ``y``, but the score also depends on a latent
 variable ``h`` that nobody has written down. With the truth *completed*, by some choice of its
 latent variable, what is left is an ordinary structural SVM over pairs ``(y, h)``. So a latent
-problem is one that can be completed, and a `LatentTrainingSet` turns completions into training
+problem is one that can be completed, and a `LatentOracle` turns imputations into training
 sets that every solver knows.
 """
 
@@ -15,18 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.oracle_check import OracleWatch, Rival
+from maxmargin.core.oracle_check import Competitor, OracleWatch
 from maxmargin.core.problem import (
+    Oracle,
     ProblemError,
-    PythonTrainingSet,
-    TrainingSet,
+    PythonOracle,
     called,
 )
 
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative to the sizes of the scores, how far a completion may seem to be below another."""
+"""Relative to the sizes of the scores, how far a imputation may seem to be below another."""
 
 
 class LatentProblem(ABC):
@@ -36,17 +36,17 @@ class LatentProblem(ABC):
     ``w`` come as a read-only array of shape (n_features,). The searches answer with pairs
     ``(y, h)``. Further methods that a problem may have:
 
-    - ``separate_wrong(x, truth, w)``, as `separate`, but only over pairs whose loss is positive.
-      Then pairs of the true output with another ``h`` are left out of the convex steps: a tighter
-      bound of the same objective. Without it, a start from latent variables that make little
-      sense may end close to weights of zero;
+    - ``loss_augmented_inference_wrong(x, y_true, w)``, as `loss_augmented_inference`, but only over
+      pairs whose loss is positive. Then pairs of the true output with another ``h`` are left out of
+      the convex steps: a tighter bound of the same objective. Without it, a start from latent
+      variables that make little sense may end close to weights of zero;
     - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
       that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
-    - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
-      `maxmargin.Planes`; truths and outputs are pairs ``(y, h)``. A search that may miss the
-      highest pair says by how much at most in their `excess`, and the problem says
-      ``relaxed = True``;
-    - ``bind(X, Y, cost)``, a `LatentTrainingSet` of its own, with compiled searches.
+    - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
+      as `maxmargin.Cuts`; truths and outputs are pairs ``(y, h)``. A search that may miss the
+      highest pair says by how much at most in their `suboptimality`, and the problem says ``relaxed
+      = True``;
+    - ``make_oracle(X, Y, cost)``, a `LatentOracle` of its own, with compiled searches.
 
     See Also
     --------
@@ -63,15 +63,15 @@ class LatentProblem(ABC):
     >>> class WhichRow(LatentProblem):
     ...     def joint_feature(self, x, y, h):
     ...         return np.outer(np.arange(2) == y, x[h]).ravel()
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
-    ...     def decode(self, x, w):
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
+    ...     def inference(self, x, w):
     ...         return self._best(w.reshape(2, -1) @ x.T)
-    ...     def separate(self, x, truth, w):
-    ...         return self._best(w.reshape(2, -1) @ x.T + (np.arange(2) != truth)[:, None])
-    ...     def complete(self, x, truth, w):
-    ...         return int(np.argmax(x @ w.reshape(2, -1)[truth]))
-    ...     def initial(self, x, truth, random):
+    ...     def loss_augmented_inference(self, x, y_true, w):
+    ...         return self._best(w.reshape(2, -1) @ x.T + (np.arange(2) != y_true)[:, None])
+    ...     def latent(self, x, y_true, w):
+    ...         return int(np.argmax(x @ w.reshape(2, -1)[y_true]))
+    ...     def init_latent(self, x, y_true, random):
     ...         return int(random.integers(len(x)))
     ...     def _best(self, scores):
     ...         y, h = np.unravel_index(scores.argmax(), scores.shape)
@@ -94,88 +94,90 @@ class LatentProblem(ABC):
         """
 
     @abstractmethod
-    def loss(self, truth: Any, y: Any) -> float:
-        """What answering `y` costs where `truth` is right: zero for the truth, never negative."""
+    def loss(self, y_true: Any, y: Any) -> float:
+        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
 
     @abstractmethod
-    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+    def inference(self, x: Any, w: Floats) -> tuple[Any, Any]:
         """The pair ``(y, h)`` with the highest score ``<w, joint_feature(x, y, h)>``."""
 
     @abstractmethod
-    def separate(self, x: Any, truth: Any, w: Floats) -> tuple[Any, Any]:
-        """The pair ``(y, h)`` with the highest score plus ``loss(truth, y)``."""
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> tuple[Any, Any]:
+        """The pair ``(y, h)`` with the highest score plus ``loss(y_true, y)``."""
 
     @abstractmethod
-    def complete(self, x: Any, truth: Any, w: Floats) -> Any:
+    def latent(self, x: Any, y_true: Any, w: Floats) -> Any:
         """The latent variable ``h`` with the highest score, of those of the true output."""
 
     @abstractmethod
-    def initial(self, x: Any, truth: Any, random: np.random.Generator) -> Any:
+    def init_latent(self, x: Any, y_true: Any, random: np.random.Generator) -> Any:
         """A latent variable of the true output to begin with; every restart draws another."""
 
 
-class LatentTrainingSet(ABC):
-    """Examples whose truth is open; with their latent variables chosen, a `TrainingSet`.
+class LatentOracle(ABC):
+    """Examples whose truth is open; with their latent variables chosen, a `Oracle`.
 
-    What *completions*, a choice for all examples, look like is the problem's affair.
+    What *imputations*, a choice for all examples, look like is the problem's affair.
     """
 
     @abstractmethod
-    def initial(self, random: np.random.Generator) -> Any:
+    def init_latent(self, random: np.random.Generator) -> Any:
         """Completions to start from."""
 
-    def rehearsal(self) -> TrainingSet | None:
+    def rehearsal(self) -> Oracle | None:
         """An easier problem over the same weights, to complete the first start by; or None."""
         return None
 
     @abstractmethod
-    def complete(self, weights: Floats, before: Any, threads: Threads) -> Any:
-        """The best completions at `weights`; those `before` where they are as good."""
+    def impute(self, weights: Floats, before: Any, threads: Threads) -> Any:
+        """The best imputations at `weights`; those `before` where they are as good."""
 
     @abstractmethod
-    def completed(self, completions: Any) -> TrainingSet:
+    def imputed(self, imputations: Any) -> Oracle:
         """The convex problem that is left.
 
-        At any weights its hinges are no lower than with the best completions there, and a convex
+        At any weights its hinges are no lower than with the best imputations there, and a convex
         function of the weights.
         """
 
     @abstractmethod
     def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
-        """Of which examples the truth has other features with the completions `after`."""
+        """Of which examples the truth has other features with the imputations `after`."""
 
 
-class _Completed:
+class _Imputed:
     """A latent problem whose outputs are pairs: a `Problem`."""
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
-        self.wrong_only = hasattr(problem, "separate_wrong")
+        self.wrong_only = hasattr(problem, "loss_augmented_inference_wrong")
         self.relaxed = bool(getattr(problem, "relaxed", False))
         if hasattr(problem, "outputs"):
             self.outputs = problem.outputs
-        if hasattr(problem, "planes"):
-            self.planes = problem.planes
+        if hasattr(problem, "cuts"):
+            self.cuts = problem.cuts
 
     def joint_feature(self, x: Any, output: tuple[Any, Any]) -> Any:
         return self.problem.joint_feature(x, *output)
 
-    def loss(self, truth: tuple[Any, Any], output: tuple[Any, Any]) -> Any:
-        return self.problem.loss(truth[0], output[0])
+    def loss(self, y_true: tuple[Any, Any], output: tuple[Any, Any]) -> Any:
+        return self.problem.loss(y_true[0], output[0])
 
-    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
-        return as_pair(self.problem.decode(x, w))
+    def inference(self, x: Any, w: Floats) -> tuple[Any, Any]:
+        return as_pair(self.problem.inference(x, w))
 
-    def separate(self, x: Any, truth: tuple[Any, Any], w: Floats) -> tuple[Any, Any]:
+    def loss_augmented_inference(
+        self, x: Any, y_true: tuple[Any, Any], w: Floats
+    ) -> tuple[Any, Any]:
         if not self.wrong_only:
-            return as_pair(self.problem.separate(x, truth[0], w))
-        found = as_pair(self.problem.separate_wrong(x, truth[0], w))
-        value, own = (self._value(x, truth[0], pair, w) for pair in (found, truth))
-        return found if value > own else truth
+            return as_pair(self.problem.loss_augmented_inference(x, y_true[0], w))
+        found = as_pair(self.problem.loss_augmented_inference_wrong(x, y_true[0], w))
+        value, own = (self._value(x, y_true[0], pair, w) for pair in (found, y_true))
+        return found if value > own else y_true
 
-    def _value(self, x: Any, truth: Any, pair: tuple[Any, Any], w: Floats) -> float:
+    def _value(self, x: Any, y_true: Any, pair: tuple[Any, Any], w: Floats) -> float:
         score = np.ravel(self.problem.joint_feature(x, *pair) @ w)[0]
-        return float(score + self.problem.loss(truth, pair[0]))
+        return float(score + self.problem.loss(y_true, pair[0]))
 
 
 def as_pair(found: Any) -> tuple[Any, Any]:
@@ -185,7 +187,7 @@ def as_pair(found: Any) -> tuple[Any, Any]:
     return found
 
 
-class CompletedTrainingSet(PythonTrainingSet):
+class ImputedOracle(PythonOracle):
     """Inputs with their true outputs and latent variables, as pairs."""
 
     def outputs(self, i: int) -> list[tuple[Any, Any]]:
@@ -194,20 +196,20 @@ class CompletedTrainingSet(PythonTrainingSet):
             return listed
         return [pair for pair in listed if self._loss(i, pair) > 0.0]  # the truth is added
 
-    def truth(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
+    def y_true(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
         """Columns and values of the features of the truth."""
-        return self._truth(i)
+        return self._of_y_true(i)
 
-    def competes(self, rival: Rival) -> bool:
-        return rival.loss > 0.0 or not self.problem.wrong_only
+    def competes(self, competitor: Competitor) -> bool:
+        return competitor.loss > 0.0 or not self.problem.wrong_only
 
-    def truth_scores(self, weights: Floats) -> Floats:
+    def true_scores(self, weights: Floats) -> Floats:
         """Scores of all truths."""
-        truths = map(self.truth, range(self.n_blocks))
-        return np.array([values @ weights[columns] for columns, values in truths])
+        y_true = map(self.y_true, range(self.n_blocks))
+        return np.array([values @ weights[columns] for columns, values in y_true])
 
 
-class PythonLatentTrainingSet(LatentTrainingSet):
+class PythonLatentOracle(LatentOracle):
     """Any `LatentProblem` on a list of inputs and outputs, one call at a time.
 
     Completions are lists of latent variables.
@@ -225,15 +227,15 @@ class PythonLatentTrainingSet(LatentTrainingSet):
         self.relaxed = bool(getattr(problem, "relaxed", False))
         self._watch: OracleWatch | None = None
 
-    def initial(self, random: np.random.Generator) -> list[Any]:
-        return self._ask("initial", random)
+    def init_latent(self, random: np.random.Generator) -> list[Any]:
+        return self._ask("init_latent", random)
 
-    def complete(self, weights: Floats, before: list[Any], threads: Threads) -> list[Any]:
+    def impute(self, weights: Floats, before: list[Any], threads: Threads) -> list[Any]:
         fixed = weights.view()
         fixed.flags.writeable = False
-        found = self._ask("complete", fixed)
-        scores = self.completed(found).truth_scores(weights)
-        known = self.completed(before).truth_scores(weights)
+        found = self._ask("latent", fixed)
+        scores = self.imputed(found).true_scores(weights)
+        known = self.imputed(before).true_scores(weights)
         rounding = _ROUNDING * (1.0 + np.abs(known))
         bad = np.flatnonzero(scores < known - rounding)
         if len(bad) and not self.relaxed:
@@ -249,20 +251,20 @@ class PythonLatentTrainingSet(LatentTrainingSet):
             for new, old, is_better in zip(found, before, better, strict=True)
         ]
 
-    def completed(self, completions: list[Any]) -> CompletedTrainingSet:
+    def imputed(self, imputations: list[Any]) -> ImputedOracle:
         # Named as the user's class, so that sentences about failures name it.
-        named = type(type(self.problem).__name__, (_Completed,), {})
-        truths = list(zip(self.Y, completions, strict=True))
-        training = CompletedTrainingSet(named(self.problem), self.X, truths, self.cost)
+        named = type(type(self.problem).__name__, (_Imputed,), {})
+        y_true = list(zip(self.Y, imputations, strict=True))
+        oracle = ImputedOracle(named(self.problem), self.X, y_true, self.cost)
         # One fit, one watch: however often it completes, it warns once.
-        self._watch = training.watch = self._watch or training.watch
-        return training
+        self._watch = oracle.watch = self._watch or oracle.watch
+        return oracle
 
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
-        old, new = self.completed(before), self.completed(after)
+        old, new = self.imputed(before), self.imputed(after)
         changed = []
         for i in range(len(self.cost)):
-            (columns, values), (new_columns, new_values) = old.truth(i), new.truth(i)
+            (columns, values), (new_columns, new_values) = old.y_true(i), new.y_true(i)
             same = np.array_equal(columns, new_columns) and np.array_equal(values, new_values)
             changed.append(not same)
         return np.array(changed)
@@ -270,14 +272,14 @@ class PythonLatentTrainingSet(LatentTrainingSet):
     def _ask(self, method: str, last: Any) -> list[Any]:
         """Latent variables of all examples, by a method of the problem."""
         examples = enumerate(zip(self.X, self.Y, strict=True))
-        return [called(self.problem, method, i, x, truth, last) for i, (x, truth) in examples]
+        return [called(self.problem, method, i, x, y_true, last) for i, (x, y_true) in examples]
 
 
-def bind_latent(
+def make_latent_oracle(
     problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats
-) -> LatentTrainingSet:
+) -> LatentOracle:
     """The training set of a latent problem: its own, or the plain-Python one."""
-    if hasattr(problem, "bind"):
-        bound: LatentTrainingSet = problem.bind(X, Y, cost)
+    if hasattr(problem, "make_oracle"):
+        bound: LatentOracle = problem.make_oracle(X, Y, cost)
         return bound
-    return PythonLatentTrainingSet(problem, X, Y, cost)
+    return PythonLatentOracle(problem, X, Y, cost)

@@ -1,10 +1,10 @@
 """A look at some answers of a user's oracle while it trains, whether its two inferences agree.
 
-A certificate is as good as loss-augmented inference. One that forgets an output, or has the sign
-of the loss wrong, gets a perfect certificate for weights that are worth nothing. But inference
-(`decode`) and loss-augmented inference (`separate`) look for maxima over the same outputs, so each
-is a referee of the other: what one finds, the other must not have missed. Besides, whatever was
-found for an example at other weights is still an output of it.
+A certificate is as good as loss-augmented inference. One that forgets an output, or has the sign of
+the loss wrong, gets a perfect certificate for weights that are worth nothing. But inference
+(`inference`) and loss-augmented inference (`loss_augmented_inference`) look for maxima over the
+same outputs, so each is a referee of the other: what one finds, the other must not have missed.
+Besides, whatever was found for an example at other weights is still an output of it.
 """
 
 import sys
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.dual.kernel_planes import NewOutputs
 
 Floats = NDArray[np.float64]
@@ -38,7 +38,7 @@ MOST_FEATURES = 1 << 20
 MORE_TRIES = 4
 """Random weights that are tried besides where nothing at all seems to violate zero weights."""
 
-MOST_RIVALS, MOST_ENTRIES = 8, 1 << 22
+MOST_COMPETITORS, MOST_ENTRIES = 8, 1 << 22
 """Outputs of an example that are remembered, and entries of all of them."""
 
 PART = 32
@@ -66,12 +66,12 @@ class ProblemWarning(UserWarning):
     >>> class ThreeClasses(mm.Problem):
     ...     def joint_feature(self, x, y):
     ...         return np.outer(np.arange(3) == y, x).ravel()
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
-    ...     def decode(self, x, w):
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
+    ...     def inference(self, x, w):
     ...         return int(np.argmax(w.reshape(3, -1) @ x))
-    ...     def separate(self, x, truth, w):
-    ...         return int(np.argmax(w.reshape(3, -1) @ x - (np.arange(3) != truth)))
+    ...     def loss_augmented_inference(self, x, y_true, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x - (np.arange(3) != y_true)))
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     model = mm.StructuredSVM(ThreeClasses()).fit(np.eye(3), [0, 1, 2])
@@ -80,7 +80,7 @@ class ProblemWarning(UserWarning):
     """
 
 
-class Rival(NamedTuple):
+class Competitor(NamedTuple):
     """An output of an example, beside the true one.
 
     Parameters
@@ -110,7 +110,7 @@ class Watched(Protocol):
 
     n_features: int
     by_slack: bool
-    known: dict[int, dict[Any, Rival]]
+    known: dict[int, dict[Any, Competitor]]
     """Outputs of some examples that were found before, at whatever weights."""
     first: int
     """How many examples come before those of this training set."""
@@ -119,24 +119,24 @@ class Watched(Protocol):
     def n_blocks(self) -> int: ...
 
     @property
-    def search_name(self) -> str: ...
+    def oracle_name(self) -> str: ...
 
     @property
-    def decode_name(self) -> str: ...
+    def inference_name(self) -> str: ...
 
-    def rival(self, i: int, y: Any) -> Rival:
+    def competitor(self, i: int, y: Any) -> Competitor:
         """Any output of an example."""
 
-    def decoded(self, i: int, weights: Floats) -> Any:
+    def inferred_best(self, i: int, weights: Floats) -> Any:
         """What inference finds."""
 
-    def competes(self, rival: Rival) -> bool:
+    def competes(self, competitor: Competitor) -> bool:
         """Whether loss-augmented inference has to beat it."""
 
-    def truth_terms(self, i: int, weights: Floats) -> float:
+    def true_terms(self, i: int, weights: Floats) -> float:
         """How large the terms are that the score of the true output is made of."""
 
-    def check_agreement(self, i: int, found: Rival) -> None:
+    def check_agreement(self, i: int, found: Competitor) -> None:
         """See to it that loss is zero for the truth, and that a plane is that of its output."""
 
 
@@ -151,8 +151,8 @@ class OracleWatch:
     """Compares some of the answers of an oracle, within a budget, and warns once.
 
     The fit does not notice: it has a random generator of its own and counts no oracle calls. What
-    it costs are `decode` for the first three answers and for two in a hundred of the rest, and
-    `decode` at random weights for the first three.
+    it costs are `inference` for the first three answers and for two in a hundred of the rest, and
+    `inference` at random weights for the first three.
 
     Without attributes that a checkpoint would take for data.
     """
@@ -175,7 +175,7 @@ class OracleWatch:
             self.told = True
             warnings.warn(self.sentence, ProblemWarning, stacklevel=_frames_of_ours())
 
-    def see(self, training: Watched, planes: Planes, weights: Floats, blocks: Order) -> None:
+    def see(self, oracle: Watched, cuts: Cuts, weights: Floats, blocks: Order) -> None:
         """Look at what loss-augmented inference has found at these weights.
 
         Never raises, whatever the problem does: that is for the fit itself to find.
@@ -184,23 +184,23 @@ class OracleWatch:
             return
         due = dict(self._due(len(blocks)))
         for k, i in enumerate(blocks.tolist()):
-            if k not in due and i not in training.known:
+            if k not in due and i not in oracle.known:
                 continue
             try:
-                found = _rival_of(planes, k, training.by_slack)
-                self._look(training, i, found, weights, due.get(k))
+                found = _competitor_of(cuts, k, oracle.by_slack)
+                self._look(oracle, i, found, weights, due.get(k))
             except Exception as error:
                 self._complain(str(error).rstrip("."))
             if self.sentence is not None:
                 return
 
-    def see_listed(self, training: Listing, outputs: NewOutputs) -> None:
+    def see_listed(self, oracle: Listing, outputs: NewOutputs) -> None:
         """Look at what was found by trying all outputs of examples, whether it is what it seems."""
         if self.sentence is not None:
             return
         for k, _ in self._due(len(outputs.losses)):
             try:
-                training.check_agreement(outputs.take(np.array([k])))
+                oracle.check_agreement(outputs.take(np.array([k])))
             except Exception as error:
                 self._complain(str(error).rstrip("."))
                 return
@@ -215,75 +215,87 @@ class OracleWatch:
             self._next += 1 if early else int(self._random.integers(1, 2 * EVERY))
 
     def _look(
-        self, training: Watched, i: int, found: Rival, weights: Floats, due: bool | None
+        self, oracle: Watched, i: int, found: Competitor, weights: Floats, due: bool | None
     ) -> None:
         """Compare an answer with what is known; if it is `due`, with what inference finds, too."""
-        rivals = list(training.known.get(i, {}).values())
-        before = len(rivals)
+        competitors = list(oracle.known.get(i, {}).values())
+        before = len(competitors)
         mine = [found] if found.loss > 0.0 or found.values.any() else []
         if due is not None:
-            training.check_agreement(i, found)
-            answer = training.rival(i, training.decoded(i, weights))
-            self._check_score(training, i, [*mine, *rivals], answer, weights)
+            oracle.check_agreement(i, found)
+            answer = oracle.competitor(i, oracle.inferred_best(i, weights))
+            self._check_score(oracle, i, [*mine, *competitors], answer, weights)
             none_violates = found.loss == 0.0 and not weights.any()
             tries = due + MORE_TRIES * none_violates
-            rivals = [*rivals, answer, *self._at_random(training, i, tries)]
-        self._check_value(training, i, rivals, found, weights)
-        if i in training.known or len(training.known) < _most_examples(training, found):
-            self._remember(training.known.setdefault(i, {}), [*mine, *rivals[before:]])
+            competitors = [*competitors, answer, *self._at_random(oracle, i, tries)]
+        self._check_value(oracle, i, competitors, found, weights)
+        if i in oracle.known or len(oracle.known) < _most_examples(oracle, found):
+            self._remember(oracle.known.setdefault(i, {}), [*mine, *competitors[before:]])
 
-    def _remember(self, known: dict[Any, Rival], found: list[Rival]) -> None:
+    def _remember(self, known: dict[Any, Competitor], found: list[Competitor]) -> None:
         """Keep outputs, each once: they need not be comparable, but planes are."""
-        for rival in found:
-            known[rival.loss, rival.columns.tobytes(), rival.values.tobytes()] = rival
-        while len(known) > MOST_RIVALS:
+        for competitor in found:
+            known[competitor.loss, competitor.columns.tobytes(), competitor.values.tobytes()] = (
+                competitor
+            )
+        while len(known) > MOST_COMPETITORS:
             known.pop(list(known)[int(self._random.integers(len(known)))])
 
-    def _at_random(self, training: Watched, i: int, tries: int) -> Iterator[Rival]:
+    def _at_random(self, oracle: Watched, i: int, tries: int) -> Iterator[Competitor]:
         """What inference finds at random weights."""
-        for _ in range(tries if training.n_features <= MOST_FEATURES else 0):
-            weights = self._random.normal(size=training.n_features)
+        for _ in range(tries if oracle.n_features <= MOST_FEATURES else 0):
+            weights = self._random.normal(size=oracle.n_features)
             with suppress(Exception):  # at weights that no fit has come to, it may fail
-                yield training.rival(i, training.decoded(i, weights))
+                yield oracle.competitor(i, oracle.inferred_best(i, weights))
 
     def _check_score(
-        self, training: Watched, i: int, rivals: list[Rival], answer: Rival, weights: Floats
+        self,
+        oracle: Watched,
+        i: int,
+        competitors: list[Competitor],
+        answer: Competitor,
+        weights: Floats,
     ) -> None:
         """Inference must find a score no lower than that of any output.
 
         The true one is among them only if inference itself has found it once: what is true need
         not be among what it chooses from.
         """
-        if not rivals:
+        if not competitors:
             return
-        best = max(rivals, key=lambda rival: rival.score(weights))
+        best = max(competitors, key=lambda competitor: competitor.score(weights))
         missed = best.score(weights) - answer.score(weights)
-        if missed > ROUNDING * _size(training, i, best, answer, weights):
+        if missed > ROUNDING * _size(oracle, i, best, answer, weights):
             self._complain(
-                f"{training.decode_name} does not find the maximum: for example "
-                f"{training.first + i} the output {best.output!r:.80} has a score that is "
+                f"{oracle.inference_name} does not find the maximum: for example "
+                f"{oracle.first + i} the output {best.output!r:.80} has a score that is "
                 f"{missed:.3g} higher than that of {answer.output!r:.80}",
             )
 
     def _check_value(
-        self, training: Watched, i: int, rivals: list[Rival], found: Rival, weights: Floats
+        self,
+        oracle: Watched,
+        i: int,
+        competitors: list[Competitor],
+        found: Competitor,
+        weights: Floats,
     ) -> None:
         """Loss-augmented inference must find a value no lower than that of any output."""
 
-        def value(rival: Rival) -> float:
-            score = rival.score(weights)
-            return rival.loss * (1.0 + score) if training.by_slack else rival.loss + score
+        def value(competitor: Competitor) -> float:
+            score = competitor.score(weights)
+            return competitor.loss * (1.0 + score) if oracle.by_slack else competitor.loss + score
 
-        rivals = [rival for rival in rivals if training.competes(rival)]
-        if not rivals:
+        competitors = [competitor for competitor in competitors if oracle.competes(competitor)]
+        if not competitors:
             return
-        best = max(rivals, key=value)
+        best = max(competitors, key=value)
         missed = value(best) - value(found)
-        if missed > ROUNDING * _size(training, i, best, found, weights):
-            what = "slack" if training.by_slack else "score plus loss"
+        if missed > ROUNDING * _size(oracle, i, best, found, weights):
+            what = "slack" if oracle.by_slack else "score plus loss"
             self._complain(
-                f"{training.search_name} does not find the maximum: for example "
-                f"{training.first + i} the output {best.output!r:.80}, whose loss is "
+                f"{oracle.oracle_name} does not find the maximum: for example "
+                f"{oracle.first + i} the output {best.output!r:.80}, whose loss is "
                 f"{best.loss:.3g}, has a {what} that is {missed:.3g} higher than that of "
                 f"{found.output!r:.80}, whose loss is {found.loss:.3g}",
             )
@@ -292,25 +304,25 @@ class OracleWatch:
         self.sentence = f"{' '.join(what.split())}: {ADVICE}."
 
 
-def _rival_of(planes: Planes, k: int, by_slack: bool) -> Rival:
+def _competitor_of(cuts: Cuts, k: int, by_slack: bool) -> Competitor:
     """What was found for one of the examples of a batch."""
-    entries = slice(planes.starts[k], planes.starts[k + 1])
-    columns, values, loss = planes.columns[entries], planes.values[entries], planes.losses[k]
+    entries = slice(cuts.starts[k], cuts.starts[k + 1])
+    columns, values, loss = cuts.columns[entries], cuts.values[entries], cuts.losses[k]
     # With a loss of zero, all of the plane is zero.
     factor = 1.0 / loss if by_slack and loss > 0.0 else 1.0
-    return Rival(columns.copy(), factor * values, float(loss), planes.outputs[k])
+    return Competitor(columns.copy(), factor * values, float(loss), cuts.outputs[k])
 
 
-def _most_examples(training: Watched, found: Rival) -> int:
+def _most_examples(oracle: Watched, found: Competitor) -> int:
     """Of how many examples outputs are remembered, if all have as many features as this one."""
-    enough_memory = MOST_ENTRIES // (MOST_RIVALS * (1 + len(found.values)))
-    return min(enough_memory, 1 + training.n_blocks // PART)
+    enough_memory = MOST_ENTRIES // (MOST_COMPETITORS * (1 + len(found.values)))
+    return min(enough_memory, 1 + oracle.n_blocks // PART)
 
 
-def _size(training: Watched, i: int, one: Rival, other: Rival, weights: Floats) -> float:
+def _size(oracle: Watched, i: int, one: Competitor, other: Competitor, weights: Floats) -> float:
     """How large the terms are of which two values are made."""
-    terms = one.terms(weights) + other.terms(weights) + training.truth_terms(i, weights)
-    if training.by_slack:
+    terms = one.terms(weights) + other.terms(weights) + oracle.true_terms(i, weights)
+    if oracle.by_slack:
         terms *= max(one.loss, other.loss)
     return terms + one.loss + other.loss
 

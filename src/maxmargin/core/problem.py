@@ -1,7 +1,7 @@
 """The contract between a problem and the solvers, and its plain-Python side.
 
 A user writes a `Problem`: how inputs and outputs become features, what a wrong output costs, and
-two searches. Bound to training data it is a `TrainingSet`, which is all that solvers see: blocks,
+two searches. Bound to training data it is a `Oracle`, which is all that solvers see: blocks,
 one for each example, and the planes that a search finds for them. Problems with compiled
 searches bring a training set of their own.
 
@@ -20,9 +20,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.magnitudes import LARGEST, are_moderate
-from maxmargin.core.oracle_check import ROUNDING, OracleWatch, Rival
+from maxmargin.core.oracle_check import ROUNDING, Competitor, OracleWatch
 from maxmargin.dual.working_set import DualPoint
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ class Problem(ABC):
     Inputs ``x`` and outputs ``y`` are whatever objects you like; weights ``w`` come as a read-only
     array of shape (n_features,). Further methods that a problem may have:
 
-    - ``separate_slack(x, truth, w)``, the output with the largest
-      ``loss * (1 + <w, feature(y) - feature(truth)>)``, for ``rescaling="slack"``; without it, that
-      is searched by several calls of `separate`, and is not exact;
+    - ``slack_rescaled_inference(x, y_true, w)``, the output with the largest
+      ``loss * (1 + <w, feature(y) - feature(y_true)>)``, for ``rescaling="slack"``; without it,
+      that is searched by several calls of `loss_augmented_inference`, and is not exact;
     - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
       expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
-    - ``top(x, w, k)``, the k best outputs, best first;
-    - ``planes(xs, truths, w)``, the searches of `separate` for many examples at once, as
-      `maxmargin.Planes`; a search that may miss the highest output says by how much at most in
-      their `excess`, and the problem says ``relaxed = True``;
-    - ``bind(X, Y, cost)``, a `TrainingSet` of its own, with compiled searches.
+    - ``k_best(x, w, k)``, the k best outputs, best first;
+    - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
+      as `maxmargin.Cuts`; a search that may miss the highest output says by how much at most in
+      their `suboptimality`, and the problem says ``relaxed = True``;
+    - ``make_oracle(X, Y, cost)``, a `Oracle` of its own, with compiled searches.
 
     See Also
     --------
@@ -70,12 +70,12 @@ class Problem(ABC):
     >>> class ThreeClasses(mm.Problem):
     ...     def joint_feature(self, x, y):
     ...         return np.outer(np.arange(3) == y, x).ravel()
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
-    ...     def decode(self, x, w):
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
+    ...     def inference(self, x, w):
     ...         return int(np.argmax(w.reshape(3, -1) @ x))
-    ...     def separate(self, x, truth, w):
-    ...         return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != truth)))
+    ...     def loss_augmented_inference(self, x, y_true, w):
+    ...         return int(np.argmax(w.reshape(3, -1) @ x + (np.arange(3) != y_true)))
     >>> X, Y = np.eye(3), [0, 1, 2]
     >>> mm.StructuredSVM(ThreeClasses(), C=10.0).fit(X, Y).predict(X)
     [0, 1, 2]
@@ -91,15 +91,15 @@ class Problem(ABC):
         """
 
     @abstractmethod
-    def loss(self, truth: Any, y: Any) -> float:
-        """What answering `y` costs where `truth` is right: zero for the truth, never negative."""
+    def loss(self, y_true: Any, y: Any) -> float:
+        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
 
     @abstractmethod
-    def decode(self, x: Any, w: Floats) -> Any:
+    def inference(self, x: Any, w: Floats) -> Any:
         """The output with the highest score ``<w, joint_feature(x, y)>``."""
 
     @abstractmethod
-    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
         """The output with the highest score plus loss: ``<w, joint_feature(x, y)> + loss``."""
 
 
@@ -127,7 +127,7 @@ class Hinges(NamedTuple):
         return Hinges(self.least + other.least, self.most + other.most)
 
 
-class TrainingSet(ABC):
+class Oracle(ABC):
     """Examples as solvers see them.
 
     Parameters
@@ -163,17 +163,17 @@ class TrainingSet(ABC):
         return self.n_blocks, self.n_features
 
     @abstractmethod
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         """The most violating plane at `weights` of each of the `blocks`."""
 
     @abstractmethod
-    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
         """Planes of given outputs, made from the data anew."""
 
     @property
-    def search_name(self) -> str:
+    def oracle_name(self) -> str:
         """What to call the search when it fails."""
-        return f"the search of {type(self).__name__}"
+        return f"the oracle of {type(self).__name__}"
 
     @property
     def content(self) -> Any:
@@ -181,17 +181,17 @@ class TrainingSet(ABC):
         return vars(self)
 
     @property
-    def search_state(self) -> Any:
+    def oracle_state(self) -> Any:
         """What searches remember from one to the next, where that can change what they find."""
         return None
 
-    @search_state.setter  # noqa: B027
-    def search_state(self, state: Any) -> None:
+    @oracle_state.setter  # noqa: B027
+    def oracle_state(self, state: Any) -> None:
         """Remember that again."""
 
     @property
     @abstractmethod
-    def search_work(self) -> float | None:
+    def oracle_work(self) -> float | None:
         """Multiplications of one search, on average; None where nobody can count."""
 
     def primal(self, weights: Floats, threads: Threads | None = None) -> float:
@@ -202,18 +202,18 @@ class TrainingSet(ABC):
         """Bounds of the sum of cost times hinge over all blocks, by a search for each."""
         threads = threads or Threads(1)
         parts = (
-            self.hinges(self.planes(weights, some, threads), weights, some)
+            self.hinges(self.separate(weights, some, threads), weights, some)
             for some in self.chunks()
         )
         return sum(parts, Hinges(0.0, 0.0))
 
-    def hinges(self, planes: Planes, weights: Floats, blocks: Order) -> "Hinges":
+    def hinges(self, cuts: Cuts, weights: Floats, blocks: Order) -> "Hinges":
         """Bounds of the sum of cost times hinge, by planes found at these weights."""
-        cost, slopes = self.cost[blocks], planes.slopes(weights)
+        cost, slopes = self.cost[blocks], cuts.slopes(weights)
         least = float(cost @ np.maximum(slopes, 0.0))
-        if planes.excess is None:
+        if cuts.suboptimality is None:
             return Hinges(least, least)
-        return Hinges(least, float(cost @ np.maximum(slopes + planes.excess, 0.0)))
+        return Hinges(least, float(cost @ np.maximum(slopes + cuts.suboptimality, 0.0)))
 
     def dual(self, point: "DualPoint | DistributionPoint") -> float:
         """Dual value of a feasible point, with its planes made anew.
@@ -232,9 +232,9 @@ class TrainingSet(ABC):
         linear = 0.0
         for start in range(0, len(coef), _CHUNK):
             some = slice(start, start + _CHUNK)
-            planes = self.planes_of(point.blocks[some], point.outputs[some])
-            planes.add_to(weights, coef[some])
-            linear += float(coef[some] @ planes.losses)
+            cuts = self.cuts_of(point.blocks[some], point.outputs[some])
+            cuts.add_to(weights, coef[some])
+            linear += float(coef[some] @ cuts.losses)
         return linear - 0.5 * float(weights @ weights)
 
     def feasible(self, point: DualPoint) -> DualPoint:
@@ -288,7 +288,7 @@ def renumbered(sentence: str, numbers: Sequence[int] | Order) -> str:
     return re.sub(r"(?<=\bexample )\d+", lambda at: str(numbers[int(at[0])]), sentence)
 
 
-class PythonTrainingSet(TrainingSet):
+class PythonOracle(Oracle):
     """Any `Problem` on a list of inputs and outputs, one call at a time.
 
     Parameters
@@ -312,14 +312,14 @@ class PythonTrainingSet(TrainingSet):
         self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
         self.relaxed = bool(getattr(problem, "relaxed", False))
         self.by_slack = rescaling == "slack"
-        self.method = "separate_slack" if self.by_slack else "separate"
-        self._truths: dict[int, _SparseRow] = {}
-        self.known: dict[int, dict[Any, Rival]] = {}
+        self.method = "slack_rescaled_inference" if self.by_slack else "loss_augmented_inference"
+        self._true_rows: dict[int, _SparseRow] = {}
+        self.known: dict[int, dict[Any, Competitor]] = {}
         self.first = 0
-        if hasattr(problem, "decode") and not self.relaxed:
+        if hasattr(problem, "inference") and not self.relaxed:
             self.watch = OracleWatch()
         self.n_features = 0  # not known before the first example's features
-        self._truths[0] = self._feature(0, Y[0])
+        self._true_rows[0] = self._feature(0, Y[0])
         if self._loss(0, Y[0]) != 0.0:
             raise ProblemError(
                 f"loss of {self._name} must be zero for the true output, but for example 0 it is "
@@ -327,8 +327,8 @@ class PythonTrainingSet(TrainingSet):
             )
 
     @property
-    def search_name(self) -> str:
-        return f"{'planes' if self._in_batches else self.method} of {self._name}"
+    def oracle_name(self) -> str:
+        return f"{'cuts' if self._in_batches else self.method} of {self._name}"
 
     def watch_from(self, first: int, watch: OracleWatch | None) -> None:
         super().watch_from(first, watch)
@@ -340,19 +340,19 @@ class PythonTrainingSet(TrainingSet):
         return self._name, settings, self.X, self.Y, self.cost, self.by_slack, self.n_features
 
     @property
-    def search_work(self) -> None:
+    def oracle_work(self) -> None:
         return None
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         fixed = weights.view()
         fixed.flags.writeable = False
         if self._in_batches:
-            return self._batched(self.problem.planes, fixed, blocks)
-        outputs = [self._searched(int(i), fixed) for i in blocks]
-        planes = self._checked(self.planes_of(blocks, outputs), fixed, blocks, self.method)
-        return self._watched(planes, fixed, blocks)
+            return self._batched(self.problem.cuts, fixed, blocks)
+        outputs = [self._inferred(int(i), fixed) for i in blocks]
+        cuts = self._checked(self.cuts_of(blocks, outputs), fixed, blocks, self.method)
+        return self._watched(cuts, fixed, blocks)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
         columns, values, losses = [], [], []
         for i, y in zip(blocks.tolist(), outputs, strict=True):
             row_columns, row_values = self._difference(i, y)
@@ -362,7 +362,7 @@ class PythonTrainingSet(TrainingSet):
             losses.append(loss)
         starts = np.zeros(len(columns) + 1, dtype=np.int64)
         np.cumsum([len(part) for part in columns], out=starts[1:])
-        return Planes(
+        return Cuts(
             starts,
             np.concatenate(columns) if columns else np.zeros(0, dtype=np.uint32),
             np.concatenate(values) if values else np.zeros(0),
@@ -381,9 +381,9 @@ class PythonTrainingSet(TrainingSet):
     @property
     def _in_batches(self) -> bool:
         """Whether the problem itself searches for many examples at once."""
-        return getattr(self.problem, "planes", None) is not None and not self.by_slack
+        return getattr(self.problem, "cuts", None) is not None and not self.by_slack
 
-    def _searched(self, i: int, weights: Floats) -> Any:
+    def _inferred(self, i: int, weights: Floats) -> Any:
         try:
             return self._call(self.method, i, self.X[i], self.Y[i], weights)
         except ProblemError:
@@ -416,18 +416,18 @@ class PythonTrainingSet(TrainingSet):
 
     def _difference(self, i: int, y: Any) -> _SparseRow:
         """Joint features of example `i` with its true output less those with `y`."""
-        columns, values = self._truth(i)
+        columns, values = self._of_y_true(i)
         other_columns, other_values = self._feature(i, y)
         touched, at = np.unique(np.r_[columns, other_columns], return_inverse=True)
         difference = np.bincount(at, weights=np.r_[values, -other_values])
         kept = np.flatnonzero(difference)
         return touched[kept], np.asarray(difference[kept], dtype=np.float64)
 
-    def _truth(self, i: int) -> _SparseRow:
+    def _of_y_true(self, i: int) -> _SparseRow:
         """Columns and values of the joint features of example `i` with its true output."""
-        if i not in self._truths:
-            self._truths[i] = self._feature(i, self.Y[i])
-        return self._truths[i]
+        if i not in self._true_rows:
+            self._true_rows[i] = self._feature(i, self.Y[i])
+        return self._true_rows[i]
 
     def _feature(self, i: int, y: Any) -> _SparseRow:
         """Columns and values of the joint features of example `i` with an output, checked."""
@@ -458,129 +458,132 @@ class PythonTrainingSet(TrainingSet):
             )
         return columns, values
 
-    def _batched(self, batched: Callable[..., Planes], weights: Floats, blocks: Order) -> Planes:
-        xs, truths = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
+    def _batched(self, batched: Callable[..., Cuts], weights: Floats, blocks: Order) -> Cuts:
+        xs, y_true = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
         try:
-            planes = _as_planes(*batched(xs, truths, weights))
+            cuts = _as_cuts(*batched(xs, y_true, weights))
         except Exception as error:
             raise ProblemError(
-                f"planes of {self._name} raised {type(error).__name__} for the examples "
+                f"cuts of {self._name} raised {type(error).__name__} for the examples "
                 f"{blocks[0]} to {blocks[-1]}: {error}"
             ) from error
         n = len(blocks)
-        if len(planes.losses) != n or len(planes.starts) != n + 1 or len(planes.outputs) != n:
+        if len(cuts.losses) != n or len(cuts.starts) != n + 1 or len(cuts.outputs) != n:
             raise ProblemError(
-                f"planes of {self._name} must return one plane for each of the {n} examples it "
-                f"was given, but returned {len(planes.losses)}."
+                f"cuts of {self._name} must return one plane for each of the {n} examples it "
+                f"was given, but returned {len(cuts.losses)}."
             )
-        self._check_entries(planes)
-        planes = self._checked(planes, weights, blocks, "planes")
-        return self._watched(planes, weights, blocks)
+        self._check_entries(cuts)
+        cuts = self._checked(cuts, weights, blocks, "cuts")
+        return self._watched(cuts, weights, blocks)
 
-    def _check_entries(self, planes: Planes) -> None:
+    def _check_entries(self, cuts: Cuts) -> None:
         """Kernels trust what they are given, so a user's planes are looked at first."""
-        n_entries = len(planes.columns)
-        grows = (np.diff(planes.starts) >= 0).all() and planes.starts[0] == 0
-        if not grows or planes.starts[-1] != n_entries or len(planes.values) != n_entries:
+        n_entries = len(cuts.columns)
+        grows = (np.diff(cuts.starts) >= 0).all() and cuts.starts[0] == 0
+        if not grows or cuts.starts[-1] != n_entries or len(cuts.values) != n_entries:
             raise ProblemError(
-                f"planes of {self._name} must return starts that rise from 0 to the number of "
+                f"cuts of {self._name} must return starts that rise from 0 to the number of "
                 f"columns and values."
             )
-        if n_entries and planes.columns.max() >= self.n_features:
+        if n_entries and cuts.columns.max() >= self.n_features:
             raise ProblemError(
-                f"planes of {self._name} returned the column {planes.columns.max()}, but there are "
+                f"cuts of {self._name} returned the column {cuts.columns.max()}, but there are "
                 f"{self.n_features} features."
             )
-        if not (np.isfinite(planes.values).all() and np.isfinite(planes.losses).all()):
-            raise ProblemError(f"planes of {self._name} returned NaN or infinity.")
-        if not (are_moderate(planes.values) and are_moderate(planes.losses)):
+        if not (np.isfinite(cuts.values).all() and np.isfinite(cuts.losses).all()):
+            raise ProblemError(f"cuts of {self._name} returned NaN or infinity.")
+        if not (are_moderate(cuts.values) and are_moderate(cuts.losses)):
             raise ProblemError(
-                f"planes of {self._name} returned numbers beyond {LARGEST:g}, whose squares "
+                f"cuts of {self._name} returned numbers beyond {LARGEST:g}, whose squares "
                 f"overflow: scale features and losses, to about 1."
             )
-        excess = planes.excess
-        if excess is not None and not (len(excess) == len(planes.losses) and (excess >= 0).all()):
+        suboptimality = cuts.suboptimality
+        if suboptimality is not None and not (
+            len(suboptimality) == len(cuts.losses) and (suboptimality >= 0).all()
+        ):
             raise ProblemError(
-                f"planes of {self._name} must return an excess for each example, none negative."
+                f"cuts of {self._name} must return a suboptimality bound for each example, none "
+                f"negative."
             )
-        if excess is not None and not self.relaxed:
+        if suboptimality is not None and not self.relaxed:
             raise ProblemError(
-                f"planes of {self._name} returned an excess, so {self._name} must say relaxed = "
-                f"True."
+                f"cuts of {self._name} returned a suboptimality bound, so {self._name} must say "
+                f"relaxed = True."
             )
 
-    def _checked(self, planes: Planes, weights: Floats, blocks: Order, method: str) -> Planes:
+    def _checked(self, cuts: Cuts, weights: Floats, blocks: Order, method: str) -> Cuts:
         """A search that ends below the truth, whose plane is zero, is no maximum.
 
         Where searches may miss the highest output, the truth is taken instead.
         """
-        slopes = planes.slopes(weights)
-        scale = 1.0 + planes.losses + np.abs(planes.losses - slopes)
+        slopes = cuts.slopes(weights)
+        scale = 1.0 + cuts.losses + np.abs(cuts.losses - slopes)
         if not (slopes < -_ROUNDING * scale).any():
-            return planes
+            return cuts
         # Where large numbers cancel, what is left of them is rounding.
-        sizes = np.abs(planes.values * weights[planes.columns])
-        of_plane = np.repeat(np.arange(len(slopes)), np.diff(planes.starts))
-        cancelled = np.bincount(of_plane, weights=sizes, minlength=len(slopes))
+        sizes = np.abs(cuts.values * weights[cuts.columns])
+        of_cut = np.repeat(np.arange(len(slopes)), np.diff(cuts.starts))
+        cancelled = np.bincount(of_cut, weights=sizes, minlength=len(slopes))
         bad = np.flatnonzero(slopes < -np.maximum(_ROUNDING * scale, _CANCELLED * cancelled))
         if not len(bad):
-            return planes
+            return cuts
         if self.relaxed:
-            return self._with_truths(planes, slopes, blocks, bad)
+            return self._with_true_outputs(cuts, slopes, blocks, bad)
         k = bad[0]
         raise ProblemError(
-            f"{method} of {self._name} returned {planes.outputs[k]!r:.80} for example "
+            f"{method} of {self._name} returned {cuts.outputs[k]!r:.80} for example "
             f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
             f"it must return the highest."
         )
 
-    def _with_truths(self, planes: Planes, slopes: Floats, blocks: Order, at: Order) -> Planes:
+    def _with_true_outputs(self, cuts: Cuts, slopes: Floats, blocks: Order, at: Order) -> Cuts:
         """The planes, but some of them those of the truth; what may be missed is less by that."""
-        counts = np.diff(planes.starts)
+        counts = np.diff(cuts.starts)
         kept = np.ones(len(counts), dtype=bool)
         kept[at] = False
         entries = np.repeat(kept, counts)
-        starts = np.zeros_like(planes.starts)
+        starts = np.zeros_like(cuts.starts)
         np.cumsum(counts * kept, out=starts[1:])
-        outputs = list(planes.outputs)
+        outputs = list(cuts.outputs)
         for k in at.tolist():
             outputs[k] = self.Y[int(blocks[k])]
-        excess = planes.excess
-        if excess is not None:
-            excess = np.where(kept, excess, np.maximum(slopes + excess, 0.0))
-        columns, values = planes.columns[entries], planes.values[entries]
-        return Planes(starts, columns, values, planes.losses * kept, outputs, excess)
+        suboptimality = cuts.suboptimality
+        if suboptimality is not None:
+            suboptimality = np.where(kept, suboptimality, np.maximum(slopes + suboptimality, 0.0))
+        columns, values = cuts.columns[entries], cuts.values[entries]
+        return Cuts(starts, columns, values, cuts.losses * kept, outputs, suboptimality)
 
-    def _watched(self, planes: Planes, weights: Floats, blocks: Order) -> Planes:
+    def _watched(self, cuts: Cuts, weights: Floats, blocks: Order) -> Cuts:
         if self.watch is not None:
-            self.watch.see(self, planes, weights, blocks)
-        return planes
+            self.watch.see(self, cuts, weights, blocks)
+        return cuts
 
     # What a watch asks
 
     @property
-    def decode_name(self) -> str:
+    def inference_name(self) -> str:
         """What to call inference when it fails."""
-        return f"decode of {self._name}"
+        return f"inference of {self._name}"
 
-    def rival(self, i: int, y: Any) -> Rival:
+    def competitor(self, i: int, y: Any) -> Competitor:
         """An output of example `i`."""
-        return Rival(*self._difference(i, y), self._loss(i, y), y)
+        return Competitor(*self._difference(i, y), self._loss(i, y), y)
 
-    def decoded(self, i: int, weights: Floats) -> Any:
+    def inferred_best(self, i: int, weights: Floats) -> Any:
         """What inference finds for example `i`."""
-        return self._call("decode", i, self.X[i], weights)
+        return self._call("inference", i, self.X[i], weights)
 
-    def competes(self, rival: Rival) -> bool:
+    def competes(self, competitor: Competitor) -> bool:
         """Whether loss-augmented inference has to beat it."""
         return True
 
-    def truth_terms(self, i: int, weights: Floats) -> float:
+    def true_terms(self, i: int, weights: Floats) -> float:
         """How large the terms are that the score of the true output is made of."""
-        columns, values = self._truth(i)
+        columns, values = self._of_y_true(i)
         return float(np.abs(values) @ np.abs(weights[columns]))
 
-    def check_agreement(self, i: int, found: Rival) -> None:
+    def check_agreement(self, i: int, found: Competitor) -> None:
         """See to it that the loss is zero for the truth, and that a plane is that of its output."""
         own = self._loss(i, self.Y[i])
         if own != 0.0:
@@ -590,7 +593,7 @@ class PythonTrainingSet(TrainingSet):
             )
         if not self._in_batches:
             return  # then the plane was made of the output
-        again = self.rival(i, found.output)
+        again = self.competitor(i, found.output)
         dense = np.zeros(self.n_features)
         np.add.at(dense, found.columns, found.values)
         np.subtract.at(dense, again.columns, again.values)
@@ -599,7 +602,7 @@ class PythonTrainingSet(TrainingSet):
             abs(found.loss - again.loss) > ROUNDING * (1.0 + again.loss)
         ):
             raise ProblemError(
-                f"planes of {self._name} does not agree with joint_feature and loss: for example "
+                f"cuts of {self._name} does not agree with joint_feature and loss: for example "
                 f"{self.first + i} and the output {found.output!r:.80} its loss is {found.loss:g}, "
                 f"not {again.loss:g}, and its features are {apart:.3g} off."
             )
@@ -624,32 +627,32 @@ def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
     return columns.astype(np.uint32), dense[columns], len(dense)
 
 
-def _as_planes(
-    starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, excess: Any = None
-) -> Planes:
+def _as_cuts(
+    starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, suboptimality: Any = None
+) -> Cuts:
     """Planes as kernels take them, from whatever a user returned."""
-    return Planes(
+    return Cuts(
         np.ascontiguousarray(starts, dtype=np.int64),
         np.ascontiguousarray(columns, dtype=np.uint32),
         np.ascontiguousarray(values, dtype=np.float64),
         np.ascontiguousarray(losses, dtype=np.float64),
         list(outputs),
-        None if excess is None else np.ascontiguousarray(excess, dtype=np.float64),
+        None if suboptimality is None else np.ascontiguousarray(suboptimality, dtype=np.float64),
     )
 
 
-def bind(
+def make_oracle(
     problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
-) -> TrainingSet:
+) -> Oracle:
     """The training set of a problem: its own, or the plain-Python one."""
-    from maxmargin.core.slack_rescaling import SlackTrainingSet  # which builds on this module
+    from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
 
-    if rescaling == "slack" and not hasattr(problem, "separate_slack"):
-        return SlackTrainingSet(bind(problem, X, Y, cost, "margin"))
-    if hasattr(problem, "bind"):
-        bound: TrainingSet = problem.bind(X, Y, cost, rescaling)
+    if rescaling == "slack" and not hasattr(problem, "slack_rescaled_inference"):
+        return SlackRescaledOracle(make_oracle(problem, X, Y, cost, "margin"))
+    if hasattr(problem, "make_oracle"):
+        bound: Oracle = problem.make_oracle(X, Y, cost, rescaling)
         return bound
-    return PythonTrainingSet(problem, X, Y, cost, rescaling)
+    return PythonOracle(problem, X, Y, cost, rescaling)
 
 
 def check_instance(problem: Any) -> None:

@@ -5,7 +5,7 @@ file can get at nothing else. A class is registered where it is written; a name 
 module has registered is unknown, and nothing is imported because a file says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
@@ -16,6 +16,20 @@ _CHECKS: dict[type, Callable[[Any], None]] = {}
 
 _FIRST_FORMAT = "maxmargin."
 """How names began in files of the first format: ``maxmargin.module:Class``."""
+
+_RENAMED = {
+    "completions": "imputations",
+    "completions_": "imputations_",
+    "inference": "inference_method",
+    "max_completions": "max_imputations",
+    "outputs_per_search": "outputs_per_call",
+    "planes": "cuts",
+    "rounds": "iterations",
+    "search_cost": "oracle_cost",
+    "searches": "oracle_calls",
+    "value_every": "evaluate_every",
+}
+"""Fields and parameters by the names that they have in earlier files."""
 
 
 def registered(name: str, check: str | None = None) -> Callable[[_Class], _Class]:
@@ -44,6 +58,11 @@ def registered(name: str, check: str | None = None) -> Callable[[_Class], _Class
 def name_of(kind: type) -> str | None:
     """The name under which a class is registered, or None."""
     return _NAMES.get(kind)
+
+
+def as_named_now(items: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields or parameters of a file, under the names that they have now."""
+    return {_RENAMED.get(name, name): value for name, value in items.items()}
 
 
 def class_named(name: Any) -> type:

@@ -27,7 +27,7 @@ class Status(StrEnum):
 
 @registered("Round")
 @dataclass(frozen=True)
-class Round:
+class Iteration:
     """One line of a fit's history.
 
     Parameters
@@ -40,7 +40,7 @@ class Round:
         Of those, answered from cached planes (explicit classes have none).
     primal, dual : float
         Best values known so far; primal is infinite before the first evaluation.
-    planes : int
+    cuts : int
         Planes (or non-zero dual variables) kept.
     objective : float
         Objective of the weights of this iteration, finite in every iteration: evaluated over all
@@ -62,7 +62,7 @@ class Round:
     cache_hits: int
     primal: float
     dual: float
-    planes: int
+    cuts: int
     objective: float = math.inf
     exact: bool = False
     stage: str = ""
@@ -99,7 +99,7 @@ class Result:
         Dual coefficients: the state from which a further solve can start.
     certificate : Certificate
     status : Status
-    rounds : int
+    iterations : int
         Rounds that were made; the most in any part of a problem that falls into parts.
     history : list of Round
         One line a round, or a part.
@@ -109,5 +109,5 @@ class Result:
     dual_point: Any
     certificate: Certificate
     status: Status
-    rounds: int
-    history: list[Round] = field(repr=False)
+    iterations: int
+    history: list[Iteration] = field(repr=False)

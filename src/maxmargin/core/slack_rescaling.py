@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.dual.marginal import Distributions
 from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.dual.marginal_explicit import ExplicitDistributions
@@ -25,10 +25,10 @@ from maxmargin.dual.marginal_explicit import ExplicitDistributions
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
-USUAL_SEARCHES = 5.0
+USUAL_CALLS = 5.0
 """Searches with a multiplier that one search for the largest slack takes, about."""
 
-MOST_SEARCHES = 25
+MOST_CALLS = 25
 """And at most. The bound holds whenever the walk ends."""
 
 ENOUGH = 1e-6
@@ -55,10 +55,10 @@ class _Corner(NamedTuple):
         return self.violation + slope * self.loss
 
 
-TRUTH = _Corner(0.0, 1.0, None)
+TRUE_OUTPUT = _Corner(0.0, 1.0, None)
 
 
-class SlackTrainingSet(TrainingSet):
+class SlackRescaledOracle(Oracle):
     """The examples of another training set, with slack rescaling.
 
     Searches are made one by one, in one thread. Their outputs are those of the other training
@@ -72,7 +72,7 @@ class SlackTrainingSet(TrainingSet):
 
     relaxed = True
 
-    def __init__(self, margin: TrainingSet) -> None:
+    def __init__(self, margin: Oracle) -> None:
         self.margin = margin
         self.n_features, self.cost = margin.n_features, margin.cost
         self._costliest: dict[int, Any] = {}
@@ -86,52 +86,52 @@ class SlackTrainingSet(TrainingSet):
         self.margin.watch_from(first, watch)
 
     @property
-    def search_name(self) -> str:
-        return self.margin.search_name
+    def oracle_name(self) -> str:
+        return self.margin.oracle_name
 
     @property
-    def search_state(self) -> Any:
-        return self._costliest, self.margin.search_state
+    def oracle_state(self) -> Any:
+        return self._costliest, self.margin.oracle_state
 
-    @search_state.setter
-    def search_state(self, state: Any) -> None:
-        self._costliest, self.margin.search_state = state
+    @oracle_state.setter
+    def oracle_state(self, state: Any) -> None:
+        self._costliest, self.margin.oracle_state = state
 
     @property
-    def search_work(self) -> float | None:
-        each = self.margin.search_work
-        return None if each is None else USUAL_SEARCHES * (each + self.n_features)
+    def oracle_work(self) -> float | None:
+        each = self.margin.oracle_work
+        return None if each is None else USUAL_CALLS * (each + self.n_features)
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
-        found = [self._search(weights, block) for block in blocks.tolist()]
-        planes = self.planes_of(blocks, [corner.output for corner, _ in found])
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+        found = [self._infer(weights, block) for block in blocks.tolist()]
+        cuts = self.cuts_of(blocks, [corner.output for corner, _ in found])
         bounds = np.array([bound for _, bound in found])
-        return planes._replace(excess=np.maximum(bounds - planes.slopes(weights), 0.0))
+        return cuts._replace(suboptimality=np.maximum(bounds - cuts.slopes(weights), 0.0))
 
-    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
         wrong = np.array([k for k, output in enumerate(outputs) if output is not None], dtype=int)
-        some = self.margin.planes_of(blocks[wrong], [outputs[k] for k in wrong])
+        some = self.margin.cuts_of(blocks[wrong], [outputs[k] for k in wrong])
         counts, losses = np.zeros(len(blocks), dtype=np.int64), np.zeros(len(blocks))
         counts[wrong], losses[wrong] = np.diff(some.starts), some.losses
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         values = some.values * np.repeat(losses, counts)
-        return Planes(starts, some.columns, values, losses, list(outputs))
+        return Cuts(starts, some.columns, values, losses, list(outputs))
 
-    def _search(self, weights: Floats, block: int) -> tuple[_Corner, float]:
+    def _infer(self, weights: Floats, block: int) -> tuple[_Corner, float]:
         """The largest slack among the corners of the hull, and a bound of all slacks."""
-        low, high = TRUTH, self._most_loss(weights, block)
+        low, high = TRUE_OUTPUT, self._most_loss(weights, block)
         best = max(low, high, key=lambda corner: corner.slack)
         bound = outside = 0.0
         least = LEAST_MULTIPLIER * (1.0 + abs(high.violation)) / max(high.loss, 1e-300)
-        for _ in range(MOST_SEARCHES):
+        for _ in range(MOST_CALLS):
             if high.loss <= low.loss:
                 return best, max(outside, best.slack)
             # Along the line through both corners. If nothing lies above, it is an edge.
             slope = max((low.violation - high.violation) / (high.loss - low.loss), least)
-            corner, excess = self._farthest(weights, slope, block)
+            corner, suboptimality = self._farthest(weights, slope, block)
             best = max(best, corner, key=lambda corner: corner.slack)
             reach = corner.height(slope)
-            height = reach + excess
+            height = reach + suboptimality
             bound = max(outside, _highest(height, slope, low.loss, high.loss))
             is_edge = reach <= max(low.height(slope), high.height(slope)) + ENOUGH * abs(reach)
             if is_edge or bound <= (1.0 + ENOUGH) * best.slack:
@@ -150,22 +150,22 @@ class SlackTrainingSet(TrainingSet):
         """An output with the largest loss of all, which does not depend on the weights."""
         blocks = np.array([block])
         if block not in self._costliest:
-            found = self.margin.planes(np.zeros(self.n_features), blocks, ONE_THREAD)
+            found = self.margin.separate(np.zeros(self.n_features), blocks, ONE_THREAD)
             self._costliest[block] = found.outputs[0] if found.losses[0] > 0.0 else None
         if self._costliest[block] is None:
-            return TRUTH
-        planes = self.margin.planes_of(blocks, [self._costliest[block]])
-        loss = float(planes.losses[0])
-        return _Corner(loss, 1.0 + float(planes.slopes(weights)[0]) - loss, planes.outputs[0])
+            return TRUE_OUTPUT
+        cuts = self.margin.cuts_of(blocks, [self._costliest[block]])
+        loss = float(cuts.losses[0])
+        return _Corner(loss, 1.0 + float(cuts.slopes(weights)[0]) - loss, cuts.outputs[0])
 
     def _farthest(self, weights: Floats, slope: float, block: int) -> tuple[_Corner, float]:
         """The output with the largest ``violation + slope * loss``, and what may be missed."""
         scaled = weights / slope
-        planes = self.margin.planes(scaled, np.array([block]), ONE_THREAD)
-        loss = float(planes.losses[0])
-        violation = 1.0 + slope * (float(planes.slopes(scaled)[0]) - loss)
-        excess = 0.0 if planes.excess is None else slope * float(planes.excess[0])
-        return _Corner(loss, violation, planes.outputs[0]), excess
+        cuts = self.margin.separate(scaled, np.array([block]), ONE_THREAD)
+        loss = float(cuts.losses[0])
+        violation = 1.0 + slope * (float(cuts.slopes(scaled)[0]) - loss)
+        suboptimality = 0.0 if cuts.suboptimality is None else slope * float(cuts.suboptimality[0])
+        return _Corner(loss, violation, cuts.outputs[0]), suboptimality
 
 
 def _highest(height: float, slope: float, least: float, most: float) -> float:
@@ -175,12 +175,12 @@ def _highest(height: float, slope: float, least: float, most: float) -> float:
 
 
 @distributions_of.register
-def _(training: SlackTrainingSet, temperature: float) -> Distributions:
+def _(oracle: SlackRescaledOracle, temperature: float) -> Distributions:
     """A number for every output, where the problem can list them."""
-    if not hasattr(training.margin, "outputs"):
+    if not hasattr(oracle.margin, "outputs"):
         raise ValueError(
             "With this rescaling='slack', solvers that need expectations can be used only where "
             "all outputs can be listed: use another, such as 'auto'."
         )
-    outputs = [training.margin.outputs(i) for i in range(training.n_blocks)]
-    return ExplicitDistributions(training, outputs, temperature)
+    outputs = [oracle.margin.outputs(i) for i in range(oracle.n_blocks)]
+    return ExplicitDistributions(oracle, outputs, temperature)

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.conforming import check_types, checked_csr, conforms
-from maxmargin.core.registry import check, class_named, name_of
+from maxmargin.core.registry import as_named_now, check, class_named, name_of
 
 Tree = Any
 """What JSON can hold."""
@@ -249,11 +249,15 @@ class _Restore:
             case "named":
                 return self._named(self._class(parts[0], tuple), parts[1])
             case "data":
-                return self._data(self._class(parts[0], object), self._items(parts[1]))
+                return self._data(
+                    self._class(parts[0], object), as_named_now(self._items(parts[1]))
+                )
             case "records":
                 return self._records(self._class(parts[0], object), *parts[1:])
             case "made":
-                return check(self._class(parts[0], Remade).remade(**self._items(parts[1])))
+                return check(
+                    self._class(parts[0], Remade).remade(**as_named_now(self._items(parts[1])))
+                )
             case "object":
                 return self._items(parts[0])
             case "list":
@@ -289,7 +293,7 @@ class _Restore:
         return check(kind(**items))
 
     def _records(self, kind: Any, n: Any, items: Mapping[str, Tree]) -> list[Any]:
-        columns = self._items(items)
+        columns = as_named_now(self._items(items))
         full = [c for c in columns.values() if isinstance(c, np.ndarray | list)]
         if type(n) is not int or any(len(column) != n for column in full):
             raise ValueError(f"records of {kind.__name__} have columns of different lengths")

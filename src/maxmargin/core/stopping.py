@@ -113,13 +113,13 @@ class Stopping:
         limit = math.inf if self.time_limit is None else self.time_limit
         return self.seconds - self.earlier > limit
 
-    def reason(self, rounds: int) -> Status | None:
+    def reason(self, iterations: int) -> Status | None:
         """Why to stop after so many rounds, whatever the gap; None to go on."""
         if self.cancelled.is_set():
             return Status.INTERRUPTED
         if self.out_of_time:
             return Status.TIME_LIMIT
-        if rounds >= self.max_iter:
+        if iterations >= self.max_iter:
             return Status.MAX_ITER
         return None
 

@@ -41,7 +41,7 @@ from maxmargin.dual.sweeps import (
     sweep_scalar,
     total_loss_multiclass,
     total_loss_scalar,
-    visiting_order,
+    update_order,
 )
 
 Floats = NDArray[np.float64]
@@ -125,7 +125,7 @@ weights after an extrapolation are far off, and the first sixteenth of a sweep m
 MERGES = 4
 """How often threads agree on the weights in a round, where the visits between make it pay."""
 
-VISIT_LIMIT = 1e8
+UPDATE_LIMIT = 1e8
 """Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
 
 ONE_THREAD = Threads(1)
@@ -166,7 +166,7 @@ class Blocks(Stateful, ABC):
 
     state_names = (
         "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
-        "shared", "visits", "random", "round", "linear", "losses",
+        "shared", "updates", "random", "round", "linear", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -184,11 +184,11 @@ class Blocks(Stateful, ABC):
         self.rows, curvature = geometry
         self.longest_wait = longest_wait
         self.round = 0
-        self.visits = np.zeros((n, 3), dtype=np.int32)
+        self.updates = np.zeros((n, 3), dtype=np.int32)
         self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
         # A row of zeros, or of cost zero, can never change the weights.
         empty = curvature <= 0.0
-        self.visits[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
+        self.updates[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
         self.terms = self._terms(1.0 / np.where(empty, 1.0, curvature))
 
         self.n_columns = n_columns(problem)
@@ -207,9 +207,9 @@ class Blocks(Stateful, ABC):
                 self.shared.clip()
             self.restart()
         self.per_row = per_row = len(self.rows.values) / max(1, n) + 1.0
-        self.visits_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
-        self.visits_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
-        self.visits_per_call = 1 + int(VISIT_LIMIT / (per_row * self.n_columns))
+        self.updates_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
+        self.updates_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
+        self.updates_per_call = 1 + int(UPDATE_LIMIT / (per_row * self.n_columns))
 
     def check_state(self) -> None:
         """Refuse coefficients and weights that are not finite."""
@@ -309,19 +309,19 @@ class Blocks(Stateful, ABC):
     def due_examples(self) -> Order:
         """Examples to visit in this round, in random order."""
         order, *scratch = self.orders
-        count = visiting_order(self.visits, self.round, self.random, *scratch, order)
+        count = update_order(self.updates, self.round, self.random, *scratch, order)
         return order[:count]
 
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
         """Improve the dual over each example of `order` in turn."""
-        if threads.n_threads > 1 and len(order) >= self.visits_per_merge:
+        if threads.n_threads > 1 and len(order) >= self.updates_per_merge:
             self._sweep_in_threads(order, threshold, threads)
         elif not self.alone:
             never = len(order) + 1
             self.linear += self._sweep(order, self.weights, self.unclipped, threshold, never)
             self.shared.count(len(order) * self.per_row)
         else:
-            every = max(self.visits_per_snapshot, len(order) // SNAPSHOTS)
+            every = max(self.updates_per_snapshot, len(order) // SNAPSHOTS)
             self.linear += self._sweep(order, self.weights, self.unclipped, threshold, every)
             if len(order) < every:
                 add_snapshot(self.weights, self.average, self.snapshots)
@@ -468,7 +468,7 @@ class MulticlassBlocks(Blocks):
             sweep_multiclass(
                 self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
                 threshold, weights, unclipped, p.nonnegative, self.coef, self.losses,
-                self.visits, self.round, self.longest_wait, self.average, self.snapshots, every,
+                self.updates, self.round, self.longest_wait, self.average, self.snapshots, every,
                 self._scratch(),
             )
         )  # fmt: skip
@@ -483,7 +483,7 @@ class MulticlassBlocks(Blocks):
         return float(
             extrapolate_multiclass(
                 self.rows, momentum, self.coef, self.previous, p.labels, self.terms, p.loss_matrix,
-                own_bound, self.unclipped, self.visits, self._scratch(),
+                own_bound, self.unclipped, self.updates, self._scratch(),
             )
         )  # fmt: skip
 
@@ -527,7 +527,7 @@ class ScalarBlocks(Blocks):
         return float(
             sweep_scalar(
                 self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
-                p.nonnegative, self.coef, self.losses, self.visits, self.round, self.longest_wait,
+                p.nonnegative, self.coef, self.losses, self.updates, self.round, self.longest_wait,
                 self.average, self.snapshots, every,
             )
         )  # fmt: skip
@@ -536,7 +536,7 @@ class ScalarBlocks(Blocks):
         return float(
             extrapolate_scalar(
                 self.rows, momentum, self.coef, self.previous, self.terms, self.problem.epsilon,
-                self.unclipped, self.visits,
+                self.unclipped, self.updates,
             )
         )  # fmt: skip
 

@@ -157,7 +157,7 @@ def violations_of(rows, scores, coef, labels, losses, cost, out):  # type: ignor
 
 
 @compiled
-def visit(  # type: ignore[no-untyped-def]
+def update(  # type: ignore[no-untyped-def]
     rows, slots, kernel, diagonal, scale, scores, coef, labels, losses, cost, goal, own, change
 ):
     """An exact step for each of the examples `rows` that violates by `goal`; says how many moved.

@@ -50,7 +50,7 @@ class Found(NamedTuple):
     hinges: Floats
 
 
-class KernelTrainingSet:
+class KernelOracle:
     """A kernel problem on a list of inputs and outputs.
 
     Parameters
@@ -103,7 +103,7 @@ class KernelTrainingSet:
         n = self.n_blocks
         return np.random.default_rng(0).permutation(n)[: min(n, SAMPLE)]
 
-    def truths(self, blocks: Order) -> NewOutputs:
+    def y_true(self, blocks: Order) -> NewOutputs:
         """The true outputs of blocks."""
         parts, labels = self._raw_rows(self.kernel, blocks, None)
         nothing = np.zeros(len(blocks))
@@ -137,7 +137,7 @@ class KernelTrainingSet:
             labels.append(self._call("label", i, y))
         return kernel.parts.rows(parts), kernel.labels.rows(labels)
 
-    def search(
+    def infer(
         self,
         model: KernelModel,
         blocks: Order,
@@ -148,18 +148,18 @@ class KernelTrainingSet:
         """The `count` most violating outputs of each block, and diverse ones if so wished."""
         shares = threads.shares(len(blocks))
         parts = threads.map(
-            lambda share: self._search_share(model, blocks[share], count, diversity), shares
+            lambda share: self._oracle_share(model, blocks[share], count, diversity), shares
         )
         found = parts[0] if len(parts) == 1 else _joined(parts)
         self.watch.see_listed(self, found.outputs)
         return found
 
-    def _search_share(
+    def _oracle_share(
         self, model: KernelModel, blocks: Order, count: int, diversity: float
     ) -> Found:
         scoring = Scoring(model)
-        truth = self.truths(blocks)
-        own_scores = model.pair_scores(truth.parts, truth.labels)
+        y_true = self.y_true(blocks)
+        own_scores = model.pair_scores(y_true.parts, y_true.labels)
         of_block, chosen_outputs, losses, slopes = [], [], [], []
         parts, labels = [], []
         hinges: list[float] = []
@@ -220,7 +220,7 @@ class KernelTrainingSet:
     def primal(self, model: KernelModel, threads: Threads | None = None) -> float:
         """Objective of a model, by a search for each block."""
         threads = threads or Threads(1)
-        found = self.search(model, np.arange(self.n_blocks), threads)
+        found = self.infer(model, np.arange(self.n_blocks), threads)
         return model.half_square + float(self.cost @ found.hinges)
 
     def dual(self, point: DualPoint) -> float:
@@ -245,9 +245,9 @@ class KernelTrainingSet:
         if not len(coef):
             return empty_model(self), 0.0
         outputs = self.outputs_of(point.blocks, point.outputs, coef)
-        truths = self.truths(point.blocks)
-        parts = stacked([truths.parts, outputs.parts])
-        labels = stacked([truths.labels, outputs.labels])
+        y_true = self.y_true(point.blocks)
+        parts = stacked([y_true.parts, outputs.parts])
+        labels = stacked([y_true.labels, outputs.labels])
         scaled = coef * outputs.losses if self.by_slack else coef
         factors = np.r_[scaled, -scaled]
         model = merged_model(self.kernel, parts, labels, factors)
@@ -350,12 +350,12 @@ def kernel_pair(problem: Any, kernel: Any) -> ProductKernel:
     return ProductKernel(kernel, labels)
 
 
-def empty_model(training: KernelTrainingSet) -> KernelModel:
+def empty_model(oracle: KernelOracle) -> KernelModel:
     """The model that scores everything zero."""
-    truth = training.truths(np.arange(1))
+    y_true = oracle.y_true(np.arange(1))
     nothing = np.zeros(0, dtype=np.int64)
     at = nothing, nothing
-    return KernelModel.of(training.kernel, truth.parts, truth.labels, at, np.zeros(0))
+    return KernelModel.of(oracle.kernel, y_true.parts, y_true.labels, at, np.zeros(0))
 
 
 def merged_model(kernel: ProductKernel, parts: Any, labels: Any, factors: Floats) -> KernelModel:

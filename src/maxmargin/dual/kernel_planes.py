@@ -6,7 +6,7 @@ its example's C. So an example's coefficients add up to its C, a step moves coef
 atom to another of the same example, and all that steps need is the score of each atom and the
 kernel between atoms, ``parts[p, p'] * labels[l, l']``.
 
-With ``a`` the coefficients, the model is ``w = sum a_y s_y (phi(truth) - phi(y))``: in terms of
+With ``a`` the coefficients, the model is ``w = sum a_y s_y (phi(y_true) - phi(y))``: in terms of
 atoms, the factor of an output is ``-a_y s_y``, and that of a truth what the others' add up to. The
 scale ``s_y`` is one with margin rescaling, and the loss of the output with slack rescaling.
 """
@@ -26,7 +26,7 @@ from maxmargin.dual.simplex import ROUNDING
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
-TRUTH = None
+TRUE_OUTPUT = None
 """The output that stands for an example's true one."""
 
 
@@ -37,7 +37,7 @@ class Atoms(NamedTuple):
     blocks: Order = np.zeros(0, dtype=np.int64)
     parts: Order = np.zeros(0, dtype=np.int64)
     labels: Order = np.zeros(0, dtype=np.int64)
-    is_truth: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
+    is_true_output: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
     losses: Floats = np.zeros(0)
     coef: Floats = np.zeros(0)
     scores: Floats = np.zeros(0)
@@ -83,15 +83,15 @@ class NewOutputs(NamedTuple):
 
 
 @registered("PlanesState")
-class PlanesState(NamedTuple):
-    """All of `KernelPlanes` but the rows, which whoever restores it must make anew."""
+class CutsState(NamedTuple):
+    """All of `KernelCuts` but the rows, which whoever restores it must make anew."""
 
     atoms: Atoms
     parts: GramState
     labels: GramState
 
 
-class KernelPlanes:
+class KernelCuts:
     """Outputs of all examples with their coefficients, and the moves that improve them.
 
     Parameters
@@ -109,17 +109,17 @@ class KernelPlanes:
         self.labels = GrowingGram(kernel.labels)
         self.atoms = Atoms()
         self._known: set[tuple[int, int, int, float]] = set()
-        self.has_truth = np.zeros(len(cost), dtype=np.bool_)
+        self.has_true_output = np.zeros(len(cost), dtype=np.bool_)
 
     def __len__(self) -> int:
-        return int(len(self.atoms.blocks) - np.count_nonzero(self.atoms.is_truth))
+        return int(len(self.atoms.blocks) - np.count_nonzero(self.atoms.is_true_output))
 
     @property
-    def state(self) -> PlanesState:
+    def state(self) -> CutsState:
         """What to `restore`."""
-        return PlanesState(self.atoms, self.parts.state, self.labels.state)
+        return CutsState(self.atoms, self.parts.state, self.labels.state)
 
-    def restore(self, state: PlanesState, parts: Any, labels: Any) -> None:
+    def restore(self, state: CutsState, parts: Any, labels: Any) -> None:
         """Take over a state, given the part row and the label row of each of its atoms."""
         atoms = state.atoms
         for name in Atoms._fields[:-1]:
@@ -140,9 +140,9 @@ class KernelPlanes:
     def factors(self) -> Floats:
         """Factor of each atom in the model."""
         atoms = self.atoms
-        used = np.where(atoms.is_truth, 0.0, self.scales * atoms.coef)
+        used = np.where(atoms.is_true_output, 0.0, self.scales * atoms.coef)
         of_blocks = np.bincount(atoms.blocks, weights=used, minlength=len(self.cost))
-        return np.where(atoms.is_truth, of_blocks[atoms.blocks], -used)
+        return np.where(atoms.is_true_output, of_blocks[atoms.blocks], -used)
 
     @property
     def scales(self) -> Floats:
@@ -162,27 +162,27 @@ class KernelPlanes:
     def slacks(self) -> Floats:
         """Hinge of each example, as far as the outputs in hand tell."""
         atoms = self.atoms
-        truth = np.zeros(len(self.cost))
-        truth[atoms.blocks[atoms.is_truth]] = atoms.scores[atoms.is_truth]
-        values = atoms.losses + self.scales * (atoms.scores - truth[atoms.blocks])
+        y_true = np.zeros(len(self.cost))
+        y_true[atoms.blocks[atoms.is_true_output]] = atoms.scores[atoms.is_true_output]
+        values = atoms.losses + self.scales * (atoms.scores - y_true[atoms.blocks])
         highest = np.zeros(len(self.cost))
         np.maximum.at(highest, atoms.blocks, values)
         return highest
 
-    def add(self, truths: NewOutputs | None, outputs: NewOutputs) -> int:
+    def add(self, y_true: NewOutputs | None, outputs: NewOutputs) -> int:
         """Take in the truths that are missing, then outputs; says how many outputs are new.
 
         An output with the rows and the loss of one that its example has already is left out.
         """
-        if truths is not None:
-            first = np.unique(truths.blocks, return_index=True)[1]
-            truths = truths.take(first[~self.has_truth[truths.blocks[first]]])
-        if truths is not None and len(truths.blocks):
-            parts, labels = self.parts.add(truths.parts), self.labels.add(truths.labels)
-            columns = truths.blocks, parts, labels, truths.losses
-            self.has_truth[truths.blocks] = True
+        if y_true is not None:
+            first = np.unique(y_true.blocks, return_index=True)[1]
+            y_true = y_true.take(first[~self.has_true_output[y_true.blocks[first]]])
+        if y_true is not None and len(y_true.blocks):
+            parts, labels = self.parts.add(y_true.parts), self.labels.add(y_true.labels)
+            columns = y_true.blocks, parts, labels, y_true.losses
+            self.has_true_output[y_true.blocks] = True
             self._known.update(zip(*(column.tolist() for column in columns), strict=True))
-            self._append(truths, list(range(len(parts))), parts, labels, are_truths=True)
+            self._append(y_true, list(range(len(parts))), parts, labels, are_true_outputs=True)
 
         part_numbers, label_numbers = self.parts.add(outputs.parts), self.labels.add(outputs.labels)
         chosen = []
@@ -191,38 +191,43 @@ class KernelPlanes:
             if key not in self._known:
                 self._known.add(key)
                 chosen.append(k)
-        self._append(outputs, chosen, part_numbers, label_numbers, are_truths=False)
+        self._append(outputs, chosen, part_numbers, label_numbers, are_true_outputs=False)
         return len(chosen)
 
     def _append(
-        self, new: NewOutputs, chosen: list[int], parts: Order, labels: Order, are_truths: bool
+        self,
+        new: NewOutputs,
+        chosen: list[int],
+        parts: Order,
+        labels: Order,
+        are_true_outputs: bool,
     ) -> None:
         if not chosen:
             return
         which, old = np.array(chosen), self.atoms
         blocks, n = new.blocks[which], len(chosen)
-        coef = self.cost[blocks] if are_truths else new.coef[which]
+        coef = self.cost[blocks] if are_true_outputs else new.coef[which]
         scores = self._scores(parts[which], labels[which])
         self.atoms = Atoms(
             np.append(old.blocks, blocks),
             np.append(old.parts, parts[which]),
             np.append(old.labels, labels[which]),
-            np.append(old.is_truth, np.full(n, are_truths)),
-            np.append(old.losses, np.zeros(n) if are_truths else new.losses[which]),
+            np.append(old.is_true_output, np.full(n, are_true_outputs)),
+            np.append(old.losses, np.zeros(n) if are_true_outputs else new.losses[which]),
             np.append(old.coef, coef),
             np.append(old.scores, scores),
             np.append(old.idle, np.zeros(n, dtype=np.int64)),
-            (*old.outputs, *(TRUTH if are_truths else new.outputs[k] for k in chosen)),
+            (*old.outputs, *(TRUE_OUTPUT if are_true_outputs else new.outputs[k] for k in chosen)),
         )
-        if not are_truths and coef.any():
-            self._take_from_truths(coef, blocks)
+        if not are_true_outputs and coef.any():
+            self._take_from_true_outputs(coef, blocks)
 
-    def _take_from_truths(self, coef: Floats, blocks: Order) -> None:
+    def _take_from_true_outputs(self, coef: Floats, blocks: Order) -> None:
         """What outputs start with comes from their truths; scores are made anew."""
         atoms = self.atoms
         used = np.bincount(blocks, weights=coef, minlength=len(self.cost))
-        truths = np.flatnonzero(atoms.is_truth)
-        atoms.coef[truths] = np.maximum(atoms.coef[truths] - used[atoms.blocks[truths]], 0.0)
+        y_true = np.flatnonzero(atoms.is_true_output)
+        atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.blocks[y_true]], 0.0)
         atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
@@ -236,7 +241,7 @@ class KernelPlanes:
             )  # fmt: skip
         return out
 
-    def solve(self, blocks: Order | None, gap: float, max_visits: int) -> tuple[float, int]:
+    def solve(self, blocks: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
         """Steps over these examples (None: all), the worst first, until their gap is small.
 
         The gap is that of the quadratic program over the outputs in hand. An example violates its
@@ -248,23 +253,23 @@ class KernelPlanes:
         -------
         gap : float
             What is left of it.
-        visits : int
+        updates : int
         """
         atoms = self.atoms
         if not len(atoms.coef):
             return 0.0, 0
         # The truth of each example comes first.
-        members = np.lexsort((~atoms.is_truth, atoms.blocks))
+        members = np.lexsort((~atoms.is_true_output, atoms.blocks))
         present, starts = np.unique(atoms.blocks[members], return_index=True)
         starts = np.append(starts, len(members)).astype(np.int64)
         wanted = np.arange(len(present))
         if blocks is not None:
             wanted = np.flatnonzero(np.isin(present, blocks))
         widest = int(np.diff(starts).max())
-        left, visits, curvature = _solve(
+        left, updates, curvature = _solve(
             self.parts.values, self.labels.values, atoms.parts, atoms.labels, atoms.losses,
             self.scales, atoms.coef, atoms.scores, members, starts, wanted, self.cost[present],
-            gap, max_visits, np.empty(len(wanted)), np.empty(widest * widest), np.empty(widest),
+            gap, max_updates, np.empty(len(wanted)), np.empty(widest * widest), np.empty(widest),
             np.empty(widest),
         )  # fmt: skip
         if curvature < -1e-6:
@@ -272,7 +277,7 @@ class KernelPlanes:
                 f"{self.parts.kernel.name} is not positive semi-definite: two outputs are at a "
                 f"squared distance of {curvature:.3g} times their squared lengths."
             )
-        return float(left), int(visits)
+        return float(left), int(updates)
 
     def note_idle(self) -> None:
         """Count the rounds for which coefficients have been zero."""
@@ -282,7 +287,7 @@ class KernelPlanes:
     def drop_idle(self, longest: int) -> None:
         """Drop outputs that have been idle for so many rounds, and rows that nobody needs."""
         atoms = self.atoms
-        stay = np.flatnonzero(atoms.is_truth | (atoms.idle < longest))
+        stay = np.flatnonzero(atoms.is_true_output | (atoms.idle < longest))
         # A truth without outputs has no factor; it comes back with the next output.
         outputs_left = np.bincount(atoms.blocks[stay], minlength=len(self.cost)) > 1
         stay = stay[outputs_left[atoms.blocks[stay]]]
@@ -299,8 +304,8 @@ class KernelPlanes:
     def _take_over(self, atoms: Atoms) -> None:
         """Let these atoms be all."""
         self.atoms = atoms
-        self.has_truth[:] = False
-        self.has_truth[atoms.blocks] = True
+        self.has_true_output[:] = False
+        self.has_true_output[atoms.blocks] = True
         columns = atoms.blocks, atoms.parts, atoms.labels, atoms.losses
         self._known = set(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -320,14 +325,14 @@ def _score(part_gram, label_gram, parts, labels, other_parts, other_labels, fact
 @compiled
 def _solve(  # type: ignore[no-untyped-def]
     part_gram, label_gram, parts, labels, losses, scales, coef, scores, members, starts, wanted,
-    cost, tolerance, max_visits, violations, gram, values, change,
+    cost, tolerance, max_updates, violations, gram, values, change,
 ):  # fmt: skip
     """Rounds over the examples whose violation is within a half of the largest.
 
     Returns the gap that is left, the visits, and the least curvature met, in parts of the squared
     lengths.
     """
-    visits = 0
+    updates = 0
     least = 0.0
     while True:
         worst = 0.0
@@ -347,21 +352,25 @@ def _solve(  # type: ignore[no-untyped-def]
             gap += cost[g] * highest - used
             violations[w] = highest - lowest
             worst = violations[w] if violations[w] > worst else worst
-        if gap <= tolerance or worst <= ROUNDING or visits >= max_visits or least < -1e-6:
-            return gap, visits, least
+        if gap <= tolerance or worst <= ROUNDING or updates >= max_updates or least < -1e-6:
+            return gap, updates, least
         bar = 0.5 * worst
         for w in range(len(wanted)):
-            if violations[w] < bar or visits >= max_visits:
+            if violations[w] < bar or updates >= max_updates:
                 continue
             g = wanted[w]
-            visits += 1
+            updates += 1
             size = starts[g + 1] - starts[g]
-            truth = members[starts[g]]
-            own = part_gram[parts[truth], parts[truth]] * label_gram[labels[truth], labels[truth]]
+            y_true = members[starts[g]]
+            own = (
+                part_gram[parts[y_true], parts[y_true]] * label_gram[labels[y_true], labels[y_true]]
+            )
             for j in range(size):  # how near to the truth each is, and then the differences from it
                 a = members[starts[g] + j]
-                values[j] = losses[a] + scales[a] * (scores[a] - scores[truth])
-                change[j] = part_gram[parts[a], parts[truth]] * label_gram[labels[a], labels[truth]]
+                values[j] = losses[a] + scales[a] * (scores[a] - scores[y_true])
+                change[j] = (
+                    part_gram[parts[a], parts[y_true]] * label_gram[labels[a], labels[y_true]]
+                )
             for j in range(size):
                 a = members[starts[g] + j]
                 for k in range(size):

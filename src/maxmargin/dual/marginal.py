@@ -24,7 +24,7 @@ from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_finite
 from maxmargin.core.state import Stateful
-from maxmargin.dual.working_set import Visit
+from maxmargin.dual.working_set import BlockUpdate
 
 Order = NDArray[np.int64]
 
@@ -114,7 +114,7 @@ class DistributionPoint(ABC):
         """The distributions of this moment."""
 
     @abstractmethod
-    def dual(self, training: Any) -> float:
+    def dual(self, oracle: Any) -> float:
         """Dual value, from the distributions and the data alone.
 
         Raises
@@ -135,7 +135,7 @@ class Distributions(Stateful, ABC):
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
 
     Attributes
     ----------
@@ -149,8 +149,8 @@ class Distributions(Stateful, ABC):
 
     point: DistributionPoint
 
-    def __init__(self, training: Any) -> None:
-        self.training = training
+    def __init__(self, oracle: Any) -> None:
+        self.oracle = oracle
         self.linear = 0.0
         self._proposals: Any = None
         self._temperature = 0.0
@@ -202,9 +202,9 @@ class Distributions(Stateful, ABC):
         move = Move(True, False, temperature, LINE_SEARCH)
         parts = threads.shares(len(blocks))
         threads.map(lambda part: self._move(move, part, weights), parts)
-        return float(self.training.cost[blocks] @ found.hinges)
+        return float(self.oracle.cost[blocks] @ found.hinges)
 
-    def step(self, weights: Floats, fixed_step: float | None = None) -> Visit:
+    def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals, one block after the other.
 
         Parameters
@@ -216,20 +216,20 @@ class Distributions(Stateful, ABC):
 
         Returns
         -------
-        visit : Visit
+        update : Visit
             Its gap and loss are those at the weights of the proposals.
         """
         return self._move_all(self._step_of(fixed_step), weights)
 
-    def visit(
+    def update(
         self, weights: Floats, blocks: Order, temperature: float, fixed_step: float | None = None
-    ) -> Visit:
+    ) -> BlockUpdate:
         """`propose` and `step` for one block after the other, each at weights up to date."""
         self._proposals = self._room(blocks, for_all=False)
         self._temperature = temperature
         return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
 
-    def step_together(self, weights: Floats, fixed_step: float | None = None) -> Visit:
+    def step_together(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals with one step size for all; otherwise the same."""
         direction = np.zeros_like(weights)
         linear = self._add_direction(direction)
@@ -245,16 +245,16 @@ class Distributions(Stateful, ABC):
         size = LINE_SEARCH if fixed_step is None else fixed_step
         return Move(False, True, self._temperature, size)
 
-    def _move_all(self, move: Move, weights: Floats) -> Visit:
+    def _move_all(self, move: Move, weights: Floats) -> BlockUpdate:
         return self._moved(*self._move(move, slice(0, len(self._proposals.blocks)), weights))
 
-    def _moved(self, gain: float, linear: float, work: float) -> Visit:
+    def _moved(self, gain: float, linear: float, work: float) -> BlockUpdate:
         """Bring the linear term up to date; proposals are used up."""
         found, self._proposals = self._proposals, None
         self.linear += linear
-        cost = self.training.cost[found.blocks]
+        cost = self.oracle.cost[found.blocks]
         gap = float(cost @ (found.hinges - found.values))
-        return Visit(gain, gap, float(cost @ found.hinges), work)
+        return BlockUpdate(gain, gap, float(cost @ found.hinges), work)
 
     def _start(self, temperature: float) -> None:
         """From all outputs alike, which the point must be, to where a solve starts."""
@@ -262,11 +262,11 @@ class Distributions(Stateful, ABC):
         if temperature > 0.0:
             weights, linear = self.expectations()
             share = float(best_step(linear, float(weights @ weights), LONGEST))
-        self._give_to_truth(share)
+        self._give_to_true_output(share)
         self.linear = self.expectations()[1]
 
     @abstractmethod
-    def _give_to_truth(self, kept: float) -> None:
+    def _give_to_true_output(self, kept: float) -> None:
         """Keep a share of every probability, and give the rest to the truth."""
 
     @abstractmethod
@@ -335,7 +335,7 @@ class FlatDistributions(Distributions):
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
     point : FlatPoint
         All outputs alike.
     sizes : ndarray of int64, shape (n_blocks,)
@@ -344,8 +344,8 @@ class FlatDistributions(Distributions):
 
     point: FlatPoint
 
-    def __init__(self, training: Any, point: FlatPoint, sizes: Order) -> None:
-        super().__init__(training)
+    def __init__(self, oracle: Any, point: FlatPoint, sizes: Order) -> None:
+        super().__init__(oracle)
         self.point = point
         self._sizes, self._first = sizes, starts_of(sizes)
 
@@ -446,14 +446,14 @@ CHUNK = 2**20
 """Numbers that are copied at a time."""
 
 
-def changes_of(probabilities: Floats, truths: NDArray[np.integer], cost: Floats) -> Floats:
+def changes_of(probabilities: Floats, y_true: NDArray[np.integer], cost: Floats) -> Floats:
     """Cost times the truth less the probabilities, one row for each position.
 
     The difference comes before any sum: where all probability is on the truth, weights are zero,
     and not what rounding leaves, which would decide between outputs that are equally good.
     """
     changes = -probabilities
-    changes[np.arange(len(changes)), truths] += 1.0
+    changes[np.arange(len(changes)), y_true] += 1.0
     changes *= cost[:, None]
     return changes
 

@@ -16,15 +16,15 @@ cliques share: of all distributions with these probabilities, the one with the m
 from functools import singledispatch
 from typing import Any
 
-from maxmargin.core.problem import PythonTrainingSet, TrainingSet
+from maxmargin.core.problem import Oracle, PythonOracle
 from maxmargin.dual.marginal import Distributions
 from maxmargin.dual.marginal_explicit import ExplicitDistributions
 from maxmargin.structures.chain.marginals import ChainDistributions
-from maxmargin.structures.chain.problem import ChainTrainingSet
+from maxmargin.structures.chain.problem import ChainOracle
 
 
 @singledispatch
-def distributions_of(training: TrainingSet, temperature: float) -> Distributions:
+def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
     """Distributions to start from: the truth or, with a temperature, close to it.
 
     Raises
@@ -32,25 +32,25 @@ def distributions_of(training: TrainingSet, temperature: float) -> Distributions
     ValueError
         If nobody can tell what the outputs are.
     """
-    raise ValueError(_missing(training))
+    raise ValueError(_missing(oracle))
 
 
 @distributions_of.register
-def _(training: PythonTrainingSet, temperature: float) -> Distributions:
-    if not hasattr(training.problem, "outputs"):
-        raise ValueError(_missing(training.problem))
-    outputs = [training.outputs(i) for i in range(training.n_blocks)]
-    return ExplicitDistributions(training, outputs, temperature)
+def _(oracle: PythonOracle, temperature: float) -> Distributions:
+    if not hasattr(oracle.problem, "outputs"):
+        raise ValueError(_missing(oracle.problem))
+    outputs = [oracle.outputs(i) for i in range(oracle.n_blocks)]
+    return ExplicitDistributions(oracle, outputs, temperature)
 
 
 @distributions_of.register
-def _(training: ChainTrainingSet, temperature: float) -> Distributions:
-    if training.layout.triples >= 0 or training.zero_one or training.slack:
+def _(oracle: ChainOracle, temperature: float) -> Distributions:
+    if oracle.layout.triples >= 0 or oracle.zero_one or oracle.slack:
         raise ValueError(
             "PartialLinearization and ExponentiatedGradient train chains of order 1 with margin "
             "rescaling and a loss that adds up over the positions, and no others."
         )
-    return ChainDistributions(training, temperature)
+    return ChainDistributions(oracle, temperature)
 
 
 def _missing(problem: Any) -> str:

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.reweighting import reweight
-from maxmargin.core.cuts import Planes, add_plane, add_planes, plane_product
-from maxmargin.core.problem import PythonTrainingSet, TrainingSet
+from maxmargin.core.cuts import Cuts, add_cut, add_cuts, cut_product
+from maxmargin.core.problem import Oracle, PythonOracle
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
     FlatDistributions,
@@ -45,11 +45,11 @@ class ExplicitPoint(FlatPoint):
     def is_like(self, other: FlatPoint) -> bool:
         return isinstance(other, ExplicitPoint) and np.array_equal(other.blocks, self.blocks)
 
-    def dual(self, training: TrainingSet) -> float:
+    def dual(self, oracle: Oracle) -> float:
         used = np.flatnonzero(self.mass)
         blocks = self.blocks[used]
-        coef = training.cost[blocks] * self.mass[used]
-        return training.dual(DualPoint(blocks, coef, [self.outputs[j] for j in used.tolist()]))
+        coef = oracle.cost[blocks] * self.mass[used]
+        return oracle.dual(DualPoint(blocks, coef, [self.outputs[j] for j in used.tolist()]))
 
 
 class _Data(NamedTuple):
@@ -68,47 +68,47 @@ class ExplicitDistributions(FlatDistributions):
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
     outputs : list of lists
         All outputs of each example; the truth is added where it is missing.
     temperature : float
         Whether it is zero decides on the start.
     """
 
-    training: TrainingSet
+    oracle: Oracle
     point: ExplicitPoint
 
-    def __init__(self, training: TrainingSet, outputs: list[list[Any]], temperature: float) -> None:
-        found = [_planes_of_all(training, b, listed) for b, listed in enumerate(outputs)]
-        parts = [planes for planes, _ in found]
-        sizes = np.array([len(planes.losses) for planes in parts])
+    def __init__(self, oracle: Oracle, outputs: list[list[Any]], temperature: float) -> None:
+        found = [_cuts_of_all(oracle, b, listed) for b, listed in enumerate(outputs)]
+        parts = [cuts for cuts, _ in found]
+        sizes = np.array([len(cuts.losses) for cuts in parts])
         point = ExplicitPoint(
             mass=np.repeat(1.0 / sizes, sizes),
-            blocks=np.repeat(np.arange(training.n_blocks), sizes),
-            outputs=[output for planes in parts for output in planes.outputs],
+            blocks=np.repeat(np.arange(oracle.n_blocks), sizes),
+            outputs=[output for cuts in parts for output in cuts.outputs],
         )
-        super().__init__(training, point, sizes)
+        super().__init__(oracle, point, sizes)
         self._data = _Data(
             first=self._first,
-            starts=starts_of(np.concatenate([np.diff(planes.starts) for planes in parts])),
-            columns=np.concatenate([planes.columns for planes in parts]),
-            values=np.concatenate([planes.values for planes in parts]),
-            losses=np.concatenate([planes.losses for planes in parts]),
-            totals=training.cost,
+            starts=starts_of(np.concatenate([np.diff(cuts.starts) for cuts in parts])),
+            columns=np.concatenate([cuts.columns for cuts in parts]),
+            values=np.concatenate([cuts.values for cuts in parts]),
+            losses=np.concatenate([cuts.losses for cuts in parts]),
+            totals=oracle.cost,
         )
-        self._truths = self._data.first[:-1] + [truth for _, truth in found]
-        self._scratch = np.zeros(training.n_features)
+        self._of_y_true = self._data.first[:-1] + [y_true for _, y_true in found]
+        self._scratch = np.zeros(oracle.n_features)
         self._start(temperature)
 
     def expectations(self) -> tuple[Floats, float]:
-        data, weights = self._data, np.zeros(self.training.n_features)
+        data, weights = self._data, np.zeros(self.oracle.n_features)
         coef = data.totals[self.point.blocks] * self.point.mass
-        add_planes(data.starts, data.columns, data.values, coef, weights)
+        add_cuts(data.starts, data.columns, data.values, coef, weights)
         return weights, float(coef @ data.losses)
 
-    def _give_to_truth(self, kept: float) -> None:
+    def _give_to_true_output(self, kept: float) -> None:
         self.point.mass[:] *= kept
-        self.point.mass[self._truths] += 1.0 - kept
+        self.point.mass[self._of_y_true] += 1.0 - kept
 
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
         moved: tuple[float, float, float] = move_explicit(
@@ -121,18 +121,18 @@ class ExplicitDistributions(FlatDistributions):
         return float(add_all_explicit(self._data, self.point.mass, self._proposals, direction))
 
 
-def _planes_of_all(training: TrainingSet, b: int, outputs: list[Any]) -> tuple[Planes, int]:
+def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
     """Planes of all outputs of example `b`, and which of them is the truth's.
 
     That is one without entries or loss, because outputs need not be comparable. A problem in plain
     Python may leave it out.
     """
-    planes = training.planes_of(np.full(len(outputs), b), outputs)
-    zero = np.flatnonzero((np.diff(planes.starts) == 0) & (planes.losses == 0.0))
-    if len(zero) or not isinstance(training, PythonTrainingSet):
-        return planes, int(zero[0])
-    outputs = [*outputs, training.Y[b]]
-    return training.planes_of(np.full(len(outputs), b), outputs), len(outputs) - 1
+    cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
+    zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
+    if len(zero) or not isinstance(oracle, PythonOracle):
+        return cuts, int(zero[0])
+    outputs = [*outputs, oracle.Y[b]]
+    return oracle.cuts_of(np.full(len(outputs), b), outputs), len(outputs) - 1
 
 
 @inlined
@@ -143,7 +143,7 @@ def propose_block(data, b, old, temperature, weights, new):  # type: ignore[no-u
     best = 0
     for j in range(len(old)):
         start, stop = data.starts[first + j], data.starts[first + j + 1]
-        product = plane_product(start, stop, data.columns, data.values, weights)
+        product = cut_product(start, stop, data.columns, data.values, weights)
         new[j] = data.losses[first + j] - product
         mean += old[j] * new[j]
         if new[j] > new[best]:
@@ -165,7 +165,7 @@ def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
         p = data.first[b] + j
         change = step * data.totals[b] * (new[j] - old[j])
         linear += change * data.losses[p]
-        add_plane(data.starts[p], data.starts[p + 1], data.columns, data.values, change, vector)
+        add_cut(data.starts[p], data.starts[p + 1], data.columns, data.values, change, vector)
     return linear
 
 

@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.dual.gram import make_table
 from maxmargin.dual.plane_cache_routines import (
     BLOCK_BYTES,
+    CUT_BYTES,
     ENTRY_BYTES,
     NOWHERE,
-    PLANE_BYTES,
     add_renewed,
     count_entries,
     exchange_frozen,
@@ -43,13 +43,13 @@ from maxmargin.dual.plane_cache_routines import (
     shrink_frozen,
 )
 from maxmargin.dual.working_set import (
+    _N_CUTS,
     _N_FREE,
     _N_GRAM,
     _N_LIVE,
-    _N_PLANES,
     _N_SLOTS,
     _SLACK,
-    PER_PLANE,
+    PER_CUT,
     DualPoint,
     StepRule,
     WorkingSet,
@@ -233,7 +233,7 @@ class PlaneCache(WorkingSet):
         return np.where(owners < len(known), known[np.minimum(owners, len(known) - 1)], 0.0)
 
     def take_in(
-        self, owners: Order, cost: Floats, planes: Planes, weights: Floats, rule: StepRule
+        self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats, rule: StepRule
     ) -> None:
         """Visit examples with a new plane for each, making blocks for those that have none.
 
@@ -242,7 +242,7 @@ class PlaneCache(WorkingSet):
         owners : ndarray of int64
         cost : ndarray
             C of each of them.
-        planes : Planes
+        cuts : Planes
         weights : ndarray of shape (n_features,)
         rule : StepRule
 
@@ -251,15 +251,15 @@ class PlaneCache(WorkingSet):
         ValueError
             If the planes of one example take more memory than there is.
         """
-        for part, blocks in self._admit(owners, cost, planes, weights):
-            self.visit(blocks, weights, rule, planes if part is None else planes.take(part))
+        for part, blocks in self._admit(owners, cost, cuts, weights):
+            self.update(blocks, weights, rule, cuts if part is None else cuts.take(part))
 
     def put_in(
-        self, owners: Order, cost: Floats, planes: Planes, coef: Floats, weights: Floats
+        self, owners: Order, cost: Floats, cuts: Cuts, coef: Floats, weights: Floats
     ) -> None:
         """Take planes over with their coefficients; an owner may come several times."""
         for some in _without_repeats(owners):
-            given, given_coef = planes.take(some), coef[some]
+            given, given_coef = cuts.take(some), coef[some]
             for part, blocks in self._admit(owners[some], cost[some], given, weights):
                 if part is None:
                     self.put(blocks, given, given_coef, weights)
@@ -267,7 +267,7 @@ class PlaneCache(WorkingSet):
                     self.put(blocks, given.take(part), given_coef[part], weights)
 
     def _admit(
-        self, owners: Order, cost: Floats, planes: Planes, weights: Floats
+        self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats
     ) -> Iterator[tuple[Order | None, Order]]:
         """Make room for a plane of each owner, in parts if it must be.
 
@@ -277,7 +277,7 @@ class PlaneCache(WorkingSet):
         while queue:
             part = queue.pop()
             whole = len(part) == len(owners)
-            some = planes if whole else planes.take(part)
+            some = cuts if whole else cuts.take(part)
             needed = self._bytes_with(self.blocks_of(owners[part]), some)
             if needed > self._limit:
                 self.squeeze(int(FULL_AFTER_SQUEEZE * self._limit), weights)
@@ -332,7 +332,7 @@ class PlaneCache(WorkingSet):
         self._close_gaps()
         self._resize_arena(int(table.counts[_N_LIVE]) + room)
         hashed = make_table(int(min(entries.max(initial=0), room)), self.n_features)
-        into = np.full(int(table.counts[_N_PLANES]), NOWHERE, dtype=np.int64)
+        into = np.full(int(table.counts[_N_CUTS]), NOWHERE, dtype=np.int64)
         shares = np.zeros(len(into))
         self._merging = into, shares
         block = 0
@@ -387,11 +387,11 @@ class PlaneCache(WorkingSet):
             self.frozen.new_vector[:] = 0.0
             self.frozen.new_loss[:] = 0.0
 
-    def renew(self, owners: Order, planes: Planes, slopes: Floats) -> None:
+    def renew(self, owners: Order, cuts: Cuts, slopes: Floats) -> None:
         """Note new planes of frozen examples; those that do not violate count as zero."""
         spent = np.where(slopes > 0.0, self.spent(owners), 0.0)
         if self.frozen is not None and spent.any():
-            add_renewed(*planes[:4], spent, self.frozen.new_vector, self.frozen.new_loss)
+            add_renewed(*cuts[:4], spent, self.frozen.new_vector, self.frozen.new_loss)
 
     def end_pass(self, weights: Floats) -> None:
         """Exchange the frozen sum for that of the new planes, by the part that helps most."""
@@ -426,8 +426,8 @@ class PlaneCache(WorkingSet):
         rank = np.zeros(len(table.length), dtype=np.int32)
         rank[numbers] = np.arange(len(numbers))
         counts = table.counts.copy()
-        counts[[_N_FREE, _N_PLANES]] = 0, len(numbers)
-        arrays = {name: getattr(table, name)[numbers] for name in PER_PLANE}
+        counts[[_N_FREE, _N_CUTS]] = 0, len(numbers)
+        arrays = {name: getattr(table, name)[numbers] for name in PER_CUT}
         arrays |= {name: getattr(table, name).copy() for name in PER_BLOCK}
         arrays["slots"] = rank[table.slots[: counts[_N_SLOTS]]]
         arrays["gram"] = table.gram[: counts[_N_GRAM]].copy()
@@ -524,23 +524,23 @@ class PlaneCache(WorkingSet):
         steady, sizes = np.zeros(self.n_blocks), np.zeros(self.n_blocks, dtype=np.int64)
         measure_blocks(self._table, weights, steady, sizes)
         sizes += BLOCK_BYTES + self.output_bytes // max(self.n_blocks, 1)
-        excess = self.n_bytes - target
+        suboptimality = self.n_bytes - target
         if self.frozen is None:
-            excess += 16 * self.n_features
+            suboptimality += 16 * self.n_features
         order = np.argsort(-steady, kind="stable")
-        n = int(np.searchsorted(np.cumsum(sizes[order]), excess)) + 1
+        n = int(np.searchsorted(np.cumsum(sizes[order]), suboptimality)) + 1
         self.freeze(np.sort(order[:n]))
 
-    def _bytes_with(self, blocks: Order, planes: Planes) -> int:
+    def _bytes_with(self, blocks: Order, cuts: Cuts) -> int:
         """Bytes that will be taken when each of the blocks, new where -1, has got its plane."""
         table, counts = self._table, self._table.counts
         known = blocks[blocks >= 0]
-        n_new, n_entries = len(blocks) - len(known), len(planes.values)
+        n_new, n_entries = len(blocks) - len(known), len(cuts.values)
         full = known[table.size[known] == table.capacity[known]]
         wider = 2 * table.capacity[full].astype(np.int64)
         slots = n_new * FIRST_CAPACITY, int(wider.sum())
         gram = n_new * FIRST_CAPACITY**2, int((wider**2).sum())
-        numbers = int(counts[_N_PLANES])
+        numbers = int(counts[_N_CUTS])
         if counts[_N_FREE] < len(blocks):
             numbers = self._grown(numbers, numbers + len(blocks))
         return (
@@ -548,9 +548,9 @@ class PlaneCache(WorkingSet):
             + BLOCK_BYTES * self._lengthening(self._block_room, self.n_blocks, n_new)
             + 4 * self._lengthening(len(table.slots), int(counts[_N_SLOTS]), *slots)
             + 8 * self._lengthening(len(table.gram), int(counts[_N_GRAM]), *gram)
-            + PLANE_BYTES * max(numbers - len(self.outputs), 0)
+            + CUT_BYTES * max(numbers - len(self.outputs), 0)
             + ENTRY_BYTES * max(self._arena_with(n_entries) - len(table.values), 0)
-            + sum(map(size_of, planes.outputs))
+            + sum(map(size_of, cuts.outputs))
         )
 
     def _lengthening(self, length: int, used: int, *more: int) -> int:

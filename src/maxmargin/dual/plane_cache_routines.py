@@ -7,7 +7,7 @@ waits for the end of compiled code, may come after any of them.
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.cuts import add_plane, plane_product
+from maxmargin.core.cuts import add_cut, cut_product
 from maxmargin.dual.gram import EMPTY, _find, clear
 from maxmargin.dual.working_set import (
     _N_ENTRIES,
@@ -20,7 +20,7 @@ from maxmargin.dual.working_set import (
 )
 
 ENTRY_BYTES = 12
-PLANE_BYTES = 52
+CUT_BYTES = 52
 BLOCK_BYTES = 48
 """What an entry, a plane number and a block take in the arrays, the lists of blocks apart."""
 
@@ -139,7 +139,7 @@ def freeze_blocks(blocks, table, vector, loss, spent):  # type: ignore[no-untype
             p = table.slots[table.slot_at[b] + j]
             coef = table.coef[p]
             stop = table.start[p] + table.length[p]
-            add_plane(table.start[p], stop, table.columns, table.values, coef, vector)
+            add_cut(table.start[p], stop, table.columns, table.values, coef, vector)
             loss[0] += coef * table.loss[p]
             if owner < len(spent):
                 spent[owner] += coef
@@ -165,7 +165,7 @@ def add_renewed(starts, columns, values, losses, spent, vector, loss):  # type: 
     """Add planes times what is spent on them."""
     for k in range(len(spent)):
         if spent[k] > 0.0:
-            add_plane(starts[k], starts[k + 1], columns, values, spent[k], vector)
+            add_cut(starts[k], starts[k + 1], columns, values, spent[k], vector)
             loss[0] += spent[k] * losses[k]
 
 
@@ -192,10 +192,10 @@ def measure_blocks(table, weights, steady, sizes):  # type: ignore[no-untyped-de
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
             stop = table.start[p] + table.length[p]
-            product = plane_product(table.start[p], stop, table.columns, table.values, weights)
+            product = cut_product(table.start[p], stop, table.columns, table.values, weights)
             used += table.coef[p]
             least = min(least, table.loss[p] - product)
-            sizes[b] += PLANE_BYTES + ENTRY_BYTES * table.length[p]
+            sizes[b] += CUT_BYTES + ENTRY_BYTES * table.length[p]
         sizes[b] += 4 * table.capacity[b] + 8 * table.capacity[b] * table.capacity[b]
         steady[b] = least if used >= table.totals[b] * (1.0 - SETTLED) else min(least, 0.0)
 

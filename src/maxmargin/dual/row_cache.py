@@ -136,7 +136,7 @@ Rows = NDArray[np.int32]
 LONGEST_WAIT = 63
 """Sweeps after which even an example that never moves is looked at again."""
 
-_OWN = ("coef", "linear", "losses", "visits", "round", "random")
+_OWN = ("coef", "linear", "losses", "updates", "round", "random")
 """Attributes of blocks that belong to their examples, not to the weights."""
 
 ROOM_AFTER_THINNING = 0.75
@@ -230,7 +230,7 @@ class Portion:
     def moving(self) -> Rows:
         """Examples that, when last visited, moved or were in no corner, in some part."""
         moving = [
-            (b.visits[:, WAIT] == 0) & (b.visits[:, DUE] <= b.round + LONGEST_WAIT)
+            (b.updates[:, WAIT] == 0) & (b.updates[:, DUE] <= b.round + LONGEST_WAIT)
             for b in self.blocks
         ]
         return np.flatnonzero(np.any(moving, axis=0)).astype(np.int32)
@@ -367,22 +367,22 @@ class RowCache(Stateful):
     def __len__(self) -> int:
         return sum(map(len, self.portions.values()))
 
-    def sweep(self, n_visits: int, threads: Threads) -> tuple[int, float, float]:
-        """Sweep portions, each in its turn, until that was about `n_visits` examples.
+    def sweep(self, n_updates: int, threads: Threads) -> tuple[int, float, float]:
+        """Sweep portions, each in its turn, until that was about `n_updates` examples.
 
         Returns how many it was, and the changes of the linear term and of the losses seen.
         """
         portions = list(self.portions.values())
-        visited, linear, loss = 0, 0.0, 0.0
+        updated, linear, loss = 0, 0.0, 0.0
         for _ in range(len(portions)):
-            if visited >= n_visits:
+            if updated >= n_updates:
                 break
             portion = portions[self._turn % len(portions)]
             self._turn += 1
             linear, loss = linear - portion.linear, loss - portion.loss
-            visited += portion.sweep(threads)
+            updated += portion.sweep(threads)
             linear, loss = linear + portion.linear, loss + portion.loss
-        return visited, linear, loss
+        return updated, linear, loss
 
     def join_small(self) -> None:
         """Make one portion of the last ones where the last is not much smaller than the one before.

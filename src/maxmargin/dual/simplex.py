@@ -8,7 +8,7 @@ products from position `at` on, in rows of length `stride`.
 
 from maxmargin.compiled.compile import inlined
 
-ZERO_PLANE = -1
+ZERO_CUT = -1
 
 ROUNDING = 1e-12
 """Part of a block's total that is no budget, only what rounding left of it."""
@@ -41,7 +41,7 @@ def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_s
     gain = 0.0
     steps = 0
     while steps < max_steps:
-        up = down = ZERO_PLANE
+        up = down = ZERO_CUT
         highest = 0.0
         lowest = 0.0 if rest > 0.0 else 1e300
         for j in range(size):
@@ -82,7 +82,7 @@ def frank_wolfe_step(gram, at, stride, size, slopes, coef, total, away):  # type
 
     Changes `coef` in place and leaves `slopes` as they were; returns the gain of the dual.
     """
-    best = worst = ZERO_PLANE
+    best = worst = ZERO_CUT
     highest = 0.0
     used = value = square = 0.0
     for j in range(size):

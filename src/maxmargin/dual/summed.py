@@ -20,7 +20,7 @@ DENSE_ABOVE = 0.5
 """Share of non-zeros above which a plane is kept as a dense vector."""
 
 
-class SummedPlane(NamedTuple):
+class SummedCut(NamedTuple):
     """One plane, and the outputs that it is the sum of.
 
     Parameters
@@ -48,7 +48,7 @@ class _Kept(NamedTuple):
     gram: Floats = np.zeros((0, 0))
 
 
-class SummedPlanes(Stateful):
+class SummedCuts(Stateful):
     """A few planes, their Gram matrix, and coefficients that add up to at most one."""
 
     state_names = ("kept",)
@@ -86,9 +86,9 @@ class SummedPlanes(Stateful):
         kept = self.kept
         return float(kept.losses @ kept.coef) - 0.5 * float(kept.coef @ kept.gram @ kept.coef)
 
-    def add(self, plane: SummedPlane, coef: float = 0.0) -> None:
+    def add(self, cut: SummedCut, coef: float = 0.0) -> None:
         """Take a plane in."""
-        kept, vector = self.kept, plane.vector
+        kept, vector = self.kept, cut.vector
         m = len(self)
         gram = np.empty((m + 1, m + 1))
         gram[:m, :m] = kept.gram
@@ -97,8 +97,8 @@ class SummedPlanes(Stateful):
         dense = np.count_nonzero(vector) > DENSE_ABOVE * len(vector)
         self.kept = _Kept(
             vectors=(*kept.vectors, vector if dense else sp.csr_array(vector[None, :])),
-            recipes=(*kept.recipes, plane.recipe),
-            losses=np.append(kept.losses, plane.loss),
+            recipes=(*kept.recipes, cut.recipe),
+            losses=np.append(kept.losses, cut.loss),
             coef=np.append(kept.coef, coef),
             idle=np.append(kept.idle, 0),
             gram=gram,

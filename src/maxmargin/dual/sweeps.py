@@ -28,8 +28,8 @@ Which examples to visit in a round, and in what order.
 
 Idle examples are looked at less and less often: one that is at a corner it does not want to leave
 waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
-again as soon as it moves. ``visits[i, DUE]`` is the round of the next visit, ``visits[i, WAIT]``
-the present wait, and ``visits[i, MOVING]`` is 1 if its coefficients have changed since the last
+again as soon as it moves. ``updates[i, DUE]`` is the round of the next visit, ``updates[i, WAIT]``
+the present wait, and ``updates[i, MOVING]`` is 1 if its coefficients have changed since the last
 extrapolation looked at them.
 """
 
@@ -141,14 +141,14 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
             slope += (a > 0.0) & (a < cost)
             a = a if a > 0.0 else 0.0
             used += a if a < cost else cost
-        excess = shift + old_sum - used
-        if excess > 0.0:
+        suboptimality = shift + old_sum - used
+        if suboptimality > 0.0:
             high = shift
-        elif excess < 0.0:
+        elif suboptimality < 0.0:
             low = shift
         else:
             break
-        newton = shift - excess / slope
+        newton = shift - suboptimality / slope
         if newton == shift:
             break  # the root, to the last bit
         if newton <= low or newton >= high:
@@ -193,11 +193,11 @@ CHUNK, STREAMS = 32, 8
 
 
 @inlined
-def postpone(i, visits, now, longest_wait):  # type: ignore[no-untyped-def]
+def postpone(i, updates, now, longest_wait):  # type: ignore[no-untyped-def]
     """Visit the idle example ``i`` again after twice as many rounds as last time."""
-    wait = min(2 * visits[i, WAIT] + 1, longest_wait)
-    visits[i, WAIT] = wait
-    visits[i, DUE] = now + 1 + wait
+    wait = min(2 * updates[i, WAIT] + 1, longest_wait)
+    updates[i, WAIT] = wait
+    updates[i, DUE] = now + 1 + wait
 
 
 @inlined
@@ -212,7 +212,7 @@ def random_below(bound, state):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def visiting_order(visits, now, state, due, runs, order):  # type: ignore[no-untyped-def]
+def update_order(updates, now, state, due, runs, order):  # type: ignore[no-untyped-def]
     """Set `order` to the examples that are due, in random order; returns how many there are.
 
     The order is kind to the memory: runs of `CHUNK` neighbours are shuffled, and `STREAMS` of them
@@ -221,9 +221,9 @@ def visiting_order(visits, now, state, due, runs, order):  # type: ignore[no-unt
     for each visit. `due` and `runs` are scratch space as long as `order`.
     """
     count = 0
-    for i in range(len(visits)):
+    for i in range(len(updates)):
         due[count] = i
-        count += visits[i, DUE] <= now
+        count += updates[i, DUE] <= now
     chunk = CHUNK if count >= 4 * CHUNK * STREAMS else 1
     n_runs = (count + chunk - 1) // chunk
     for run in range(n_runs):
@@ -287,7 +287,7 @@ def loss_at(scores, label, separate_slacks):  # type: ignore[no-untyped-def]
 @compiled
 def sweep_multiclass(  # type: ignore[no-untyped-def]
     rows, order, labels, terms, loss, separate_slacks, threshold,
-    weights, unclipped, nonnegative, coef, losses, visits, now, longest_wait, average, snapshots,
+    weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
     every, scratch,
 ):  # fmt: skip
     """One exact step for each example in `order`; returns the change of the linear term."""
@@ -307,11 +307,11 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
         else:
             outcome = crammer_singer_step(scores, coef[i], label, cost, inverse, threshold, change)
         if outcome == CORNER:
-            postpone(i, visits, now, longest_wait)
+            postpone(i, updates, now, longest_wait)
             continue
-        visits[i, WAIT] = 0
+        updates[i, WAIT] = 0
         if outcome == MOVED:
-            visits[i, MOVING] = 1
+            updates[i, MOVING] = 1
             loss_change = 0.0
             for m in range(n_classes):
                 loss_change += change[m] * loss[label, m]
@@ -325,7 +325,7 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
 @compiled
 def sweep_scalar(  # type: ignore[no-untyped-def]
     rows, order, terms, epsilon, threshold,
-    weights, unclipped, nonnegative, coef, losses, visits, now, longest_wait, average, snapshots,
+    weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
     every,
 ):  # fmt: skip
     """The same for problems with one weight vector and one variable an example."""
@@ -349,10 +349,10 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
             violation = epsilon - miss if old > 0.0 else -epsilon - miss
         if change == 0.0 or violation <= threshold:
             if old in (lower, upper, 0.0):
-                postpone(i, visits, now, longest_wait)
+                postpone(i, updates, now, longest_wait)
             continue
-        visits[i, WAIT] = 0
-        visits[i, MOVING] = 1
+        updates[i, WAIT] = 0
+        updates[i, MOVING] = 1
         coef[i, 0] = new
         linear += target * change - epsilon * (abs(new) - abs(old))
         add_row(rows, i, change, summed)
@@ -363,7 +363,7 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 
 @compiled
 def extrapolate_multiclass(  # type: ignore[no-untyped-def]
-    rows, momentum, coef, previous, labels, terms, loss, own_bound, unclipped, visits, scratch
+    rows, momentum, coef, previous, labels, terms, loss, own_bound, unclipped, updates, scratch
 ):
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
@@ -376,7 +376,7 @@ def extrapolate_multiclass(  # type: ignore[no-untyped-def]
     change = scratch[0]
     linear = 0.0
     for i in range(coef.shape[0]):
-        if visits[i, MOVING] == 0:
+        if updates[i, MOVING] == 0:
             continue
         label = labels[i]
         cost = terms[i, 0]
@@ -386,7 +386,7 @@ def extrapolate_multiclass(  # type: ignore[no-untyped-def]
             change[m] = coef[i, m] - previous[i, m]
             moving |= change[m] != 0.0
         if not moving:
-            visits[i, MOVING] = 0
+            updates[i, MOVING] = 0
             continue
         for m in range(n_classes):
             if m == label:
@@ -412,17 +412,17 @@ def extrapolate_multiclass(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped, visits):  # type: ignore[no-untyped-def]
+def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped, updates):  # type: ignore[no-untyped-def]
     """The same for one variable an example."""
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
     for i in range(coef.shape[0]):
-        if visits[i, MOVING] == 0:
+        if updates[i, MOVING] == 0:
             continue
         old = coef[i, 0]
         change = old - previous[i, 0]
         if change == 0.0:
-            visits[i, MOVING] = 0
+            updates[i, MOVING] = 0
             continue
         wanted = old + momentum * change
         new = min(max(wanted, terms[i, 1]), terms[i, 2])

@@ -16,7 +16,7 @@ _MOST_CAPACITY = 1 << 24
 """Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
 
 _PER_EXAMPLE = ("totals", "gaps", "size", "capacity", "slot_at", "gram_at")
-_PER_PLANE = ("length", "loss", "coef", "previous", "idle", "free")
+_PER_CUT = ("length", "loss", "coef", "previous", "idle", "free")
 
 
 def check_table(table: Any, n_features: int, n_outputs: int) -> None:
@@ -34,18 +34,18 @@ def check_table(table: Any, n_features: int, n_outputs: int) -> None:
     ------
     ValueError
     """
-    n_planes = len(table.start)
+    n_cuts = len(table.start)
     places = [array.__array_interface__["data"][0] for array in table if array.size]
     if len(set(places)) < len(places):
         raise ValueError("two arrays of the working set are the same")
     for name in _PER_EXAMPLE:
         check_shape(name, getattr(table, name), len(table.owner))
-    for name in _PER_PLANE:
-        check_shape(name, getattr(table, name), n_planes)
+    for name in _PER_CUT:
+        check_shape(name, getattr(table, name), n_cuts)
     check_shape("values", table.values, len(table.columns))
     n_free, n_entries = _check_counts(table, n_outputs)
-    _check_lists(table, n_planes)
-    check_indices("free", table.free[:n_free], n_planes)
+    _check_lists(table, n_cuts)
+    check_indices("free", table.free[:n_free], n_cuts)
     check_indices("columns", table.columns[:n_entries], max(n_features, 1))
     for name in ("totals", "loss", "coef", "previous"):
         check_finite(name, getattr(table, name))
@@ -63,8 +63,8 @@ def check_table(table: Any, n_features: int, n_outputs: int) -> None:
 
 def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
     """Check that no array is used beyond its end; numbers of free planes and of entries."""
-    n_planes, n_entries = len(table.start), len(table.columns)
-    rooms = n_planes, n_entries, n_entries, len(table.slots), len(table.gram), n_planes
+    n_cuts, n_entries = len(table.start), len(table.columns)
+    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
     check_shape("counts", table.counts, len(rooms))
     counts = table.counts
     if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[-1]:
@@ -72,7 +72,7 @@ def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
     return int(counts[0]), int(counts[1])
 
 
-def _check_lists(table: Any, n_planes: int) -> None:
+def _check_lists(table: Any, n_cuts: int) -> None:
     """Check that the list and the Gram matrix of every example lie in their arrays."""
     size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
     if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
@@ -80,7 +80,7 @@ def _check_lists(table: Any, n_planes: int) -> None:
     _check_apart("slot_at", table.slot_at, capacity, int(table.counts[3]))
     _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[4]))
     listed = table.slots[_places(table.slot_at, size)]
-    check_indices("slots", listed, n_planes)
+    check_indices("slots", listed, n_cuts)
     if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
         raise ValueError("examples list other cutting planes than there are")
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.cuts import Planes, add_plane, plane_product
+from maxmargin.core.cuts import Cuts, add_cut, cut_product
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
@@ -38,10 +38,10 @@ _FIRST_CAPACITY = 4
 _SLACK = 8
 """The arena is allowed so small a part of dropped planes, and again of room to grow."""
 
-PER_PLANE = ("start", "length", "loss", "coef", "previous", "idle", "free")
+PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
 """Arrays with a place for each plane number."""
 
-_N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_PLANES = range(6)
+_N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
 
 
@@ -64,7 +64,7 @@ class StepRule(NamedTuple):
     tolerance: float = 0.0
 
 
-class Visit(NamedTuple):
+class BlockUpdate(NamedTuple):
     """What came of visiting some blocks.
 
     Parameters
@@ -85,9 +85,9 @@ class Visit(NamedTuple):
     loss: float
     work: float
 
-    def __add__(self, other: "Visit") -> "Visit":  # type: ignore[override]
+    def __add__(self, other: "BlockUpdate") -> "BlockUpdate":  # type: ignore[override]
         """What came of both."""
-        return Visit(*(a + b for a, b in zip(self, other, strict=True)))
+        return BlockUpdate(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 @registered("WorkingSetTable")
@@ -187,7 +187,7 @@ class WorkingSet(Stateful):
         return self._table.gaps
 
     @property
-    def n_planes(self) -> int:
+    def n_cuts(self) -> int:
         """Planes kept."""
         return int(self._table.size.sum())
 
@@ -201,9 +201,9 @@ class WorkingSet(Stateful):
         """Memory that the arrays take."""
         return sum(array.nbytes for array in self._table)
 
-    def visit(
-        self, blocks: Order, weights: Floats, rule: StepRule, planes: Planes | None = None
-    ) -> Visit:
+    def update(
+        self, blocks: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
+    ) -> BlockUpdate:
         """Improve the dual over `blocks`, one after the other, and `weights` with it.
 
         Parameters
@@ -212,25 +212,25 @@ class WorkingSet(Stateful):
         weights : ndarray of shape (n_features,)
             The weights of the present coefficients; updated.
         rule : StepRule
-        planes : Planes or None
+        cuts : Planes or None
             A new plane for each of the blocks; kept if it violates more than those in hand.
         """
         added = np.full(len(blocks), -1, dtype=np.int32)
         sums = np.zeros(5)
-        if planes is None:
+        if cuts is None:
             starts, columns, values, losses = _NO_STARTS, _NO_COLUMNS, _NO_VALUES, _NO_VALUES
         else:
-            self._make_room(blocks, planes)
-            starts, columns, values, losses = planes[:4]
-            self._latest = added, planes.outputs
-        _visit_blocks(
+            self._make_room(blocks, cuts)
+            starts, columns, values, losses = cuts[:4]
+            self._latest = added, cuts.outputs
+        _update_blocks(
             blocks, weights, self._table, rule.kind, rule.max_steps, rule.tolerance,
             starts, columns, values, losses, added, self._hash, self._scratch, sums,
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
         self.dual += float(sums[_GAIN])
         self._note_outputs()
-        return Visit(
+        return BlockUpdate(
             gain=float(sums[_GAIN]),
             gap=float(sums[_GAP]),
             loss=float(sums[_BOUND]),
@@ -249,18 +249,18 @@ class WorkingSet(Stateful):
                 self.outputs[added[k]] = outputs[k]
             self._latest = None
 
-    def put(self, blocks: Order, planes: Planes, coef: Floats, weights: Floats) -> None:
+    def put(self, blocks: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
         """Take over planes with their coefficients, and add what they make to `weights`.
 
         A block may come several times.
         """
-        planes.add_to(weights, coef)
-        self._moved(float(coef @ planes.losses), weights)
+        cuts.add_to(weights, coef)
+        self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(blocks):
-            part = planes.take(some)
+            part = cuts.take(some)
             added = np.empty(len(some), dtype=np.int32)
             self._make_room(blocks[some], part)
-            _put_planes(blocks[some], *part[:4], coef[some], self._table, self._hash, added)
+            _put_cuts(blocks[some], *part[:4], coef[some], self._table, self._hash, added)
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
 
@@ -336,7 +336,7 @@ class WorkingSet(Stateful):
         self.linear += linear
         self.dual = self.linear - 0.5 * float(weights @ weights)
 
-    def _make_room(self, blocks: Order, planes: Planes) -> None:
+    def _make_room(self, blocks: Order, cuts: Cuts) -> None:
         """See to it that every block can take one plane more."""
         table = self._table
         full = blocks[table.size[blocks] == table.capacity[blocks]]
@@ -345,10 +345,10 @@ class WorkingSet(Stateful):
         table = self._table
         if table.counts[_N_FREE] < len(blocks):
             self._add_numbers(len(blocks))
-        needed = table.counts[_N_ENTRIES] + len(planes.values)
+        needed = table.counts[_N_ENTRIES] + len(cuts.values)
         if needed > len(table.values):
-            self._extend_arena(len(planes.values))
-        largest = int(np.diff(planes.starts).max(initial=0))
+            self._extend_arena(len(cuts.values))
+        largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
             self._hash = make_table(2 * largest, self.n_features)
         widest = int(self._table.capacity[blocks].max())
@@ -367,15 +367,15 @@ class WorkingSet(Stateful):
     def _add_numbers(self, wanted: int) -> None:
         """More plane numbers."""
         table = self._table
-        old = int(table.counts[_N_PLANES])
+        old = int(table.counts[_N_CUTS])
         new = self._grown(old, old + wanted)
-        per_plane = {name: _longer(getattr(table, name), new) for name in PER_PLANE}
-        per_plane["length"][old:] = UNUSED
-        self._table = table._replace(**per_plane)
+        per_cut = {name: _longer(getattr(table, name), new) for name in PER_CUT}
+        per_cut["length"][old:] = UNUSED
+        self._table = table._replace(**per_cut)
         n_free = int(table.counts[_N_FREE])
         self._table.free[n_free : n_free + new - old] = np.arange(new - 1, old - 1, -1)
         table.counts[_N_FREE] = n_free + new - old
-        table.counts[_N_PLANES] = new
+        table.counts[_N_CUTS] = new
         self.outputs += [None] * (new - old)
 
     def _extend_arena(self, n_entries: int) -> None:
@@ -530,11 +530,11 @@ def _drop(b, j, table):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _visit_blocks(  # type: ignore[no-untyped-def]
+def _update_blocks(  # type: ignore[no-untyped-def]
     blocks, weights, table, kind, max_steps, tolerance,
     new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
 ):  # fmt: skip
-    """Visit `blocks` in order; see `WorkingSet.visit`."""
+    """Visit `blocks` in order; see `WorkingSet.update`."""
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(blocks)):
         b = blocks[o]
@@ -549,14 +549,14 @@ def _visit_blocks(  # type: ignore[no-untyped-def]
             start = table.start[p]
             stop = start + table.length[p]
             work += stop - start
-            slope = table.loss[p] - plane_product(start, stop, table.columns, table.values, weights)
+            slope = table.loss[p] - cut_product(start, stop, table.columns, table.values, weights)
             slopes[j] = slope
             coef[j] = table.coef[p]
             highest = max(highest, slope)
             value += coef[j] * slope
         if len(new_losses) > 0:
             first, last = new_starts[o], new_starts[o + 1]
-            slope = new_losses[o] - plane_product(first, last, new_columns, new_values, weights)
+            slope = new_losses[o] - cut_product(first, last, new_columns, new_values, weights)
             work += last - first
             if slope > highest + tolerance:
                 highest = slope
@@ -590,7 +590,7 @@ def _visit_blocks(  # type: ignore[no-untyped-def]
                 start = table.start[p]
                 stop = start + table.length[p]
                 work += stop - start
-                add_plane(start, stop, table.columns, table.values, change, weights)
+                add_cut(start, stop, table.columns, table.values, change, weights)
                 table.coef[p] = coef[j]
                 sums[_LINEAR] += change * table.loss[p]
         sums[_WORK] += work
@@ -623,7 +623,7 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
             table.idle[p] += 1
             start = table.start[p]
             stop = start + table.length[p]
-            slope = table.loss[p] - plane_product(start, stop, table.columns, table.values, weights)
+            slope = table.loss[p] - cut_product(start, stop, table.columns, table.values, weights)
             if slope > highest:
                 highest = slope
                 best[b] = p
@@ -633,7 +633,7 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
             loss += table.totals[b] * table.loss[p]
             start = table.start[p]
             stop = start + table.length[p]
-            add_plane(start, stop, table.columns, table.values, table.totals[b], vector)
+            add_cut(start, stop, table.columns, table.values, table.totals[b], vector)
     return loss
 
 
@@ -647,7 +647,7 @@ def _hinges(table, weights):  # type: ignore[no-untyped-def]
             p = table.slots[table.slot_at[b] + j]
             start = table.start[p]
             stop = start + table.length[p]
-            product = plane_product(start, stop, table.columns, table.values, weights)
+            product = cut_product(start, stop, table.columns, table.values, weights)
             highest = max(highest, table.loss[p] - product)
         total += table.totals[b] * highest
     return total
@@ -714,7 +714,7 @@ def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
                 table.coef[p] = new
                 start = table.start[p]
                 stop = start + table.length[p]
-                add_plane(start, stop, table.columns, table.values, new - old, weights)
+                add_cut(start, stop, table.columns, table.values, new - old, weights)
                 linear += (new - old) * table.loss[p]
     return linear
 
@@ -731,13 +731,13 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
                 table.coef[p] = table.previous[p]
                 start = table.start[p]
                 stop = start + table.length[p]
-                add_plane(start, stop, table.columns, table.values, change, weights)
+                add_cut(start, stop, table.columns, table.values, change, weights)
                 linear += change * table.loss[p]
     return linear
 
 
 @compiled
-def _put_planes(blocks, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
+def _put_cuts(blocks, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
     """Append a plane with its coefficient to each of the blocks."""
     for o in range(len(blocks)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)

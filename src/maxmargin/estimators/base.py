@@ -30,7 +30,7 @@ from maxmargin.core.arrays import SampledHash
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.stopping import AbsoluteGap, Stopping
 from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_costs, check_per_sample
@@ -64,7 +64,7 @@ def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
 def train_warm(
     model: Any,
     solver: Any,
-    training: Any,
+    oracle: Any,
     shape: Hashable,
     X: Any,
     y: Any,
@@ -76,7 +76,7 @@ def train_warm(
     ----------
     model : CertifiedEstimator
     solver
-        With ``solve(training, ..., start)``.
+        With ``solve(oracle, ..., start)``.
     training
     shape : hashable
         What must be the same for a dual solution to fit again.
@@ -84,7 +84,7 @@ def train_warm(
         As in ``CertifiedEstimator._train``.
     """
     known, point = (model.warm_start and getattr(model, "_warm", None)) or (None, None)
-    solve = partial(solver.solve, training, start=point if known == shape else None)
+    solve = partial(solver.solve, oracle, start=point if known == shape else None)
     result: Result = model._train(X, y, solve, attributes)
     model._warm = (shape, result.dual_point) if model.warm_start else None
     return result
@@ -141,7 +141,7 @@ def check_weights(name: str, weights: Any, *shape: int) -> None:
 Floats = NDArray[np.float64]
 
 Solve = Callable[..., Result]
-"""Takes `stopping`, `n_jobs`, `seed`, `on_round` and perhaps `checkpoint`."""
+"""Takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps `checkpoint`."""
 
 
 MOST_THREADS = 1024
@@ -176,7 +176,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     random_state: Any
 
     certificate_: Certificate
-    history_: list[Round]
+    history_: list[Iteration]
     n_iter_: int
     status_: str
     _data_fingerprint: str
@@ -210,7 +210,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                     stopping=stopping,
                     n_jobs=n_threads(self.n_jobs),
                     seed=int(check_random_state(self.random_state).randint(2**31)),
-                    on_round=self._on_round(X, y, attributes),
+                    on_iteration=self._on_iteration(X, y, attributes),
                     **self._kept_state(),
                 )
         except ProblemError as error:
@@ -258,32 +258,32 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         return attributes(result.weights) | {
             "certificate_": result.certificate,
             "history_": result.history,
-            "n_iter_": max(1, result.rounds),
+            "n_iter_": max(1, result.iterations),
             "status_": str(result.status),
         }
 
-    def _on_round(
+    def _on_iteration(
         self, X: Any, y: Any, attributes: Callable[[Floats], dict[str, Any]]
-    ) -> Callable[[Round, Callable[[], Floats]], bool] | None:
+    ) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
         """Hand each round to the callbacks, if there are any."""
         if not getattr(self, "_skl_callbacks", None):
             return None
         fit_context = self._callback_fit_ctx
 
-        def on_round(line: Round, weights: Callable[[], Floats]) -> bool:
+        def on_iteration(line: Iteration, weights: Callable[[], Floats]) -> bool:
             arguments = {
                 "estimator": self,
                 "X": X,
                 "y": y,
                 "reconstruction_attributes": lambda: attributes(weights()),
             }
-            context = fit_context.subcontext(task_name="round")
+            context = fit_context.subcontext(task_name="iteration")
             # Not as metadata, which scikit-learn's ScoringMonitor hands to the scorers.
-            context.round = line
+            context.iteration = line
             context.call_on_fit_task_begin(**arguments)
             return bool(context.call_on_fit_task_end(**arguments))
 
-        return on_round
+        return on_iteration
 
     def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
         """Say why the solver stopped, and at which gap, unless it did all that was asked for.

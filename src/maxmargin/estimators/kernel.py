@@ -19,7 +19,7 @@ from maxmargin.core.conforming import conforms
 from maxmargin.core.kernel import Pairs, n_rows
 from maxmargin.core.problem import check_instance
 from maxmargin.dual.kernel_model import KernelModel, predict
-from maxmargin.dual.kernel_oracle import KernelTrainingSet
+from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.estimators.base import CertifiedEstimator, check_classes, n_threads, train_warm
 from maxmargin.estimators.checks import check_features, check_loss_matrix
@@ -27,7 +27,7 @@ from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.multiclass.kernel import (
     Classes,
-    ClassTrainingSet,
+    ClassOracle,
     Multiclass,
     class_scores,
 )
@@ -60,7 +60,7 @@ class KernelEstimator(CertifiedEstimator):
         if isinstance(self._problem, Classes):
             check_classes(self.classes_, len(self._problem.classes))
 
-    def _fit_training(self, training: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
+    def _fit_oracle(self, oracle: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
         """Train; if the problem fails on the way, what was learned before is kept."""
 
         def attributes(model: Any) -> dict[str, Any]:
@@ -71,8 +71,8 @@ class KernelEstimator(CertifiedEstimator):
                 "_problem": problem,
             }
 
-        shape = type(solver), len(training.cost)
-        result = train_warm(self, solver, training, shape, X, Y, attributes)
+        shape = type(solver), len(oracle.cost)
+        result = train_warm(self, solver, oracle, shape, X, Y, attributes)
         self._warn_unless_converged(result, X, stacklevel=4)
         return self
 
@@ -163,8 +163,8 @@ class KernelStructuredSVM(KernelEstimator):
     >>> class Choice(KernelProblem):
     ...     def outputs(self, x):
     ...         return x[1:]
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
     >>> def ends(x, y):
     ...     return [x[0][-k:] == y[-k:] for k in (1, 2, 3)]
     >>> def kernel(x, y, x2, y2):
@@ -263,9 +263,9 @@ class KernelStructuredSVM(KernelEstimator):
             return self._fit_classes(X, y, cost, kernel)
         if isinstance(self.solver, KernelClassesDual):
             raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
-        training = KernelTrainingSet(self.problem, X, y, cost, kernel, self.rescaling)
+        oracle = KernelOracle(self.problem, X, y, cost, kernel, self.rescaling)
         solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        return self._fit_training(training, training.problem, solver, X, y)
+        return self._fit_oracle(oracle, oracle.problem, solver, X, y)
 
     def _fit_classes(self, X: Any, y: Any, cost: Floats, kernel: Any) -> Self:
         classes = self.problem.known_classes(y)
@@ -276,7 +276,7 @@ class KernelStructuredSVM(KernelEstimator):
         is_plain = not isinstance(kernel, ProductKernel) and (self.rescaling == "margin" or same)
         if is_plain and not isinstance(self.solver, MiniBatchDual):
             labels = np.array([problem.number(label) for label in y], dtype=np.int64)
-            training: Any = ClassTrainingSet(problem, X, labels, cost, kernel)
+            oracle: Any = ClassOracle(problem, X, labels, cost, kernel)
             solver: Any = KernelClassesDual() if self.solver == "auto" else self.solver
         else:
             if isinstance(self.solver, KernelClassesDual):
@@ -284,9 +284,9 @@ class KernelStructuredSVM(KernelEstimator):
                     "KernelClassesDual has a kernel of labels and margin rescaling built in: use "
                     "MiniBatchDual."
                 )
-            training = KernelTrainingSet(problem, X, y, cost, kernel, self.rescaling)
+            oracle = KernelOracle(problem, X, y, cost, kernel, self.rescaling)
             solver = MiniBatchDual() if self.solver == "auto" else self.solver
-        self._fit_training(training, problem, solver, X, y)
+        self._fit_oracle(oracle, problem, solver, X, y)
         if _takes_rows(kernel):
             validate_data(self, given, skip_check_array=True)
         return self

@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.latent import LatentTrainingSet, as_pair, bind_latent
+from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
 from maxmargin.estimators.base import check_weights
@@ -31,26 +31,26 @@ class LatentEstimator(StructuredEstimator):
 
     _parameter_constraints = StructuredEstimator._parameter_constraints | {
         "restarts": [Interval(Integral, 1, None, closed="left")],
-        "max_completions": [Interval(Integral, 1, None, closed="left")],
+        "max_imputations": [Interval(Integral, 1, None, closed="left")],
     }
 
     restarts: int
-    max_completions: int
+    max_imputations: int
 
     objectives_: Floats
     certificates_: list[Certificate]
-    completions_: Any
+    imputations_: Any
     restart_objectives_: Floats
 
     def _fit_latent(
-        self, latent: LatentTrainingSet, X: Any, y: Any, attributes: Any, initial: Any = None
+        self, latent: LatentOracle, X: Any, y: Any, attributes: Any, initial: Any = None
     ) -> None:
         """Train; if the problem fails on the way, what was learned before is kept."""
         start = getattr(self, "_end", None) if self.warm_start else None
         procedure = ConvexConcave(
             solver=make_solver(self.solver),
             restarts=self.restarts,
-            max_completions=self.max_completions,
+            max_imputations=self.max_imputations,
         )
         solve = partial(procedure.solve, latent, initial=initial, start=start)
         result = self._train(X, y, solve, attributes)
@@ -64,15 +64,15 @@ class LatentEstimator(StructuredEstimator):
         return learned | {
             "objectives_": np.array(result.objectives),
             "certificates_": result.certificates,
-            "completions_": result.completions,
+            "imputations_": result.imputations,
             "restart_objectives_": np.array(result.restart_objectives),
         }
 
     def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
         assert isinstance(result, LatentResult)
-        if result.status is Status.MAX_ITER and len(result.certificates) >= self.max_completions:
+        if result.status is Status.MAX_ITER and len(result.certificates) >= self.max_imputations:
             warnings.warn(
-                f"{type(self).__name__} was stopped after max_completions={self.max_completions} "
+                f"{type(self).__name__} was stopped after max_imputations={self.max_imputations} "
                 f"convex steps, before its latent variables settled; the best weights so far are "
                 f"kept.",
                 ConvergenceWarning,
@@ -87,8 +87,8 @@ class LatentStructuredSVM(LatentEstimator):
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
     highest ``loss(y) + <w, feature(y, h)>`` over its outputs ``y`` and latent variables ``h``, less
-    the highest ``<w, feature(truth, h)>``. That is not convex. In turn, the latent variables of the
-    truths are completed by the best ones, and the convex problem that is left is solved with a
+    the highest ``<w, feature(y_true, h)>``. That is not convex. In turn, the latent variables of
+    the truths are completed by the best ones, and the convex problem that is left is solved with a
     certificate, starting from the dual solution before. The objective never rises.
 
     Parameters
@@ -99,7 +99,7 @@ class LatentStructuredSVM(LatentEstimator):
         Weight of the sum of the hinges.
     restarts : int, default=1
         Starts, each from other latent variables; the one with the lowest objective counts.
-    max_completions : int, default=100
+    max_imputations : int, default=100
         Most convex steps of each start.
     solver : str or solver object, default="auto"
         Of the convex steps; see `StructuredSVM`.
@@ -137,7 +137,7 @@ class LatentStructuredSVM(LatentEstimator):
         Of the weights, for the convex problem with their latent variables: ``primal`` is the
         objective, and with the same latent variables no weights can come below ``dual``. Others
         may be better: this is no bound for the problem as a whole.
-    completions_ : list
+    imputations_ : list
         Latent variable of each truth: the best at the weights.
     restart_objectives_ : ndarray of shape (n_restarts,)
         The objective at the end of every start.
@@ -161,7 +161,16 @@ class LatentStructuredSVM(LatentEstimator):
 
     _parameter_constraints = LatentEstimator._parameter_constraints | {
         "problem": [
-            HasMethods(["joint_feature", "loss", "decode", "separate", "complete", "initial"])
+            HasMethods(
+                [
+                    "joint_feature",
+                    "loss",
+                    "inference",
+                    "loss_augmented_inference",
+                    "latent",
+                    "init_latent",
+                ]
+            )
         ],
     }
 
@@ -171,7 +180,7 @@ class LatentStructuredSVM(LatentEstimator):
         C: float = 1.0,
         *,
         restarts: int = 1,
-        max_completions: int = 100,
+        max_imputations: int = 100,
         solver: Any = "auto",
         tol: float = 1e-3,
         warm_start: bool = False,
@@ -186,7 +195,7 @@ class LatentStructuredSVM(LatentEstimator):
         self.problem = problem
         self.C = C
         self.restarts = restarts
-        self.max_completions = max_completions
+        self.max_imputations = max_imputations
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -231,7 +240,7 @@ class LatentStructuredSVM(LatentEstimator):
         Warns
         -----
         ConvergenceWarning
-            If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
+            If `max_imputations`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
             the best weights so far are kept, with their certificate.
         """
         check_instance(self.problem)
@@ -242,7 +251,7 @@ class LatentStructuredSVM(LatentEstimator):
                 )
         if not len(X):
             raise ValueError("X is empty: there is nothing to learn from.")
-        latent = bind_latent(self.problem, X, y, self._costs(len(X), sample_weight))
+        latent = make_latent_oracle(self.problem, X, y, self._costs(len(X), sample_weight))
         self._fit_latent(latent, X, y, lambda weights: {"weights_": weights}, initial)
         return self
 
@@ -277,7 +286,7 @@ class LatentStructuredSVM(LatentEstimator):
         pairs : list of (y, h)
         """
         check_is_fitted(self)
-        found = (called(self.problem, "decode", i, x, self.weights_) for i, x in enumerate(X))
+        found = (called(self.problem, "inference", i, x, self.weights_) for i, x in enumerate(X))
         return [as_pair(pair) for pair in found]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:

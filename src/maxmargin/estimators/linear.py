@@ -230,7 +230,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
             self._model(features, targets, online.weights)
             | {
                 "certificate_": online.certificate,
-                "history_": [*before, online.as_round(seconds)],
+                "history_": [*before, online.as_iteration(seconds)],
                 "n_iter_": online.calls,
                 "status_": "partial",
                 "_online": online,

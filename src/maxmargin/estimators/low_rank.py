@@ -254,8 +254,8 @@ class LowRankProblem(Problem):
     >>> class Parity(KernelProblem):
     ...     def outputs(self, x):
     ...         return [-1.0, 1.0]
-    ...     def loss(self, truth, y):
-    ...         return float(truth != y)
+    ...     def loss(self, y_true, y):
+    ...         return float(y_true != y)
     >>> X, Y = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), [-1.0, 1.0, 1.0, -1.0]
     >>> features = LowRankKernel("rbf", 4, gamma=1.0).fit(X)
     >>> labels = LowRankKernel("linear", 1).fit([[-1.0], [1.0]])
@@ -274,16 +274,16 @@ class LowRankProblem(Problem):
     def joint_feature(self, x: Any, y: Any) -> Floats:
         return np.asarray(self._features(x, [y])[0])
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.problem.loss(truth, y))
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.problem.loss(y_true, y))
 
-    def decode(self, x: Any, w: Floats) -> Any:
+    def inference(self, x: Any, w: Floats) -> Any:
         outputs = self.outputs(x)
         return outputs[int(np.argmax(self._features(x, outputs) @ w))]
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
         outputs = self.outputs(x)
-        losses = np.array([self.loss(truth, y) for y in outputs])
+        losses = np.array([self.loss(y_true, y) for y in outputs])
         return outputs[int(np.argmax(self._features(x, outputs) @ w + losses))]
 
     def _features(self, x: Any, outputs: Sequence[Any]) -> Floats:

@@ -10,8 +10,15 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.problem import TrainingSet, as_inputs, bind, called, check_instance, check_pairs
-from maxmargin.core.slack_rescaling import SlackTrainingSet
+from maxmargin.core.problem import (
+    Oracle,
+    as_inputs,
+    called,
+    check_instance,
+    check_pairs,
+    make_oracle,
+)
+from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, check_weights, train_warm
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -32,14 +39,14 @@ class StructuredEstimator(CertifiedEstimator):
     solver: Any
     rescaling: str
 
-    def _rescaled(self, training: TrainingSet) -> TrainingSet:
+    def _rescaled(self, oracle: Oracle) -> Oracle:
         """A training set with margin rescaling, or with the rescaling asked for."""
-        return SlackTrainingSet(training) if self.rescaling == "slack" else training
+        return SlackRescaledOracle(oracle) if self.rescaling == "slack" else oracle
 
-    def _fit_training(self, training: TrainingSet, X: Any, y: Any, attributes: Any) -> None:
+    def _fit_oracle(self, oracle: Oracle, X: Any, y: Any, attributes: Any) -> None:
         """Train, from the dual solution of the fit before if that is asked for."""
         solver = make_solver(self.solver)
-        result = train_warm(self, solver, training, training.shape, X, y, attributes)
+        result = train_warm(self, solver, oracle, oracle.shape, X, y, attributes)
         self._warn_unless_converged(result, X, stacklevel=4)
 
 
@@ -47,7 +54,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     """Structural SVM for any problem whose loss-augmented search you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
-    highest ``loss(y) + <w, feature(y) - feature(truth)>`` over its outputs ``y``.
+    highest ``loss(y) + <w, feature(y) - feature(y_true)>`` over its outputs ``y``.
 
     Parameters
     ----------
@@ -60,10 +67,10 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         list their outputs also "partial-linearization" and "exponentiated-gradient"; or an object
         such as ``OneSlack(cache=0)``.
     rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
-        one. If the problem has no ``separate_slack``, the latter is searched by some calls of
-        ``separate``, which may miss the largest slack: the certificate then counts a bound of it,
-        and a fit may end with the status "relaxed".
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+        If the problem has no ``slack_rescaled_inference``, the latter is searched by some calls of
+        ``loss_augmented_inference``, which may miss the largest slack: the certificate then counts
+        a bound of it, and a fit may end with the status "relaxed".
     tol : float, default=1e-3
         Relative duality gap that is good enough.
     warm_start : bool, default=False
@@ -109,7 +116,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     """
 
     _parameter_constraints = StructuredEstimator._parameter_constraints | {
-        "problem": [HasMethods(["joint_feature", "loss", "decode", "separate"])],
+        "problem": [HasMethods(["joint_feature", "loss", "inference", "loss_augmented_inference"])],
         "rescaling": [StrOptions({"margin", "slack"})],
         "engine": ENGINES,
     }
@@ -190,8 +197,8 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         examples = self._read(X, y, None)
         if self._on_shards:
             return self._fit_shards(X, y, examples, sample_weight)
-        training, attributes, _ = self._anew(examples, sample_weight)
-        self._fit_training(training, X, y, attributes)
+        oracle, attributes, _ = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, X, y, attributes)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -236,8 +243,8 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         return {}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
-        return bind(self.problem, examples.X, examples.y, cost, self.rescaling)
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+        return make_oracle(self.problem, examples.X, examples.y, cost, self.rescaling)
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
@@ -262,11 +269,11 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
         Raises
         ------
         ProblemError
-            If ``decode`` of the problem raises.
+            If ``inference`` of the problem raises.
         """
         check_is_fitted(self)
         inputs = enumerate(as_inputs(X))
-        return [called(self.problem, "decode", i, x, self.weights_) for i, x in inputs]
+        return [called(self.problem, "inference", i, x, self.weights_) for i, x in inputs]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 import maxmargin
 from maxmargin import structures
 from maxmargin.core.conforming import check_finite, check_types, conforms
-from maxmargin.core.registry import class_named
+from maxmargin.core.registry import as_named_now, class_named
 from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, restore
 from maxmargin.io.tensors import DamagedFileError, read_tensors, write_tensors
 
@@ -195,8 +195,7 @@ def _restored(header: Mapping[str, Any], arrays: Arrays, foreign: Any) -> dict[s
     model = restore(header["model"], arrays, foreign=foreign, find=_class_named)
     if not conforms(model, dict[str, dict[str, Any]]) or model.keys() != {"parameters", "fitted"}:
         raise ValueError("parameters or attributes are missing")
-    found: dict[str, Any] = model
-    return found
+    return {name: as_named_now(items) for name, items in model.items()}
 
 
 def _named_estimator(header: Mapping[str, Any]) -> Any:
@@ -248,7 +247,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     -------
     header : dict
         ``"estimator"`` (its name), ``"format"`` and ``"maxmargin"`` (versions), ``"parameters"``,
-        ``"classes"`` (or None), ``"certificate"``, ``"status"``, ``"rounds"``, ``"seconds"``,
+        ``"classes"`` (or None), ``"certificate"``, ``"status"``, ``"iterations"``, ``"seconds"``,
         ``"data"`` (fingerprint), ``"arrays"`` (shape and type by name), ``"given"`` (what `load`
         must be given), ``"about"``.
 
@@ -290,7 +289,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "certificate": fitted.get("certificate_"),
         "status": fitted.get("status_"),
-        "rounds": fitted.get("n_iter_"),
+        "iterations": fitted.get("n_iter_"),
         "seconds": history[-1].seconds if history else None,
         "data": fitted.get("_data_fingerprint"),
         "arrays": {name: (array.shape, array.dtype.name) for name, array in arrays.items()},

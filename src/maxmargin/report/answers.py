@@ -42,7 +42,7 @@ class Answers:
         self, estimator: Any, X: Any, y: Any, words: Sequence[Any] | None = None, groups: Any = None
     ) -> None:
         self.estimator, self.X, self.y, self.words, self.groups = estimator, X, y, words, groups
-        self.truths: Any = np.asarray(y) if hasattr(y, "iloc") else y
+        self.y_true: Any = np.asarray(y) if hasattr(y, "iloc") else y
         self.predictions: Any = estimator.predict(X)
         if words is not None and len(words) != len(self.predictions):
             raise ValueError(
@@ -88,13 +88,13 @@ class Answers:
         if loss is None:
             return []
         losses = np.array(
-            [loss(y, z) for y, z in zip(self.truths, self.predictions, strict=True)], dtype=float
+            [loss(y, z) for y, z in zip(self.y_true, self.predictions, strict=True)], dtype=float
         )
         return [
             self.item(
                 i,
                 f"loss {losses[i]:.4g}",
-                side_by_side(text_of(self.truths[i]), text_of(self.predictions[i])),
+                side_by_side(text_of(self.y_true[i]), text_of(self.predictions[i])),
             )
             for i in worst(losses, most)
         ]
@@ -143,11 +143,11 @@ def text_of(thing: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
-def side_by_side(truth: Any, prediction: Any) -> Markup:
+def side_by_side(y_true: Any, prediction: Any) -> Markup:
     """What is right, and what was said."""
     return tag(
         "dl",
-        joined([tag("div", tag("dt", "true"), tag("dd", truth))]),
+        joined([tag("div", tag("dt", "true"), tag("dd", y_true))]),
         joined([tag("div", tag("dt", "predicted"), tag("dd", prediction))]),
         class_="pair",
     )

@@ -30,18 +30,18 @@ class LabelAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths, self.predictions = flat_pairs(np.asarray(self.y), self.predictions)
+        self.y_true, self.predictions = flat_pairs(np.asarray(self.y), self.predictions)
 
     def more_scores(self) -> list[tuple[str, float]]:
         """Accuracy, and the mean loss where mistakes differ in what they cost."""
-        right = float(np.mean(self.truths == self.predictions))
+        right = float(np.mean(self.y_true == self.predictions))
         found = [("Accuracy: share of examples whose class is right", right)]
         losses = getattr(self.estimator, "loss_matrix_", None)
         if losses is not None:
             places = {name: i for i, name in enumerate(self.estimator.classes_.tolist())}
             costs = [
                 losses[places[y], places[z]]
-                for y, z in zip(self.truths.tolist(), self.predictions.tolist(), strict=True)
+                for y, z in zip(self.y_true.tolist(), self.predictions.tolist(), strict=True)
                 if y in places
             ]
             found.append(("Mean loss: what the mistakes cost", float(np.mean(costs or [0.0]))))
@@ -49,15 +49,15 @@ class LabelAnswers(Answers):
 
     def labels(self) -> tuple[Labels, Labels]:
         """Of all examples."""
-        return self.truths, self.predictions
+        return self.y_true, self.predictions
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
         """One table."""
-        return [("Scores of each class", class_scores(self.truths, self.predictions))]
+        return [("Scores of each class", class_scores(self.y_true, self.predictions))]
 
     def mistakes(self, most: int) -> list[Markup]:
         """Those with the truth furthest behind."""
-        wrong = self.truths != self.predictions
+        wrong = self.y_true != self.predictions
         behind = np.where(wrong, np.maximum(self._behind(), 1e-300), 0.0)
         chosen = worst(behind, most)
         reasons = self._reasons(chosen)
@@ -65,7 +65,7 @@ class LabelAnswers(Answers):
             self.item(
                 i,
                 self._how_far(behind[i]),
-                side_by_side(self.truths[i], tag("mark", self.predictions[i])),
+                side_by_side(self.y_true[i], tag("mark", self.predictions[i])),
                 reasons.get(i),
             )
             for i in chosen
@@ -84,9 +84,9 @@ class LabelAnswers(Answers):
         if scores.ndim == 1:
             return np.asarray(np.abs(scores))  # of two classes one is wrong by all of it
         places = {name: i for i, name in enumerate(estimator.classes_.tolist())}
-        true_places = np.array([places.get(y, -1) for y in self.truths.tolist()])
-        of_truth = scores[np.arange(len(scores)), true_places]
-        return np.asarray(np.where(true_places < 0, np.inf, scores.max(axis=1) - of_truth))
+        true_places = np.array([places.get(y, -1) for y in self.y_true.tolist()])
+        of_true_output = scores[np.arange(len(scores)), true_places]
+        return np.asarray(np.where(true_places < 0, np.inf, scores.max(axis=1) - of_true_output))
 
     def _reasons(self, chosen: list[int]) -> dict[int, Markup]:
         """Features that spoke for the wrong class, where weights say so."""
@@ -102,9 +102,9 @@ class LabelAnswers(Answers):
         found = {}
         for i, row in zip(chosen, rows, strict=True):
             if len(coef) == len(classes):
-                if self.truths[i] not in classes:
+                if self.y_true[i] not in classes:
                     continue
-                said, true = (classes.index(one[i]) for one in (self.predictions, self.truths))
+                said, true = (classes.index(one[i]) for one in (self.predictions, self.y_true))
                 weights = coef[said] - coef[true]
             else:
                 positive = getattr(self.estimator, "pos_label_", classes[1])
@@ -128,8 +128,8 @@ class NumberAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths = np.asarray(self.y, dtype=float)
-        self.errors: Floats = self.predictions - self.truths
+        self.y_true = np.asarray(self.y, dtype=float)
+        self.errors: Floats = self.predictions - self.y_true
 
     def more_scores(self) -> list[tuple[str, float]]:
         """What is explained, and the sizes of the errors."""
@@ -144,7 +144,7 @@ class NumberAnswers(Answers):
     def plots(self, figures: Figures) -> Markup:
         """Predicted against true values, and the errors."""
         return figures.draw(
-            lambda axes: plot_predictions(self.truths, self.predictions, axes=axes),
+            lambda axes: plot_predictions(self.y_true, self.predictions, axes=axes),
             [
                 "Predicted against true values; perfect predictions lie on the line.",
                 "How many predictions are off by how much.",
@@ -157,7 +157,7 @@ class NumberAnswers(Answers):
             self.item(
                 i,
                 f"off by {self.errors[i]:+.4g}",
-                side_by_side(f"{self.truths[i]:.6g}", f"{self.predictions[i]:.6g}"),
+                side_by_side(f"{self.y_true[i]:.6g}", f"{self.predictions[i]:.6g}"),
             )
             for i in worst(np.abs(self.errors), most)
         ]
@@ -175,7 +175,7 @@ class SetAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths, self.predictions = self._sets(self.y), self._sets(self.predictions)
+        self.y_true, self.predictions = self._sets(self.y), self._sets(self.predictions)
 
     def _sets(self, Y: Any) -> list[frozenset[Any]]:
         """Labels of each example, whether they came as sets or as zeros and ones."""
@@ -192,7 +192,7 @@ class SetAnswers(Answers):
 
     def more_scores(self) -> list[tuple[str, float]]:
         """Exact answers, wrong labels, and F1 over all labels."""
-        pairs = list(zip(self.truths, self.predictions, strict=True))
+        pairs = list(zip(self.y_true, self.predictions, strict=True))
         wrong = sum(len(y ^ z) for y, z in pairs)
         right = sum(len(y & z) for y, z in pairs)
         both = sum(len(y) + len(z) for y, z in pairs)
@@ -207,7 +207,7 @@ class SetAnswers(Answers):
         """One table."""
         found = []
         for name in self.estimator.classes_.tolist():
-            true = np.array([name in labels for labels in self.truths])
+            true = np.array([name in labels for labels in self.y_true])
             said = np.array([name in labels for labels in self.predictions])
             right, n_said, n_true = int((true & said).sum()), int(said.sum()), int(true.sum())
             f1 = 2 * right / max(n_said + n_true, 1)
@@ -218,15 +218,15 @@ class SetAnswers(Answers):
 
     def mistakes(self, most: int) -> list[Markup]:
         """Those with the most wrong labels."""
-        pairs = list(zip(self.truths, self.predictions, strict=True))
+        pairs = list(zip(self.y_true, self.predictions, strict=True))
         losses = np.array([float(len(y ^ z)) for y, z in pairs])
         return [
             self.item(
                 i,
                 f"{losses[i]:.0f} wrong or missed",
                 side_by_side(
-                    _marked(self.truths[i], self.predictions[i]),
-                    _marked(self.predictions[i], self.truths[i]),
+                    _marked(self.y_true[i], self.predictions[i]),
+                    _marked(self.predictions[i], self.y_true[i]),
                 ),
             )
             for i in worst(losses, most)

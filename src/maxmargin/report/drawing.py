@@ -249,13 +249,13 @@ def word_centres(columns: Sequence[Sequence[str]]) -> tuple[list[float], float]:
 # Parse trees
 
 
-def drawn_pair(truth: Tree, prediction: Tree) -> tuple[Markup, Markup]:
+def drawn_pair(y_true: Tree, prediction: Tree) -> tuple[Markup, Markup]:
     """Draw two trees over the same words, with the nodes marked that the other has not."""
-    columns = list(zip(truth.words, truth.tags, prediction.tags, strict=True))
+    columns = list(zip(y_true.words, y_true.tags, prediction.tags, strict=True))
     centres, width = word_centres(columns)
     return (
-        _drawn_tree(truth, prediction, centres, width),
-        _drawn_tree(prediction, truth, centres, width),
+        _drawn_tree(y_true, prediction, centres, width),
+        _drawn_tree(prediction, y_true, centres, width),
     )
 
 
@@ -336,29 +336,29 @@ class Arcs:
 
 
 def drawn_arcs(
-    words: Sequence[str], tags: Sequence[str] | None, truth: Arcs, prediction: Arcs
+    words: Sequence[str], tags: Sequence[str] | None, y_true: Arcs, prediction: Arcs
 ) -> Markup:
     """Draw the true arcs above a sentence and the predicted ones below, different ones marked."""
-    named = [truth.labels or (), prediction.labels or ()]
+    named = [y_true.labels or (), prediction.labels or ()]
     columns = [
         [word, *([tags[at]] if tags else []), *(labels[at] for labels in named if labels)]
         for at, word in enumerate(words)
     ]
     centres, width = word_centres(columns)
     width = max(width, 120.0)
-    wrong = truth.differences(prediction)
-    above, below = _levels(truth.heads), _levels(prediction.heads)
+    wrong = y_true.differences(prediction)
+    above, below = _levels(y_true.heads), _levels(prediction.heads)
     top = LINE + BEND * (ARC_FIRST + ARC_LEVEL * max(above, default=0))
     line = top + LINE
     floor = line + (LINE if tags else 0.0) + 8.0
     height = floor + BEND * (ARC_FIRST + ARC_LEVEL * max(below, default=0)) + LINE
-    parts = _drawn_half(truth, wrong, centres, above, top, -1.0)
+    parts = _drawn_half(y_true, wrong, centres, above, top, -1.0)
     parts += _drawn_half(prediction, wrong, centres, below, floor, 1.0)
     for at, word in enumerate(words):
         parts.append(text_at(word, centres[at], line - 2.0, "word"))
         if tags:
             parts.append(text_at(tags[at], centres[at], line + LINE - 4.0, "tag"))
-    said = f"True heads: {truth.described(words)}. Predicted: {prediction.described(words)}."
+    said = f"True heads: {y_true.described(words)}. Predicted: {prediction.described(words)}."
     return drawing(width, height, said, *parts)
 
 

@@ -132,7 +132,7 @@ def plural(n: int, what: str) -> str:
     Examples
     --------
     >>> from maxmargin.report.markup import plural
-    >>> plural(1, "class"), plural(2, "query"), plural(3000, "search"), plural(0, "graph")
+    >>> plural(1, "class"), plural(2, "query"), plural(3000, "infer"), plural(0, "graph")
     ('1 class', '2 queries', '3,000 searches', '0 graphs')
     """
     if n == 1:

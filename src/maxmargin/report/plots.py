@@ -22,7 +22,7 @@ MOST_POINTS = 500
 MOST_MARKED = 30
 """Rounds up to which each has a mark of its own."""
 
-AGAINST = {"seconds": ("seconds", "seconds"), "searches": ("oracle_calls", "searches")}
+AGAINST = {"seconds": ("seconds", "seconds"), "oracle_calls": ("oracle_calls", "oracle calls")}
 
 
 def plot_convergence(
@@ -32,7 +32,7 @@ def plot_convergence(
 
     Most solvers evaluate the objective rarely, because that takes a pass over the data. Where they
     did, there are solid lines and filled points; dashed lines and hollow points are estimates (see
-    `maxmargin.core.result.Round`). The last point is the certificate.
+    `maxmargin.core.result.Iteration`). The last point is the certificate.
 
     Parameters
     ----------
@@ -62,12 +62,12 @@ def plot_convergence(
     >>> from maxmargin.report.plots import plot_convergence
     >>> X, y = load_iris(return_X_y=True)
     >>> fits = {f"C = {C}": mm.LinearClassifier(C=C).fit(X, y) for C in (0.1, 1.0)}
-    >>> gap, objectives = plot_convergence(fits, against="searches")
+    >>> gap, objectives = plot_convergence(fits, against="oracle_calls")
     >>> gap.get_yscale(), gap.get_xlabel()
-    ('log', 'searches')
+    ('log', 'oracle calls')
     """
     if against not in AGAINST:
-        raise ValueError(f"against must be 'seconds' or 'searches', but is {against!r}.")
+        raise ValueError(f"against must be 'seconds' or 'oracle_calls', but is {against!r}.")
     pyplot()
     named = dict(estimators) if isinstance(estimators, Mapping) else {None: estimators}
     if not named:
@@ -267,7 +267,7 @@ def plot_path(
     _logarithmic(gap_axis, "y")
     sizes = {
         "weights that are not zero": [_n_weights(model) for model in models],
-        "planes or support vectors": [history[-1].planes for history in histories],
+        "planes or support vectors": [history[-1].cuts for history in histories],
     }
     for number, (name, counts) in enumerate(sizes.items()):
         if not any(count is None for count in counts):
@@ -319,8 +319,8 @@ def plot_confusion(
     ['DET', 'NOUN', 'VERB']
     """
     pyplot()
-    truth, predicted = flat_pairs(y_true, y_pred)
-    names, counts = confusion(truth, predicted, labels, normalize)
+    true, predicted = flat_pairs(y_true, y_pred)
+    names, counts = confusion(true, predicted, labels, normalize)
     if ax is None:
         side = confusion_side(len(names))
         (ax,) = new_axes(None, 1, (side, side))
@@ -384,9 +384,9 @@ def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = 
     pyplot()
     pair_axis, residual_axis = axes = new_axes(axes, 2)
     chosen = np.linspace(0, len(y_true) - 1, min(len(y_true), 4 * MOST_POINTS)).astype(int)
-    truth, predicted = y_true[chosen], y_pred[chosen]
-    pair_axis.scatter(truth, predicted, s=8, alpha=0.5, linewidths=0)
-    ends = [min(truth.min(), predicted.min()), max(truth.max(), predicted.max())]
+    true, predicted = y_true[chosen], y_pred[chosen]
+    pair_axis.scatter(true, predicted, s=8, alpha=0.5, linewidths=0)
+    ends = [min(true.min(), predicted.min()), max(true.max(), predicted.max())]
     pair_axis.plot(ends, ends, color="C1", linestyle="--", linewidth=1, label="perfect")
     pair_axis.legend(fontsize="small")
     pair_axis.set(xlabel="true", ylabel="predicted", title="Predicted and true values")

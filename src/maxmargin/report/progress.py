@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import AbsoluteGap
 from maxmargin.report.remaining import TimeLeft
 
@@ -34,8 +34,8 @@ def fitted(fields: Sequence[Field], width: int) -> str:
 
     Examples
     --------
-    >>> fitted([Field("round 3", 2), Field("planes 7", 1), Field("gap 0.1", 3)], width=20)
-    'round 3  gap 0.1'
+    >>> fitted([Field("iteration 3", 2), Field("cuts 7", 1), Field("gap 0.1", 3)], width=20)
+    'iteration 3  gap 0.1'
     """
     left = [field for field in fields if field.text]
     while len(left) > 1 and len(_joined(left)) > width:
@@ -208,7 +208,7 @@ class ProgressLine:
     >>> X, y = load_iris(return_X_y=True)
     >>> line = mm.ProgressLine(stream=sys.stdout)
     >>> mm.LinearClassifier().set_callbacks(line).fit(X, y)  # doctest: +ELLIPSIS
-    C 1  round ...  gap ...  tol 0.001  dual ...  calls ...  planes ...  converged
+    C 1  iteration ...  gap ...  tol 0.001  dual ...  calls ...  cuts ...  converged
     LinearClassifier()
     """
 
@@ -221,7 +221,7 @@ class ProgressLine:
         self.every = every
         self.stream = stream
         self._runs: dict[Any, _Run] = {}
-        self._rounds: dict[Any, int] = {}
+        self._iterations: dict[Any, int] = {}
         self._listener: Any = None
         """Where copies in other processes send their news, while there are any."""
         self._is_copy = False
@@ -236,7 +236,7 @@ class ProgressLine:
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
         """Show the round, or the fit, that has ended."""
-        line = getattr(context, "round", None)
+        line = getattr(context, "iteration", None)
         ends_fit = (
             line is None and context.task_name == "fit" and hasattr(estimator, "certificate_")
         )
@@ -244,7 +244,7 @@ class ProgressLine:
             return False
         path = _path(context if ends_fit else context.parent)
         key = tuple(task.task_id for task in path)
-        count = self._rounds[key] = self._rounds.get(key, 0) + (not ends_fit)
+        count = self._iterations[key] = self._iterations.get(key, 0) + (not ends_fit)
         news = _News(
             key,
             # Tasks in no order are the same fit with other parameters or data.
@@ -256,7 +256,7 @@ class ProgressLine:
             line,
         )
         if ends_fit:
-            del self._rounds[key]
+            del self._iterations[key]
             gap = estimator.certificate_.relative_gap
             news = news._replace(status=estimator.status_, gap=gap)
         self._tell(context.root_uuid, news)
@@ -266,7 +266,7 @@ class ProgressLine:
         """Leave a last line."""
         self._runs.pop(context.root_uuid).close()
         if not self._runs:
-            self._rounds.clear()
+            self._iterations.clear()
             if self._listener is not None:
                 transport.close_listener(self._listener)
                 self._listener = None
@@ -316,8 +316,8 @@ class _News(NamedTuple):
     C: float
     tol: float | AbsoluteGap
     time_limit: float | None
-    rounds: int
-    line: Round | None
+    iterations: int
+    line: Iteration | None
     """The last round; None at the end."""
     status: str = ""
     """Why it has ended."""
@@ -410,7 +410,7 @@ class _Fit:
 
     def __init__(self, news: _News) -> None:
         self.news = news
-        self._line: Round | None = None
+        self._line: Iteration | None = None
         self._heard_at = time.perf_counter()
         self._time_left = TimeLeft(news.tol, news.time_limit)
 
@@ -438,12 +438,12 @@ class _Fit:
             return [Field(f"gap {news.gap:.1e}", 9)]
         return [
             Field(line.stage, 6),
-            Field(f"round {news.rounds}", 6) if not line.done else Field("", 0),
+            Field(f"iteration {news.iterations}", 6) if not line.done else Field("", 0),
             Field(f"gap {self._gap()}", 9),
             Field(f"tol {news.tol:g}", 4),
             Field(f"dual {line.dual:.6g}", 5),
             Field(f"calls {short(line.oracle_calls)}", 2),
-            Field(f"planes {short(line.planes)}", 1),
+            Field(f"cuts {short(line.cuts)}", 1),
             Field(f"cached {short(line.cache_hits)}", 0) if line.cache_hits else Field("", 0),
         ]
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import AbsoluteGap, Stopping
 
 Floats = NDArray[np.float64]
@@ -23,7 +23,7 @@ FARTHEST = 30.0
 STRETCH = 0.8
 """The gain of a round's dual is counted from this share of its time on."""
 
-_MOST_ROUNDS = 512
+_MOST_ITERATIONS = 512
 
 
 class TimeLeft:
@@ -43,23 +43,23 @@ class TimeLeft:
 
     Examples
     --------
-    >>> from maxmargin.core.result import Round
+    >>> from maxmargin.core.result import Iteration
     >>> left = TimeLeft(tol=1e-4)
     >>> for second in range(1, 11):  # half of the gap is closed every second
-    ...     left.add(Round(second, 0, 0, primal=1.0 + 0.5**second, dual=1.0, planes=0))
+    ...     left.add(Iteration(second, 0, 0, primal=1.0 + 0.5**second, dual=1.0, cuts=0))
     >>> round(left.seconds(now=10.0), 1)
     3.3
     """
 
     def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:
         self._bounds, self._time_limit = Stopping.within(tol), time_limit
-        self._last: Round | None = None
+        self._last: Iteration | None = None
         self._at: list[float] = []
         self._duals: list[float] = []
         self._log_gaps: list[float] = []  # of the rounds that tell; else not a number
         self._log_gains: list[float] = []
 
-    def add(self, line: Round) -> None:
+    def add(self, line: Iteration) -> None:
         """Take notice of a round."""
         last, self._last = self._last, line
         tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
@@ -69,7 +69,7 @@ class TimeLeft:
         before = self._duals[bisect_left(self._at, STRETCH * line.seconds)]
         self._log_gaps.append(_log(gap))
         self._log_gains.append(_log((line.dual - before) / abs(line.dual or 1.0)))
-        if len(self._at) > _MOST_ROUNDS:
+        if len(self._at) > _MOST_ITERATIONS:
             self._thin()
 
     def seconds(self, now: float) -> float | None:

@@ -39,19 +39,19 @@ def flat_pairs(y_true: Any, y_pred: Any) -> tuple[Labels, Labels]:
     Examples
     --------
     >>> from maxmargin.report.scores import flat_pairs
-    >>> truth, predicted = flat_pairs([["a", "b"], ["c"]], [["a", "a"], ["c"]])
-    >>> truth.tolist(), predicted.tolist()
+    >>> y_true, predicted = flat_pairs([["a", "b"], ["c"]], [["a", "a"], ["c"]])
+    >>> y_true.tolist(), predicted.tolist()
     (['a', 'b', 'c'], ['a', 'a', 'c'])
     """
     if len(y_true) != len(y_pred):
         raise ValueError(f"y_true has {len(y_true)} entries but y_pred has {len(y_pred)}.")
-    for i, (truth, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
-        if np.ndim(truth) != np.ndim(predicted) or np.size(truth) != np.size(predicted):
+    for i, (labels, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
+        if np.ndim(labels) != np.ndim(predicted) or np.size(labels) != np.size(predicted):
             raise ValueError(f"y_true[{i}] and y_pred[{i}] do not have as many labels.")
-    truth, predicted = _flat(y_true), _flat(y_pred)
-    if {truth.dtype.kind, predicted.dtype.kind} & set("USO") and truth.dtype != predicted.dtype:
-        return truth.astype(str), predicted.astype(str)
-    return truth, predicted
+    y_true, predicted = _flat(y_true), _flat(y_pred)
+    if {y_true.dtype.kind, predicted.dtype.kind} & set("USO") and y_true.dtype != predicted.dtype:
+        return y_true.astype(str), predicted.astype(str)
+    return y_true, predicted
 
 
 def _flat(labels: Any) -> Labels:
@@ -62,7 +62,7 @@ def _flat(labels: Any) -> Labels:
 
 
 def confusion(
-    truth: Labels,
+    y_true: Labels,
     predicted: Labels,
     labels: Sequence[Any] | None = None,
     normalize: str | None = None,
@@ -72,34 +72,34 @@ def confusion(
 
     if normalize not in (None, "true", "pred", "all"):
         raise ValueError(f"normalize must be 'true', 'pred', 'all' or None, not {normalize!r}.")
-    if not len(truth):
+    if not len(y_true):
         raise ValueError("There are no labels to compare: y_true is empty.")
-    found = np.union1d(truth, predicted)
+    found = np.union1d(y_true, predicted)
     names = found if labels is None else np.asarray(labels)
     if names.dtype.kind != found.dtype.kind and found.dtype.kind in "US":
         names = names.astype(str)
-    if not np.isin(names, truth).any():
+    if not np.isin(names, y_true).any():
         raise ValueError("None of the labels occurs in y_true.")
-    counts = confusion_matrix(truth, predicted, labels=names, normalize=normalize)
+    counts = confusion_matrix(y_true, predicted, labels=names, normalize=normalize)
     return names.tolist(), counts
 
 
-def class_scores(truth: Labels, predicted: Labels) -> list[ClassScore]:
+def class_scores(y_true: Labels, predicted: Labels) -> list[ClassScore]:
     """Precision, recall and F1 of every class that occurs, sorted by class."""
     from sklearn.metrics import precision_recall_fscore_support
 
-    names = np.union1d(truth, predicted)
-    columns = precision_recall_fscore_support(truth, predicted, labels=names, zero_division=0.0)
+    names = np.union1d(y_true, predicted)
+    columns = precision_recall_fscore_support(y_true, predicted, labels=names, zero_division=0.0)
     return [
         ClassScore(name, float(precision), float(recall), float(f1), int(support))
         for name, precision, recall, f1, support in zip(names.tolist(), *columns, strict=True)
     ]
 
 
-def largest_confusions(truth: Labels, predicted: Labels, most: int) -> list[tuple[Any, Any, int]]:
+def largest_confusions(y_true: Labels, predicted: Labels, most: int) -> list[tuple[Any, Any, int]]:
     """True class, what it was taken for, and how often; the commonest first."""
-    wrong = truth != predicted
-    pairs = zip(truth[wrong].tolist(), predicted[wrong].tolist(), strict=True)
+    wrong = y_true != predicted
+    pairs = zip(y_true[wrong].tolist(), predicted[wrong].tolist(), strict=True)
     return [(true, said, n) for (true, said), n in Counter(pairs).most_common(most)]
 
 
@@ -142,7 +142,7 @@ def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
     return found
 
 
-def chunk_scores(truths: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
+def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
     """Precision, recall and F1 of the chunks of each kind, and last of all of them.
 
     A chunk is right if its place and its kind are.
@@ -157,8 +157,8 @@ def chunk_scores(truths: Sequence[Any], predictions: Sequence[Any]) -> list[Clas
     wanted: Counter[str] = Counter()
     said: Counter[str] = Counter()
     right: Counter[str] = Counter()
-    for truth, prediction in zip(truths, predictions, strict=True):
-        true_chunks, said_chunks = chunks(truth), chunks(prediction)
+    for labels, prediction in zip(y_true, predictions, strict=True):
+        true_chunks, said_chunks = chunks(labels), chunks(prediction)
         wanted.update(kind for *_, kind in true_chunks)
         said.update(kind for *_, kind in said_chunks)
         right.update(kind for *_, kind in true_chunks & said_chunks)

@@ -45,7 +45,7 @@ def stopped(estimator: Any) -> str:
     took = f"This {name} was trained with C = {estimator.C:g}"
     if history:
         last = history[-1]
-        took += f" in {last.seconds:.3g} s and {plural(len(history), 'round')}"
+        took += f" in {last.seconds:.3g} s and {plural(len(history), 'iteration')}"
     return f"{took}. {REASONS.get(getattr(estimator, 'status_', ''), '')}".strip()
 
 
@@ -221,7 +221,7 @@ def convergence(subject: Subject) -> Markup | None:
 
     def plot(axes: Any) -> None:
         plot_convergence(subject.estimator, axes=axes[:2], against="seconds")
-        plot_convergence(subject.estimator, axes=axes[2:], against="searches")
+        plot_convergence(subject.estimator, axes=axes[2:], against="oracle_calls")
 
     captions = [
         "Relative duality gap after each round, against seconds: evaluated over all examples "
@@ -232,9 +232,9 @@ def convergence(subject: Subject) -> Markup | None:
     ]
     last = subject.history[-1]
     facts = (
-        f"{plural(len(subject.history), 'round')}, {plural(last.oracle_calls, 'search')} for the "
-        f"most violated output (or visits of examples), {last.cache_hits:,} more answered from "
-        f"memory; {plural(last.planes, 'plane')} (or support vectors) kept."
+        f"{plural(len(subject.history), 'iteration')}, "
+        f"{plural(last.oracle_calls, 'oracle call')} (or updates of examples), "
+        f"{last.cache_hits:,} more answered from memory; {plural(last.cuts, 'cutting plane')} (or support vectors) kept."
     )
     return joined([subject.figures.draw(plot, captions), tag("p", facts, class_="note")])
 
@@ -296,24 +296,24 @@ def confusions(subject: Subject) -> Markup | None:
     pairs = subject.answers.labels() if subject.answers is not None else None
     if pairs is None:
         return None
-    truth, predicted = pairs
-    names = np.union1d(truth, predicted).tolist()
+    y_true, predicted = pairs
+    names = np.union1d(y_true, predicted).tolist()
     note = None
     if len(names) > MOST_CLASSES:
-        names = _most_confused(truth, predicted)
+        names = _most_confused(y_true, predicted)
         note = tag("p", f"The {MOST_CLASSES} classes with the most mistakes.", class_="note")
-    if not np.isin(names, truth).any():
+    if not np.isin(names, y_true).any():
         return None
     names.sort(key=subject.place)
     side = confusion_side(len(names))
     caption = "How often each class (row) was predicted as each class (column)."
     drawn = subject.figures.draw(
-        lambda axes: plot_confusion(truth, predicted, labels=names, ax=axes[0]),
+        lambda axes: plot_confusion(y_true, predicted, labels=names, ax=axes[0]),
         [caption],
         side=side,
     )
-    rows = largest_confusions(truth, predicted, MOST_CONFUSIONS)
-    n_wrong = int(np.count_nonzero(truth != predicted))
+    rows = largest_confusions(y_true, predicted, MOST_CONFUSIONS)
+    n_wrong = int(np.count_nonzero(y_true != predicted))
     largest = table(
         "Largest confusions",
         ["true", "predicted", "times", "share of all mistakes"],
@@ -322,9 +322,9 @@ def confusions(subject: Subject) -> Markup | None:
     return joined([note, _beside(drawn, largest if rows else None, side)])
 
 
-def _most_confused(truth: Labels, predicted: Labels) -> list[Any]:
-    wrong = truth != predicted
-    names, counts = np.unique(np.concatenate([truth[wrong], predicted[wrong]]), return_counts=True)
+def _most_confused(y_true: Labels, predicted: Labels) -> list[Any]:
+    wrong = y_true != predicted
+    names, counts = np.unique(np.concatenate([y_true[wrong], predicted[wrong]]), return_counts=True)
     chosen = np.sort(names[np.argsort(-counts, kind="stable")[:MOST_CLASSES]])
     return list(chosen.tolist())
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.working_set import StepRule, Visit
+from maxmargin.dual.working_set import BlockUpdate, StepRule
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
 
@@ -35,7 +35,7 @@ class Auto(StructuredSolver):
 
     Parameters
     ----------
-    search_cost : float, default=300
+    oracle_cost : float, default=300
         Cost of a search in visits of a block, for problems in plain Python, which cannot
         count.
     acceleration : bool, default=True
@@ -54,7 +54,7 @@ class Auto(StructuredSolver):
     DualCoordinate, NSlack, OneSlack, FrankWolfe
     """
 
-    search_cost: float = 300.0
+    oracle_cost: float = 300.0
     acceleration: bool = True
     max_sweeps: int = 100
     max_steps: int = 10
@@ -62,14 +62,14 @@ class Auto(StructuredSolver):
     batch_size: int | None = None
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
-        averaging = training.n_features <= AVERAGE_BELOW
-        run = BlockRun(training, stopping, threads, seed, self.batch_size, averaging)
+        averaging = oracle.n_features <= AVERAGE_BELOW
+        run = BlockRun(oracle, stopping, threads, seed, self.batch_size, averaging)
         momentum = run.momentum = Momentum(run, self.acceleration)
-        return run, self._rounds(run, momentum)
+        return run, self._iterations(run, momentum)
 
-    def _rounds(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
+    def _iterations(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
         while True:
             self.improve(run, momentum, run.shuffled)
             run.value_if_done()
@@ -80,9 +80,9 @@ class Auto(StructuredSolver):
         """Search for planes of the blocks `order`, and sweep for as long as that pays."""
         rule = StepRule(max_steps=self.max_steps)
         momentum.apply()
-        found = run.search(order, rule)
+        found = run.infer(order, rule)
         momentum.settle()
-        pay = found.gain / max(self.search_effort(run, order, found), 1.0)
+        pay = found.gain / max(self.inference_effort(run, order, found), 1.0)
         for _ in range(self.max_sweeps):
             momentum.apply()
             swept = run.sweep(self.notable(run), rule)
@@ -90,11 +90,11 @@ class Auto(StructuredSolver):
             if swept.gain <= pay * ENTRY_COST * swept.work:
                 break
 
-    def search_effort(self, run: BlockRun, order: Order, found: Visit) -> float:
+    def inference_effort(self, run: BlockRun, order: Order, found: BlockUpdate) -> float:
         """Multiplications that searches of `order` and the visits with them took, about."""
-        each = run.training.search_work
-        searches = self.search_cost * found.work if each is None else each * len(order)
-        return ENTRY_COST * found.work + searches
+        each = run.oracle.oracle_work
+        oracle_calls = self.oracle_cost * found.work if each is None else each * len(order)
+        return ENTRY_COST * found.work + oracle_calls
 
     def notable(self, run: BlockRun) -> Order:
         """Blocks that sweeps may gain by, in random order."""

@@ -2,7 +2,7 @@
 
 The objective of a latent problem is a difference of convex functions. With the latent variables of
 all truths fixed, it becomes convex and no lower; with the best ones at some weights, it is the same
-there. So to choose the best completions and then to minimise, in turn, never raises the objective.
+there. So to choose the best imputations and then to minimise, in turn, never raises the objective.
 """
 
 import math
@@ -17,31 +17,31 @@ from numpy.typing import NDArray
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_shape
-from maxmargin.core.latent import LatentTrainingSet
-from maxmargin.core.problem import ProblemError, TrainingSet
+from maxmargin.core.latent import LatentOracle
+from maxmargin.core.problem import Oracle, ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.loop import OnRound
+from maxmargin.solvers.loop import OnIteration
 from maxmargin.solvers.structured import RESUMED, StructuredSolver
 
 Floats = NDArray[np.float64]
 
-Solve = Callable[[TrainingSet, Stopping, Any, Callable[[Round], Round]], Result]
+Solve = Callable[[Oracle, Stopping, Any, Callable[[Iteration], Iteration]], Result]
 """Takes the problem, bounds, a dual point to start from, and how to count rounds."""
 
 FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
 """Relative gaps at which convex steps end: the first and most; each other, as a part of what the
 step before lowered the objective by; and the least, as a part of the tolerance. No step is solved
-better than its completions deserve, and one solved to the least gains the rest of the tolerance, or
-ends the procedure. When completions stay, it is the least at once."""
+better than its imputations deserve, and one solved to the least gains the rest of the tolerance, or
+ends the procedure. When imputations stay, it is the least at once."""
 
 ZERO_TOL = 1e-6
 """Relative gap below which weights of zero are taken for an answer. Above it they only mean that
-little can be gained with these completions, and every completion would be as good."""
+little can be gained with these imputations, and every imputation would be as good."""
 
 _FINISHED = Status.CONVERGED, Status.RELAXED, Status.MAX_ITER
 """After these, the next start may begin."""
@@ -63,12 +63,12 @@ class LatentStart(NamedTuple):
 class LatentResult(Result):
     """The result of the best start, and the steps on the way to it.
 
-    The certificate is of the convex problem that the completions leave: with these, no weights are
+    The certificate is of the convex problem that the imputations leave: with these, no weights are
     better than the result's by more than the gap.
 
     Parameters
     ----------
-    completions : object
+    imputations : object
         Latent variables of all truths: the best at the weights.
     objectives : list of float
         The objective after each convex step; it never rises.
@@ -78,7 +78,7 @@ class LatentResult(Result):
         The last objective of every start.
     """
 
-    completions: Any = None
+    imputations: Any = None
     objectives: list[float] = field(default_factory=list, repr=False)
     certificates: list[Certificate] = field(default_factory=list, repr=False)
     restart_objectives: list[float] = field(default_factory=list)
@@ -86,17 +86,17 @@ class LatentResult(Result):
 
 @registered("LatentPlace")
 class _Place(NamedTuple):
-    """Where a start has come to: weights, completions, their certificate, and the steps so far."""
+    """Where a start has come to: weights, imputations, their certificate, and the steps so far."""
 
     weights: Floats
-    completions: Any
+    imputations: Any
     certificate: Certificate
     objectives: list[float]
     certificates: list[Certificate]
 
 
 class _Descent(Stateful):
-    """One start: steps down from some completions.
+    """One start: steps down from some imputations.
 
     The place where it is changes in one assignment, so Ctrl-C may come at any moment.
 
@@ -110,26 +110,26 @@ class _Descent(Stateful):
     state_names = ("place", "point", "step_tol", "status", "history")
     state_types: ClassVar[dict[str, Any]] = {"place": _Place | None, "point": Any}
 
-    def __init__(self, latent: LatentTrainingSet, stopping: Stopping, threads: Threads) -> None:
+    def __init__(self, latent: LatentOracle, stopping: Stopping, threads: Threads) -> None:
         self.latent, self.stopping, self.threads = latent, stopping, threads
         self.place: _Place | None = None
         self.point: Any = None
         self.step_tol = FIRST_TOL
         self.status: str = Status.FAILED
-        self.history: list[Round] = []
+        self.history: list[Iteration] = []
 
-    def begin(self, completions: Any, again: LatentStart | None) -> None:
-        """With some completions, or with the best at the weights of an earlier solve."""
-        training = self.latent.completed(completions)
+    def begin(self, imputations: Any, again: LatentStart | None) -> None:
+        """With some imputations, or with the best at the weights of an earlier solve."""
+        oracle = self.latent.imputed(imputations)
         # Infinity: whatever the first step finds is better. Many a start would end at zero.
-        certificate = Certificate(math.inf, 0.0, training.relaxed)
-        weights = np.zeros(training.n_features)
+        certificate = Certificate(math.inf, 0.0, oracle.relaxed)
+        weights = np.zeros(oracle.n_features)
         if again is not None and again.weights.shape == weights.shape:
-            completions = self.latent.complete(again.weights, completions, self.threads)
+            imputations = self.latent.impute(again.weights, imputations, self.threads)
             if again.dual_point is not None:
-                weights, training = again.weights, self.latent.completed(completions)
-                certificate = self._certified(training, weights, [again.dual_point])
-        self.place = _Place(weights, completions, certificate, [], [])
+                weights, oracle = again.weights, self.latent.imputed(imputations)
+                certificate = self._certified(oracle, weights, [again.dual_point])
+        self.place = _Place(weights, imputations, certificate, [], [])
 
     def run(self, max_steps: int, solve: Solve, checkpoint: Callable[[bool], None]) -> None:
         """Step down until what is left of the gap is within the tolerance.
@@ -137,18 +137,18 @@ class _Descent(Stateful):
         `checkpoint` is called between steps; with True when the next one was stopped half way.
         """
         assert self.place is not None
-        training = self.latent.completed(self.place.completions)
+        oracle = self.latent.imputed(self.place.imputations)
         while self.status not in _FINISHED:
             if len(self.place.certificates) == max_steps:
                 self.status = Status.MAX_ITER
                 return
             checkpoint(False)
             before = self.place.certificate.primal
-            result = self._solve(training, solve)
+            result = self._solve(oracle, solve)
             if result.status not in _FINISHED:
                 checkpoint(True)
-            training, settled = self._take(training, result)
-            # A small gap with completions that change is no end: many small steps may lead far.
+            oracle, settled = self._take(oracle, result)
+            # A small gap with imputations that change is no end: many small steps may lead far.
             if settled and self._is_done:
                 self.status = Status.CONVERGED
             elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
@@ -166,15 +166,15 @@ class _Descent(Stateful):
         certificate = self.place.certificate
         return self.stopping.is_enough(certificate.primal, certificate.dual)
 
-    def _solve(self, training: TrainingSet, solve: Solve) -> Result:
+    def _solve(self, oracle: Oracle, solve: Solve) -> Result:
         """A convex step; its rounds count on from those before."""
         assert self.place is not None
-        stage = f"completion {len(self.place.certificates) + 1}"
+        stage = f"imputation {len(self.place.certificates) + 1}"
         calls, hits = 0, 0
         if self.history:
             calls, hits = self.history[-1].oracle_calls, self.history[-1].cache_hits
 
-        def counted(line: Round) -> Round:
+        def counted(line: Iteration) -> Iteration:
             return replace(
                 line,
                 oracle_calls=line.oracle_calls + calls,
@@ -184,16 +184,16 @@ class _Descent(Stateful):
 
         least = LAST_TOL * self.stopping.relative_tol(self.place.certificate.primal)
         tol, point = max(self.step_tol, least), self.point
-        history: list[Round] = []
+        history: list[Iteration] = []
         while True:
             bounds = replace(self.stopping, tol=tol, gap=-math.inf, may_be_zero=False)
-            result = solve(training, bounds, point, counted)
+            result = solve(oracle, bounds, point, counted)
             history += [counted(line) for line in result.history]
             if result.weights.any() or result.status not in _SOLVED or tol <= ZERO_TOL:
                 return replace(result, history=history)
             tol, point = 0.1 * tol, result.dual_point
 
-    def _take(self, training: TrainingSet, result: Result) -> tuple[TrainingSet, bool]:
+    def _take(self, oracle: Oracle, result: Result) -> tuple[Oracle, bool]:
         """Go to the solution of a convex step if it is better.
 
         Returns the next convex problem, and whether it is still the same.
@@ -206,30 +206,30 @@ class _Descent(Stateful):
         if found.primal >= here.certificate.primal:
             known = replace(here.certificate, dual=max(found.dual, here.certificate.dual))
             objectives = [*here.objectives, known.primal]
-            self.place = _Place(here.weights, here.completions, known, objectives, steps)
-            return training, True
+            self.place = _Place(here.weights, here.imputations, known, objectives, steps)
+            return oracle, True
         objectives = [*here.objectives, found.primal]
-        self.place = _Place(result.weights, here.completions, found, objectives, steps)
-        completions = self.latent.complete(result.weights, here.completions, self.threads)
-        changed = self.latent.changes(here.completions, completions)
+        self.place = _Place(result.weights, here.imputations, found, objectives, steps)
+        imputations = self.latent.impute(result.weights, here.imputations, self.threads)
+        changed = self.latent.changes(here.imputations, imputations)
         if not changed.any():
-            return training, True
-        training = self.latent.completed(completions)
+            return oracle, True
+        oracle = self.latent.imputed(imputations)
         points = [self.point, _without(self.point, changed)]
-        certificate = self._certified(training, result.weights, points)
-        # Never above that of the completions before, but for rounding and relaxed searches.
+        certificate = self._certified(oracle, result.weights, points)
+        # Never above that of the imputations before, but for rounding and relaxed searches.
         certificate = replace(certificate, primal=min(certificate.primal, found.primal))
         objectives = [*here.objectives, certificate.primal]
-        self.place = _Place(result.weights, completions, certificate, objectives, steps)
-        return training, False
+        self.place = _Place(result.weights, imputations, certificate, objectives, steps)
+        return oracle, False
 
-    def _certified(self, training: TrainingSet, weights: Floats, points: list[Any]) -> Certificate:
+    def _certified(self, oracle: Oracle, weights: Floats, points: list[Any]) -> Certificate:
         """Value weights, and the best of some dual points, which is the one to go on from."""
-        self.point, dual = _best_start(training, points)
-        primal = training.primal(weights, self.threads)
-        if training.relaxed:  # searches that miss too much may say less than the dual point proves
+        self.point, dual = _best_start(oracle, points)
+        primal = oracle.primal(weights, self.threads)
+        if oracle.relaxed:  # searches that miss too much may say less than the dual point proves
             primal = max(primal, dual)
-        return Certificate(primal, dual, training.relaxed)
+        return Certificate(primal, dual, oracle.relaxed)
 
     def result(self) -> LatentResult | None:
         """What has been found so far, if it has begun."""
@@ -240,9 +240,9 @@ class _Descent(Stateful):
             dual_point=self.point,
             certificate=self.place.certificate,
             status=Status(self.status),
-            rounds=len(self.history),
+            iterations=len(self.history),
             history=self.history,
-            completions=self.place.completions,
+            imputations=self.place.imputations,
             objectives=self.place.objectives,
             certificates=self.place.certificates,
         )
@@ -263,11 +263,11 @@ class _Starts(Stateful):
         place = self.descent.place
         for known in (self.best, place):
             if known is not None and math.isfinite(known.certificate.primal):
-                training = self.descent.latent.completed(known.completions)
-                check_shape("weights", known.weights, training.n_features)
-                primal = training.primal(known.weights, self.descent.threads)
+                oracle = self.descent.latent.imputed(known.imputations)
+                check_shape("weights", known.weights, oracle.n_features)
+                primal = oracle.primal(known.weights, self.descent.threads)
                 worth = (1.0 + RESUMED) * known.certificate.primal
-                if not (training.relaxed or primal <= worth):
+                if not (oracle.relaxed or primal <= worth):
                     raise ValueError(f"its objective is {primal:.6g}, not {worth:.6g}")
 
     @property
@@ -303,24 +303,24 @@ class ConvexConcave:
         For the convex steps.
     restarts : int
         Starts; the one that ends at the lowest objective counts.
-    max_completions : int
+    max_imputations : int
         Most convex steps of each start.
     """
 
     solver: StructuredSolver
     restarts: int = 1
-    max_completions: int = 100
+    max_imputations: int = 100
 
     def solve(
         self,
-        latent: LatentTrainingSet,
+        latent: LatentOracle,
         stopping: Stopping,
         *,
         n_jobs: int = 1,
         seed: int = 0,
         initial: Any = None,
         start: LatentStart | None = None,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> LatentResult:
         """Train; never raises for stopping early, the result's status tells.
@@ -330,10 +330,10 @@ class ConvexConcave:
         latent : LatentTrainingSet
         stopping : Stopping
             `tol` is the relative gap between the objective and the least value of the convex
-            problem with the same completions; `max_iter` bounds the rounds of each convex step.
+            problem with the same imputations; `max_iter` bounds the rounds of each convex step.
         n_jobs, seed, on_round
             As in `StructuredSolver.solve`.
-        initial : object or None
+        init_latent : object or None
             Completions of the first start.
         start : LatentStart or None
             For the first start: complete at these weights, and begin with this dual point.
@@ -346,10 +346,10 @@ class ConvexConcave:
             If a method of the problem failed; its ``result`` holds what was learned before.
         """
 
-        def solve(training: TrainingSet, bounds: Stopping, point: Any, counted: Any) -> Result:
-            shown = on_round and (lambda line, weights: on_round(counted(line), weights))
+        def solve(oracle: Oracle, bounds: Stopping, point: Any, counted: Any) -> Result:
+            shown = on_iteration and (lambda line, weights: on_iteration(counted(line), weights))
             return self.solver.solve(
-                training, bounds, n_jobs=n_jobs, seed=seed, start=point, on_round=shown
+                oracle, bounds, n_jobs=n_jobs, seed=seed, start=point, on_iteration=shown
             )
 
         def save(final: bool) -> None:
@@ -366,11 +366,11 @@ class ConvexConcave:
                     descent, restart = starts.descent, starts.ended
                     if descent.place is None:
                         given, again = (initial, start) if restart == 0 else (None, None)
-                        first = latent.initial(np.random.default_rng([seed, restart]))
+                        first = latent.init_latent(np.random.default_rng([seed, restart]))
                         if restart == 0 and given is None and again is None:
                             again = self._rehearsed(latent, stopping, n_jobs, seed)
                         descent.begin(first if given is None else given, again)
-                    descent.run(self.max_completions, solve, save)
+                    descent.run(self.max_imputations, solve, save)
                     if descent.status not in _FINISHED or restart + 1 >= self.restarts:
                         break
                     starts.follow(_Descent(latent, stopping, threads))
@@ -388,26 +388,26 @@ class ConvexConcave:
             return found
 
     def _rehearsed(
-        self, latent: LatentTrainingSet, stopping: Stopping, n_jobs: int, seed: int
+        self, latent: LatentOracle, stopping: Stopping, n_jobs: int, seed: int
     ) -> LatentStart | None:
         """Weights of an easier problem, if there is one."""
-        training = latent.rehearsal()
-        if training is None:
+        oracle = latent.rehearsal()
+        if oracle is None:
             return None
         bounds = replace(stopping, tol=max(FIRST_TOL, stopping.tol), may_be_zero=False)
-        result = self.solver.solve(training, bounds, n_jobs=n_jobs, seed=seed)
+        result = self.solver.solve(oracle, bounds, n_jobs=n_jobs, seed=seed)
         if result.status is Status.INTERRUPTED:
             raise KeyboardInterrupt
         return LatentStart(result.weights, None)
 
 
 def _compared_with_zero(
-    found: LatentResult, latent: LatentTrainingSet, stopping: Stopping, threads: Threads
+    found: LatentResult, latent: LatentOracle, stopping: Stopping, threads: Threads
 ) -> LatentResult:
-    """Take zero weights if they are better; their objective does not depend on the completions."""
-    training = latent.completed(found.completions)
-    zero = np.zeros(training.n_features)
-    at_zero = training.primal(zero, threads)
+    """Take zero weights if they are better; their objective does not depend on the imputations."""
+    oracle = latent.imputed(found.imputations)
+    zero = np.zeros(oracle.n_features)
+    at_zero = oracle.primal(zero, threads)
     certificate = found.certificate
     if at_zero < certificate.primal:
         found, certificate = replace(found, weights=zero), replace(certificate, primal=at_zero)
@@ -415,7 +415,7 @@ def _compared_with_zero(
     return replace(found, certificate=certificate.compared_with_zero(at_zero, tol))
 
 
-def _best_start(training: TrainingSet, points: list[Any]) -> tuple[Any, float]:
+def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
     """The dual point of the highest value, and that value; none if zero is higher.
 
     A point stays feasible when truths are completed otherwise, but its planes are others then.
@@ -426,8 +426,8 @@ def _best_start(training: TrainingSet, points: list[Any]) -> tuple[Any, float]:
             continue
         with suppress(ValueError):  # outputs that are none of this data's
             if isinstance(point, DualPoint):
-                point = training.feasible(point)
-            dual = training.dual(point)
+                point = oracle.feasible(point)
+            dual = oracle.dual(point)
             if dual > highest:
                 best, highest = point, dual
     return best, highest

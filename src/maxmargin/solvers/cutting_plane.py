@@ -9,10 +9,10 @@ import scipy.sparse as sp
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_shape
-from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.problem import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.summed import SummedPlane, SummedPlanes
+from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
@@ -59,22 +59,22 @@ class NSlack(StructuredSolver):
     max_idle: int = 50
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(training, stopping, threads, seed, self.update_every)
-        return run, self._rounds(run)
+        run = BlockRun(oracle, stopping, threads, seed, self.update_every)
+        return run, self._iterations(run)
 
-    def _rounds(self, run: BlockRun) -> Iterator[None]:
+    def _iterations(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(max_steps=100)
         while True:
-            solved = run.n_planes
+            solved = run.n_cuts
             found = 0.0
-            for start in range(0, run.training.n_blocks, self.update_every):
+            for start in range(0, run.oracle.n_blocks, self.update_every):
                 blocks = run.everything[start : start + self.update_every]
-                found += run.search(blocks, ADD_ONLY).gap
-                if run.n_planes - solved >= self.update_every:
+                found += run.infer(blocks, ADD_ONLY).gap
+                if run.n_cuts - solved >= self.update_every:
                     self._solve(run, rule)
-                    solved = run.n_planes
+                    solved = run.n_cuts
             run.gap = found
             self._solve(run, rule)
             run.estimate_from_gaps(run.gap)
@@ -129,31 +129,31 @@ class OneSlack(StructuredSolver):
     max_idle: int = 50
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple["SummedRun", Iterator[None]]:
-        run = SummedRun(training, stopping, threads, seed)
-        return run, self._rounds(run)
+        run = SummedRun(oracle, stopping, threads, seed)
+        return run, self._iterations(run)
 
-    def _rounds(self, run: "SummedRun") -> Iterator[None]:
+    def _iterations(self, run: "SummedRun") -> Iterator[None]:
         while True:
             run.hits_in_a_row += 1
             from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
-            plane = run.cached_plane() if from_cache else None
-            if plane is not None and run.violation(plane) > run.asked(self.accept):
-                run.hits += run.training.n_blocks
-                run.estimate(plane)
+            cut = run.cached_cut() if from_cache else None
+            if cut is not None and run.violation(cut) > run.asked(self.accept):
+                run.hits += run.oracle.n_blocks
+                run.estimate(cut)
             else:
                 run.hits_in_a_row = 0
-                plane, hinges = run.searched_plane(self.cache)
-                run.last_violation = run.violation(plane)
+                cut, hinges = run.found_cut(self.cache)
+                run.last_violation = run.violation(cut)
                 run.offer(run.weights, hinges)
-            run.planes.add(plane)
+            run.cuts.add(cut)
             if self.line_search:
-                run.planes.step_towards_best()
+                run.cuts.step_towards_best()
             else:
-                run.planes.solve(self.precision * max(run.last_violation, 0.0))
-            run.planes.drop_idle(self.max_idle)
-            run.planes.set_weights(run.weights)
+                run.cuts.solve(self.precision * max(run.last_violation, 0.0))
+            run.cuts.drop_idle(self.max_idle)
+            run.cuts.set_weights(run.weights)
             yield
 
 
@@ -161,32 +161,30 @@ class SummedRun(Run):
     """A run whose planes are sums over all blocks, with a cache of each block's own."""
 
     state_names = (
-        *Run.state_names, "planes", "block_planes", "last_violation", "hits_in_a_row"
+        *Run.state_names, "cuts", "example_cuts", "last_violation", "hits_in_a_row"
     )  # fmt: skip
 
-    def __init__(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
-    ) -> None:
-        super().__init__(training, stopping, threads, seed)
-        self.planes = SummedPlanes()
-        self.block_planes = WorkingSet(training.cost, training.n_features)
+    def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
+        super().__init__(oracle, stopping, threads, seed)
+        self.cuts = SummedCuts()
+        self.example_cuts = WorkingSet(oracle.cost, oracle.n_features)
         self.last_violation = 0.0
         self._expected = math.inf
         self.hits_in_a_row = MOST_HITS  # none yet, so that the first plane is a searched one
 
     @property
     def dual(self) -> float:
-        return self.planes.dual
+        return self.cuts.dual
 
     @property
-    def n_planes(self) -> int:
-        return len(self.planes)
+    def n_cuts(self) -> int:
+        return len(self.cuts)
 
     @property
     def expected(self) -> float:
         return self._expected
 
-    def estimate(self, cached: SummedPlane) -> None:
+    def estimate(self, cached: SummedCut) -> None:
         """Estimate the objective of the present weights, of which a cached plane is a bound."""
         bound = self.half_square + self.loss_of(cached)
         self._expected = max(bound, self.dual + self.last_violation)
@@ -196,15 +194,15 @@ class SummedRun(Run):
         self.best = self.answer()
 
     def check_resumed(self) -> None:
-        n_features = self.training.n_features
-        for vector in self.planes.kept.vectors:
+        n_features = self.oracle.n_features
+        for vector in self.cuts.kept.vectors:
             check_shape("a cutting plane", vector, *vector.shape[:-1], n_features)
             if vector.ndim > 1 + sp.issparse(vector):
                 raise ValueError("a cutting plane is no vector")
         super().check_resumed()
 
     def point(self) -> DualPoint:
-        used = self.planes.used
+        used = self.cuts.used
         return DualPoint(
             blocks=np.concatenate([NO_BLOCKS, *(recipe.blocks for _, recipe in used)]),
             coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
@@ -212,20 +210,20 @@ class SummedRun(Run):
         )
 
     def resume(self, start: DualPoint) -> None:
-        start = self.training.feasible(start)
-        vector = np.zeros(self.training.n_features)
-        planes = self.training.planes_of(start.blocks, start.outputs)
-        planes.add_to(vector, start.coef)
-        self.planes.add(SummedPlane(vector, float(start.coef @ planes.losses), start), coef=1.0)
-        self.planes.set_weights(self.weights)
+        start = self.oracle.feasible(start)
+        vector = np.zeros(self.oracle.n_features)
+        cuts = self.oracle.cuts_of(start.blocks, start.outputs)
+        cuts.add_to(vector, start.coef)
+        self.cuts.add(SummedCut(vector, float(start.coef @ cuts.losses), start), coef=1.0)
+        self.cuts.set_weights(self.weights)
 
-    def loss_of(self, plane: SummedPlane) -> float:
+    def loss_of(self, cut: SummedCut) -> float:
         """``loss - <w, psi>``; of a plane found by searches, the sum of cost times hinge."""
-        return plane.loss - float(self.weights @ plane.vector)
+        return cut.loss - float(self.weights @ cut.vector)
 
-    def violation(self, plane: SummedPlane) -> float:
+    def violation(self, cut: SummedCut) -> float:
         """How far a plane lies above those in hand at the present weights."""
-        return self.loss_of(plane) - max(0.0, float(self.planes.slopes.max(initial=0.0)))
+        return self.loss_of(cut) - max(0.0, float(self.cuts.slopes.max(initial=0.0)))
 
     def asked(self, accept: float | None) -> float:
         """Violation that a plane from the cache must have to save a search.
@@ -241,40 +239,40 @@ class SummedRun(Run):
 
         Besides searches, a round multiplies the new plane with those in hand.
         """
-        each = self.training.search_work
+        each = self.oracle.oracle_work
         if each is None:  # made by Python, which takes far longer than all else
             return DEAR
-        searches = each * self.training.n_blocks
-        products = float(self.training.n_features * len(self.planes))
-        return min(max(products / max(products + searches, 1.0), DEAR), CHEAP)
+        oracle_calls = each * self.oracle.n_blocks
+        products = float(self.oracle.n_features * len(self.cuts))
+        return min(max(products / max(products + oracle_calls, 1.0), DEAR), CHEAP)
 
-    def searched_plane(self, cache: int) -> tuple[SummedPlane, Hinges]:
+    def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
         """The sum of what a search finds for each block, and the sum of cost times hinge."""
-        training = self.training
-        vector = np.zeros(training.n_features)
+        oracle = self.oracle
+        vector = np.zeros(oracle.n_features)
         loss, hinges = 0.0, Hinges(0.0, 0.0)
         parts, costs, outputs = [], [], []
-        for blocks in training.chunks():
-            planes = training.planes(self.weights, blocks, self.threads)
-            hinges += training.hinges(planes, self.weights, blocks)
-            counts = np.flatnonzero(planes.slopes(self.weights) > 0.0)
+        for blocks in oracle.chunks():
+            cuts = oracle.separate(self.weights, blocks, self.threads)
+            hinges += oracle.hinges(cuts, self.weights, blocks)
+            counts = np.flatnonzero(cuts.slopes(self.weights) > 0.0)
             cost = np.zeros(len(blocks))
-            cost[counts] = training.cost[blocks[counts]]
-            planes.add_to(vector, cost)
-            loss += float(cost @ planes.losses)
+            cost[counts] = oracle.cost[blocks[counts]]
+            cuts.add_to(vector, cost)
+            loss += float(cost @ cuts.losses)
             parts.append(blocks[counts])
             costs.append(cost[counts])
-            outputs += [planes.outputs[k] for k in counts]
+            outputs += [cuts.outputs[k] for k in counts]
             self.calls += len(blocks)
             if cache:
-                self.block_planes.visit(blocks, self.weights, ADD_ONLY, planes)
+                self.example_cuts.update(blocks, self.weights, ADD_ONLY, cuts)
         if cache:
-            self.block_planes.keep_latest(cache)
+            self.example_cuts.keep_latest(cache)
         recipe = DualPoint(np.concatenate(parts), np.concatenate(costs), outputs)
-        return SummedPlane(vector, loss, recipe), hinges
+        return SummedCut(vector, loss, recipe), hinges
 
-    def cached_plane(self) -> SummedPlane:
+    def cached_cut(self) -> SummedCut:
         """The sum of the most violating planes in the cache."""
-        vector = np.zeros(self.training.n_features)
-        loss, recipe = self.block_planes.add_best(self.weights, vector)
-        return SummedPlane(vector, loss, recipe)
+        vector = np.zeros(self.oracle.n_features)
+        loss, recipe = self.example_cuts.add_best(self.weights, vector)
+        return SummedCut(vector, loss, recipe)

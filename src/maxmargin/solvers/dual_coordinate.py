@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import StepRule
@@ -54,15 +54,15 @@ class DualCoordinate(StructuredSolver):
             raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(training, stopping, threads, seed, self.batch_size)
-        return run, self._rounds(run)
+        run = BlockRun(oracle, stopping, threads, seed, self.batch_size)
+        return run, self._iterations(run)
 
-    def _rounds(self, run: BlockRun) -> Iterator[None]:
+    def _iterations(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(max_steps=self.max_steps)
         while True:
-            found = run.search(run.shuffled, rule)
+            found = run.infer(run.shuffled, rule)
             for _ in range(self.max_sweeps):
                 if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
                     break

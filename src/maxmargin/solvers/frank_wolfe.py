@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
@@ -39,7 +39,7 @@ class FrankWolfe(StructuredSolver):
         Choose blocks in proportion to their last known gap, instead of all in random order.
     cache_sweeps : int, default=0
         Sweeps over the planes in hand after each pass of searches.
-    value_every : int, default=10
+    evaluate_every : int, default=10
         Passes between true valuations of the weights; each costs one or two more passes.
     batch_size : int, default=None
         Searches made at the same weights; None chooses by their work.
@@ -54,7 +54,7 @@ class FrankWolfe(StructuredSolver):
     averaging: bool = True
     gap_sampling: bool = False
     cache_sweeps: int = 0
-    value_every: int = 10
+    evaluate_every: int = 10
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
@@ -64,30 +64,30 @@ class FrankWolfe(StructuredSolver):
             raise ValueError(f"step={self.step!r} needs block=True.")
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(training, stopping, threads, seed, self.batch_size, self.averaging)
-        return run, self._block_rounds(run) if self.block else self._batch_rounds(run)
+        run = BlockRun(oracle, stopping, threads, seed, self.batch_size, self.averaging)
+        return run, self._block_iterations(run) if self.block else self._batch_iterations(run)
 
-    def _block_rounds(self, run: BlockRun) -> Iterator[None]:
+    def _block_iterations(self, run: BlockRun) -> Iterator[None]:
         rule = StepRule(kind=STEPS[self.step], max_steps=1)
         while True:
             order = self._order(run)
-            run.search(order, rule)
-            if len(order) < run.training.n_blocks:
+            run.infer(order, rule)
+            if len(order) < run.oracle.n_blocks:
                 run.estimate_from_gaps(float(run.working_set.gaps.sum()))
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)
-            if run.rounds_due(self.value_every):
+            if run.iterations_due(self.evaluate_every):
                 run.value()
             else:
                 run.value_if_done()
             run.working_set.drop_idle(MAX_IDLE)
             yield
 
-    def _batch_rounds(self, run: BlockRun) -> Iterator[None]:
+    def _batch_iterations(self, run: BlockRun) -> Iterator[None]:
         while True:
-            run.offer(run.weights, run.search_at(run.weights))
+            run.offer(run.weights, run.infer_at(run.weights))
             run.snapshot()
             run.working_set.step_towards_best(run.weights)
             yield

@@ -13,11 +13,11 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, violations_of, visit
+from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, update, violations_of
 from maxmargin.dual.kernel_model import KernelModel
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.structures.multiclass.kernel import ClassTrainingSet
+from maxmargin.structures.multiclass.kernel import ClassOracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -65,19 +65,19 @@ class KernelClassesDual(IterativeSolver):
     cache_bytes: int = 1_000_000_000
 
     def _start(
-        self, training: ClassTrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: ClassOracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple["ClassRun", Iterator[None]]:
-        run = ClassRun(self, training, stopping, threads, seed)
-        return run, run.rounds()
+        run = ClassRun(self, oracle, stopping, threads, seed)
+        return run, run.iterations()
 
     def _end(self, run: Any, status: Status) -> Result:
         """The model of the dual point, valued anew from the data and the kernel alone."""
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
         answer, point, certificate = run.answer(), run.point(), run.certificate
-        at_zero = float(run.training.cost @ run.losses[run.training.labels].max(axis=1))
+        at_zero = float(run.oracle.cost @ run.losses[run.oracle.labels].max(axis=1))
         if at_zero < certificate.primal:
-            answer = run.training.model_of(np.zeros_like(point))
+            answer = run.oracle.model_of(np.zeros_like(point))
             certificate = replace(certificate, primal=at_zero)
         certificate = certificate.compared_with_zero(at_zero, run.stopping.relative_tol(at_zero))
         if run.stopping.is_enough(certificate.primal, certificate.dual):
@@ -91,7 +91,7 @@ class ClassRun(IterativeRun):
     Parameters
     ----------
     solver : KernelClassesDual
-    training : ClassTrainingSet
+    oracle : ClassTrainingSet
     stopping : Stopping
     threads : Threads
     seed : int
@@ -104,24 +104,24 @@ class ClassRun(IterativeRun):
 
     state_types: ClassVar[dict[str, Any]] = {"certificate": Certificate | None}
 
-    training: ClassTrainingSet
+    oracle: ClassOracle
 
     def __init__(
         self,
         solver: KernelClassesDual,
-        training: ClassTrainingSet,
+        oracle: ClassOracle,
         stopping: Stopping,
         threads: Threads,
         seed: int,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
-        n, k = len(training.labels), training.n_classes
-        worst = training.problem.loss_matrix.max(axis=1)[training.labels]
-        X = _narrowed(training, stopping.relative_tol(float(training.cost @ worst)))
-        self.cache = KernelRowCache(training.kernel, X, solver.cache_bytes, 2 * _BATCH)
+        super().__init__(oracle, stopping, threads, seed)
+        n, k = len(oracle.labels), oracle.n_classes
+        worst = oracle.problem.loss_matrix.max(axis=1)[oracle.labels]
+        X = _narrowed(oracle, stopping.relative_tol(float(oracle.cost @ worst)))
+        self.cache = KernelRowCache(oracle.kernel, X, solver.cache_bytes, 2 * _BATCH)
         self.scores = np.zeros((k, n))
         self.coef = np.zeros((n, padded(k)))
-        self.losses = np.ascontiguousarray(training.problem.loss_matrix)
+        self.losses = np.ascontiguousarray(oracle.problem.loss_matrix)
         self.highest, self.lowest = np.empty(n), np.empty(n)
         self.certificate: Certificate | None = None
         """Of the present point; None when it has moved since."""
@@ -130,7 +130,7 @@ class ClassRun(IterativeRun):
     @property
     def dual_coef(self) -> Floats:
         """Dual coefficients without the padding."""
-        return self.coef[:, : self.training.n_classes]
+        return self.coef[:, : self.oracle.n_classes]
 
     @property
     def half_square(self) -> float:
@@ -140,11 +140,11 @@ class ClassRun(IterativeRun):
     @property
     def dual(self) -> float:
         """Dual value of the present point."""
-        losses = self.losses[self.training.labels]
+        losses = self.losses[self.oracle.labels]
         return -float(np.sum(self.dual_coef * losses)) - self.half_square
 
     @property
-    def n_planes(self) -> int:
+    def n_cuts(self) -> int:
         """Dual coefficients of wrong classes that are not zero."""
         return int(np.count_nonzero(self.coef < 0.0))
 
@@ -165,10 +165,10 @@ class ClassRun(IterativeRun):
         """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
         if start.shape != self.dual_coef.shape:
             raise ValueError("The dual coefficients are those of other examples or classes.")
-        cost = self.training.cost
-        own = start[np.arange(len(start)), self.training.labels]
+        cost = self.oracle.cost
+        own = start[np.arange(len(start)), self.oracle.labels]
         scale = np.minimum(1.0, cost / np.maximum(own, 1e-300))
-        self.coef[:, : self.training.n_classes] = start * scale[:, None]
+        self.coef[:, : self.oracle.n_classes] = start * scale[:, None]
         used = np.flatnonzero(self.coef.any(axis=1))
         for some in np.split(used, range(_BATCH, len(used), _BATCH)):
             self.cache.slots(some)
@@ -181,39 +181,39 @@ class ClassRun(IterativeRun):
 
     def answer(self) -> KernelModel:
         """The present model."""
-        return self.training.model_of(self.dual_coef)
+        return self.oracle.model_of(self.dual_coef)
 
-    def rounds(self) -> Iterator[None]:
+    def iterations(self) -> Iterator[None]:
         """The worst examples, a batch at a time; then all whose kernel rows are at hand."""
         while True:
             self.certificate = None
             violations = self.highest - self.lowest
             bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
             queue = np.flatnonzero((violations >= bar) & (self.cache.slot_of < 0))
-            self._visit(queue[np.argsort(-violations[queue], kind="stable")], bar)
+            self._update(queue[np.argsort(-violations[queue], kind="stable")], bar)
             self._polish(violations, bar)
             self._survey()
             if self.stopping.is_enough(self.primal, self.dual):
                 self.value()
             yield
 
-    def _visit(self, queue: Order, bar: float) -> None:
+    def _update(self, queue: Order, bar: float) -> None:
         """Visit those of the examples whose violation is still above the bar at their turn."""
-        training, cache = self.training, self.cache
+        oracle, cache = self.oracle, self.cache
         own, change = np.empty(self.coef.shape[1]), np.empty(self.coef.shape[1])
         violations = np.empty(len(queue))
         left = queue
         while len(left) and not self.stopping.out_of_time:
             found = violations[: len(left)]
             violations_of(
-                left, self.scores, self.coef, training.labels, self.losses, training.cost, found
+                left, self.scores, self.coef, oracle.labels, self.losses, oracle.cost, found
             )
             left = left[found >= bar]
             rows, left = left[:_BATCH], left[_BATCH:]
             if len(rows):
-                self.calls += visit(
-                    rows, cache.slots(rows), cache.values, cache.diagonal, training.problem.scale,
-                    self.scores, self.coef, training.labels, self.losses, training.cost, bar, own,
+                self.calls += update(
+                    rows, cache.slots(rows), cache.values, cache.diagonal, oracle.problem.scale,
+                    self.scores, self.coef, oracle.labels, self.losses, oracle.cost, bar, own,
                     change,
                 )  # fmt: skip
 
@@ -223,14 +223,14 @@ class ClassRun(IterativeRun):
         An example matters if it has coefficients or violates. The scores of all others are made
         up for at the end, by products of matrices.
         """
-        training, cache = self.training, self.cache
+        oracle, cache = self.oracle, self.cache
         rows = np.sort(cache.row_in[cache.row_in >= 0])
         rows = rows[(violations[rows] >= goal) | self.coef[rows].any(axis=1)]
         if len(rows) > _MOST_AT_ONCE:
             rows = np.sort(rows[np.argsort(-violations[rows], kind="stable")[:_MOST_AT_ONCE]])
         hand = RowsAtHand(
-            cache.between(rows), training.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
-            self.coef[rows], training.labels[rows], self.losses, training.cost[rows],
+            cache.between(rows), oracle.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
+            self.coef[rows], oracle.labels[rows], self.losses, oracle.cost[rows],
         )  # fmt: skip
         momentum = Momentum(hand)
         for _ in range(_SWEEPS):
@@ -241,7 +241,7 @@ class ClassRun(IterativeRun):
             if steps < len(rows) or self.stopping.out_of_time:
                 break
         momentum.settle(early=True)
-        change = (hand.coef - self.coef[rows])[:, : training.n_classes]
+        change = (hand.coef - self.coef[rows])[:, : oracle.n_classes]
         moved = np.flatnonzero(change.any(axis=1))
         self.coef[rows] = hand.coef
         self._add(rows[moved], change[moved])
@@ -251,31 +251,31 @@ class ClassRun(IterativeRun):
         for start in range(0, len(rows), _BATCH):
             some = slice(start, start + _BATCH)
             kernel_rows = self.cache.values[self.cache.slot_of[rows[some]]]
-            factors = (self.training.problem.scale * change[some].T).astype(kernel_rows.dtype)
+            factors = (self.oracle.problem.scale * change[some].T).astype(kernel_rows.dtype)
             self.scores += factors @ kernel_rows
 
     def _survey(self) -> None:
         """Violations of all examples, and the primal value, by the scores at hand."""
-        training = self.training
+        oracle = self.oracle
         survey(
-            self.scores, self.coef, training.labels, self.losses, training.cost, self.highest,
+            self.scores, self.coef, oracle.labels, self.losses, oracle.cost, self.highest,
             self.lowest,
         )  # fmt: skip
-        own = self.scores[training.labels, np.arange(len(training.labels))]
-        self.primal = self.half_square + float(training.cost @ (self.highest - own))
+        own = self.scores[oracle.labels, np.arange(len(oracle.labels))]
+        self.primal = self.half_square + float(oracle.cost @ (self.highest - own))
 
     def value(self) -> None:
         """Certify the present point, and go on from scores that are exact."""
-        scores = self.training.scores_of(self.dual_coef, self.threads)
-        self.certificate = self.training.certify(self.dual_coef, scores)
+        scores = self.oracle.scores_of(self.dual_coef, self.threads)
+        self.certificate = self.oracle.certify(self.dual_coef, scores)
         self.scores = np.ascontiguousarray(scores.T)
         self._survey()
         self.primal = self.evaluated = self.certificate.primal
 
 
-def _narrowed(training: ClassTrainingSet, tol: float) -> Any:
+def _narrowed(oracle: ClassOracle, tol: float) -> Any:
     """The rows in single precision, if that is precise enough for the kernel."""
-    X, kernel = training.X, training.kernel
+    X, kernel = oracle.X, oracle.kernel
     if X.dtype == object:
         return X
     some = X[: 2 * _BATCH]

@@ -17,12 +17,12 @@ import numpy as np
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.io.checkpoint import Checkpoint
 
-OnRound = Callable[[Round, Callable[[], Any]], bool]
+OnIteration = Callable[[Iteration, Callable[[], Any]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
 
 
@@ -31,7 +31,7 @@ class IterativeRun(Stateful, ABC):
 
     Parameters
     ----------
-    training : training set
+    oracle : training set
         With ``content``, all that tells it from others, and ``relaxed``, whether its searches may
         miss the highest output; and ``watch``, which looks at what a user's oracle finds, or None.
     stopping : Stopping
@@ -46,8 +46,8 @@ class IterativeRun(Stateful, ABC):
     cut_short: ClassVar[frozenset[Status]] = frozenset({Status.TIME_LIMIT})
     """Reasons to stop in the middle of a round: going on from there would give another answer."""
 
-    def __init__(self, training: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
-        self.training = training
+    def __init__(self, oracle: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
+        self.oracle = oracle
         self.stopping = stopping
         self.threads = threads
         self.random = np.random.default_rng(seed)
@@ -57,7 +57,7 @@ class IterativeRun(Stateful, ABC):
         self.hits = 0
         self.evaluated = math.inf
         """The lowest objective that was evaluated over all examples in this iteration."""
-        self.history: list[Round] = []
+        self.history: list[Iteration] = []
 
     @property
     @abstractmethod
@@ -66,7 +66,7 @@ class IterativeRun(Stateful, ABC):
 
     @property
     @abstractmethod
-    def n_planes(self) -> int:
+    def n_cuts(self) -> int:
         """Planes kept."""
 
     @property
@@ -96,10 +96,10 @@ class IterativeRun(Stateful, ABC):
 
     def heed_watch(self) -> None:
         """Warn, once, if the oracle's answers have contradicted each other."""
-        if self.training.watch is not None:
-            self.training.watch.warn()
+        if self.oracle.watch is not None:
+            self.oracle.watch.warn()
 
-    def rounds_due(self, every: int) -> bool:
+    def iterations_due(self, every: int) -> bool:
         """Whether the round under way is one of those `every` so many."""
         return (len(self.history) + 1) % every == 0
 
@@ -115,7 +115,7 @@ class IterativeRun(Stateful, ABC):
 
     def go_on_from(self, checkpoint: Checkpoint, solver: "IterativeSolver", seed: int) -> bool:
         """Take over the state of a checkpoint, if it asks for that and there is one."""
-        resumed = checkpoint.begin(self.state(), self.training.content, solver, self.stopping, seed)
+        resumed = checkpoint.begin(self.state(), self.oracle.content, solver, self.stopping, seed)
         if resumed:
             try:
                 self.check_resumed()
@@ -129,16 +129,16 @@ class IterativeRun(Stateful, ABC):
     def check_resumed(self) -> None:
         """Raise an error if a state that was read contradicts the data."""
 
-    def as_round(self) -> Round:
+    def as_iteration(self) -> Iteration:
         """The state as a line of history."""
         exact = math.isfinite(self.evaluated)
-        return Round(
+        return Iteration(
             seconds=self.stopping.seconds,
             oracle_calls=self.calls,
             cache_hits=self.hits,
             primal=self.primal,
             dual=self.best_dual,
-            planes=self.n_planes,
+            cuts=self.n_cuts,
             objective=self.evaluated if exact else self.expected,
             exact=exact,
         )
@@ -150,7 +150,7 @@ class IterativeSolver(ABC):
 
     @abstractmethod
     def _start(
-        self, training: Any, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[Any, Iterator[None]]:
         """A run, and the rounds that improve it for ever."""
 
@@ -160,28 +160,28 @@ class IterativeSolver(ABC):
 
     def solve(
         self,
-        training: Any,
+        oracle: Any,
         stopping: Stopping,
         *,
         n_jobs: int = 1,
         seed: int = 0,
         start: Any = None,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Train; never raises for stopping early, the result's status tells.
 
         Parameters
         ----------
-        training : training set
+        oracle : training set
         stopping : Stopping
         n_jobs : int
             Threads for the searches. The answer does not depend on it.
         seed : int
             Of the order of visits.
         start : dual point of an earlier result, or None
-        on_round : callable or None
-            See `OnRound`.
+        on_iteration : callable or None
+            See `OnIteration`.
         checkpoint : Checkpoint or None
             Where to keep the state after rounds, and whether to go on from there.
 
@@ -193,14 +193,14 @@ class IterativeSolver(ABC):
             If the checkpoint to go on from is of other data or parameters.
         """
         with Threads(n_jobs) as threads:
-            run, rounds = self._start(training, stopping, threads, seed)
+            run, iterations = self._start(oracle, stopping, threads, seed)
             try:
                 resumed = checkpoint is not None and run.go_on_from(checkpoint, self, seed)
                 if start is not None and not resumed:
                     # Outputs that are none of this data's: then from the beginning.
                     with suppress(ValueError):
                         run.resume(start)
-                status = run_loop(run, rounds, on_round, checkpoint)
+                status = run_loop(run, iterations, on_iteration, checkpoint)
             except KeyboardInterrupt:
                 status = Status.INTERRUPTED
             except ProblemError as error:
@@ -213,8 +213,8 @@ class IterativeSolver(ABC):
 
 def run_loop(
     run: IterativeRun,
-    rounds: Iterator[None],
-    on_round: OnRound | None,
+    iterations: Iterator[None],
+    on_iteration: OnIteration | None,
     checkpoint: Checkpoint | None,
 ) -> Status:
     """Rounds until one of the reasons to stop."""
@@ -222,11 +222,13 @@ def run_loop(
     status = run.reason_to_stop()
     while status is None:
         run.evaluated = math.inf
-        next(rounds)
+        next(iterations)
         run.heed_watch()
         run.best_dual = max(run.best_dual, run.dual)
-        run.history.append(run.as_round())
-        stop = on_round is not None and on_round(run.history[-1], lambda: run.answer().copy())
+        run.history.append(run.as_iteration())
+        stop = on_iteration is not None and on_iteration(
+            run.history[-1], lambda: run.answer().copy()
+        )
         status = run.reason_to_stop() or (Status.STOPPED if stop else None)
         if checkpoint is not None and status not in run.cut_short:
             checkpoint.offer(run.state, final=status is not None)
@@ -235,7 +237,7 @@ def run_loop(
 
 def uncertified(run: IterativeRun, point: Any) -> Result:
     """What is known when no search can be trusted any more; nothing is promised."""
-    certificate = Certificate(math.inf, run.best_dual, run.training.relaxed)
+    certificate = Certificate(math.inf, run.best_dual, run.oracle.relaxed)
     return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 
 

@@ -16,8 +16,8 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import TINY, Stopping
 from maxmargin.dual.kernel_model import KernelModel
-from maxmargin.dual.kernel_oracle import Found, KernelTrainingSet
-from maxmargin.dual.kernel_planes import KernelPlanes, PlanesState
+from maxmargin.dual.kernel_oracle import Found, KernelOracle
+from maxmargin.dual.kernel_planes import CutsState, KernelCuts
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 
@@ -27,7 +27,7 @@ Order = NDArray[np.int64]
 _ROUNDING = 1e-6
 """Relative gap below zero that rounding of kernel values may make."""
 
-_MOST_VISITS = 200_000
+_MOST_UPDATES = 200_000
 """Of examples, in one solution of the quadratic program."""
 
 _QP_PART = 0.1
@@ -51,7 +51,7 @@ class MiniBatchDual(IterativeSolver):
     batch_size : int, default=None
         Examples searched with the same model; None is a twentieth of them, 8 at least and 64 at
         most.
-    outputs_per_search : int, default=1
+    outputs_per_call : int, default=1
         Outputs that a search may give to an example.
     diversity : float, default=0.0
         When several are wanted: bonus of an output for each unit of loss between it and those
@@ -73,12 +73,12 @@ class MiniBatchDual(IterativeSolver):
     Examples
     --------
     >>> from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-    >>> MiniBatchDual(outputs_per_search=3, diversity=0.5).steps
+    >>> MiniBatchDual(outputs_per_call=3, diversity=0.5).steps
     'qp'
     """
 
     batch_size: int | None = None
-    outputs_per_search: int = 1
+    outputs_per_call: int = 1
     diversity: float = 0.0
     steps: str = "qp"
     prune_every: int = 20
@@ -86,7 +86,7 @@ class MiniBatchDual(IterativeSolver):
     epsilon: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "outputs_per_search", "prune_every", "max_idle"):
+        for name in ("batch_size", "outputs_per_call", "prune_every", "max_idle"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name} is {value}, but must be at least 1.")
@@ -98,10 +98,10 @@ class MiniBatchDual(IterativeSolver):
             raise ValueError(f"steps is {self.steps!r}, but must be 'qp' or 'smo'.")
 
     def _start(
-        self, training: KernelTrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: KernelOracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple["MiniBatchRun", Iterator[None]]:
-        run = MiniBatchRun(self, training, stopping, threads, seed)
-        return run, run.rounds()
+        run = MiniBatchRun(self, oracle, stopping, threads, seed)
+        return run, run.iterations()
 
     def _end(self, run: Any, status: Status) -> Result:
         """The best model and the dual point, valued anew from the data and the kernel alone."""
@@ -120,14 +120,14 @@ class MiniBatchRun(IterativeRun):
     Parameters
     ----------
     solver : MiniBatchDual
-    training : KernelTrainingSet
+    oracle : KernelTrainingSet
     stopping : Stopping
     threads : Threads
     seed : int
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *IterativeRun.state_names, "order", "searched", "hinges", "fresh", "outputs_in_hand",
+        *IterativeRun.state_names, "order", "inferred", "hinges", "fresh", "outputs_in_hand",
         "best_point", "certificate", "nothing_violates",
     )  # fmt: skip
 
@@ -136,26 +136,26 @@ class MiniBatchRun(IterativeRun):
         "certificate": Certificate | None,
     }
 
-    training: KernelTrainingSet
+    oracle: KernelOracle
 
     def __init__(
         self,
         solver: MiniBatchDual,
-        training: KernelTrainingSet,
+        oracle: KernelOracle,
         stopping: Stopping,
         threads: Threads,
         seed: int,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
+        super().__init__(oracle, stopping, threads, seed)
         self.solver = solver
-        self.planes = KernelPlanes(training.cost, training.kernel, training.by_slack)
+        self.cuts = KernelCuts(oracle.cost, oracle.kernel, oracle.by_slack)
         self.order: Order = np.zeros(0, dtype=np.int64)
         """Of the present pass."""
-        self.searched = 0
+        self.inferred = 0
         """Examples of the present pass that have been searched."""
         self.fresh = 0
         """Outputs that violated in the present pass."""
-        self.hinges = np.full(training.n_blocks, math.inf)
+        self.hinges = np.full(oracle.n_blocks, math.inf)
         """Of each example at its last search; infinite before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
@@ -165,24 +165,24 @@ class MiniBatchRun(IterativeRun):
 
     def check_state(self) -> None:
         """Refuse an order of examples that there are not."""
-        check_indices("order", self.order, self.training.n_blocks)
-        if self.searched < 0 or (self.best is None and math.isfinite(self.primal)):
+        check_indices("order", self.order, self.oracle.n_blocks)
+        if self.inferred < 0 or (self.best is None and math.isfinite(self.primal)):
             raise ValueError("the model of its objective is missing")
 
     @property
-    def outputs_in_hand(self) -> PlanesState:
-        """The state of `planes`: outputs, and the values between their rows."""
-        return self.planes.state
+    def outputs_in_hand(self) -> CutsState:
+        """The state of `cuts`: outputs, and the values between their rows."""
+        return self.cuts.state
 
     @outputs_in_hand.setter
-    def outputs_in_hand(self, state: PlanesState) -> None:
-        atoms, truths = state.atoms, self.training.Y
-        whose = zip(atoms.blocks.tolist(), atoms.is_truth, atoms.outputs, strict=True)
-        outputs = [truths[i] if is_truth else output for i, is_truth, output in whose]
-        wrong = np.flatnonzero(~atoms.is_truth)
-        self.training.check_listed(atoms.blocks[wrong], [outputs[k] for k in wrong])
+    def outputs_in_hand(self, state: CutsState) -> None:
+        atoms, y_true = state.atoms, self.oracle.Y
+        whose = zip(atoms.blocks.tolist(), atoms.is_true_output, atoms.outputs, strict=True)
+        outputs = [y_true[i] if is_true_output else output for i, is_true_output, output in whose]
+        wrong = np.flatnonzero(~atoms.is_true_output)
+        self.oracle.check_listed(atoms.blocks[wrong], [outputs[k] for k in wrong])
         if outputs:
-            self.planes.restore(state, *self.training.rows_of(atoms.blocks, outputs))
+            self.cuts.restore(state, *self.oracle.rows_of(atoms.blocks, outputs))
 
     @property
     def best_point(self) -> DualPoint | None:
@@ -192,24 +192,24 @@ class MiniBatchRun(IterativeRun):
     @best_point.setter
     def best_point(self, point: DualPoint | None) -> None:
         self._best_point = point
-        self.best = None if point is None else self.training.model_of(point)
+        self.best = None if point is None else self.oracle.model_of(point)
 
     @property
     def dual(self) -> float:
         """Dual value of the present point."""
-        return self.planes.dual
+        return self.cuts.dual
 
     @property
-    def n_planes(self) -> int:
+    def n_cuts(self) -> int:
         """Outputs in hand."""
-        return len(self.planes)
+        return len(self.cuts)
 
     @property
     def epsilon(self) -> float:
         """Violation that does not count."""
         if self.solver.epsilon is not None:
             return self.solver.epsilon
-        total = float(self.training.cost.sum())
+        total = float(self.oracle.cost.sum())
         return 0.25 * self.stopping.allowed_gap(max(self.dual, 0.0)) / total if total else 0.0
 
     @property
@@ -220,94 +220,94 @@ class MiniBatchRun(IterativeRun):
     @property
     def expected(self) -> float:
         """With the hinges of the last searches; examples to come are taken to be alike."""
-        cost, known = self.training.cost, np.isfinite(self.hinges)
+        cost, known = self.oracle.cost, np.isfinite(self.hinges)
         share = float(cost[known].sum()) / max(float(cost.sum()), TINY)
-        return self.planes.half_square + float(cost[known] @ self.hinges[known]) / max(share, TINY)
+        return self.cuts.half_square + float(cost[known] @ self.hinges[known]) / max(share, TINY)
 
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
-        start = self.training.feasible(start)
+        start = self.oracle.feasible(start)
         if len(start.blocks):
-            outputs = self.training.outputs_of(start.blocks, start.outputs, start.coef)
-            self.planes.add(self.training.truths(start.blocks), outputs)
+            outputs = self.oracle.outputs_of(start.blocks, start.outputs, start.coef)
+            self.cuts.add(self.oracle.y_true(start.blocks), outputs)
 
     def point(self) -> DualPoint:
         """The present dual point."""
-        atoms = self.planes.atoms
-        used = np.flatnonzero((atoms.coef > 0.0) & ~atoms.is_truth)
+        atoms = self.cuts.atoms
+        used = np.flatnonzero((atoms.coef > 0.0) & ~atoms.is_true_output)
         outputs = [atoms.outputs[k] for k in used]
         return DualPoint(blocks=atoms.blocks[used], outputs=outputs, coef=atoms.coef[used])
 
     def model(self) -> KernelModel:
         """The present model."""
-        planes = self.planes
-        if not len(planes.atoms.coef):
-            return self.training.model_of(self.point())
-        at = planes.atoms.parts, planes.atoms.labels
+        cuts = self.cuts
+        if not len(cuts.atoms.coef):
+            return self.oracle.model_of(self.point())
+        at = cuts.atoms.parts, cuts.atoms.labels
         return KernelModel.of(
-            self.training.kernel, planes.parts.rows, planes.labels.rows, at, planes.factors
+            self.oracle.kernel, cuts.parts.rows, cuts.labels.rows, at, cuts.factors
         )
 
     def answer(self) -> KernelModel:
         """The best model so far; before any valuation, the present one."""
         return self.model() if self.best is None else self.best
 
-    def rounds(self) -> Iterator[None]:
+    def iterations(self) -> Iterator[None]:
         """Mini-batches for ever; each pass in a new order."""
-        n = self.training.n_blocks
+        n = self.oracle.n_blocks
         size = self.solver.batch_size or min(max(n // 20, 8), 64)
         while True:
-            if self.searched >= len(self.order):
-                self.order, self.searched = self.random.permutation(n), 0
+            if self.inferred >= len(self.order):
+                self.order, self.inferred = self.random.permutation(n), 0
                 self.fresh = 0
-            blocks = self.order[self.searched : self.searched + size]
-            found = self._search(self.model(), blocks)
-            self.searched += len(blocks)
+            blocks = self.order[self.inferred : self.inferred + size]
+            found = self._infer(self.model(), blocks)
+            self.inferred += len(blocks)
             self.hinges[blocks] = found.hinges
-            excess = self._excess(found)
-            self.fresh += self._take_in(found, excess)
-            costs = self.training.cost[found.outputs.blocks]
-            self._improve(blocks, float(costs @ np.maximum(excess, 0.0)))
-            if self.searched == n:
+            suboptimality = self._suboptimality(found)
+            self.fresh += self._take_in(found, suboptimality)
+            costs = self.oracle.cost[found.outputs.blocks]
+            self._improve(blocks, float(costs @ np.maximum(suboptimality, 0.0)))
+            if self.inferred == n:
                 self._end_pass()
             yield
 
-    def _search(self, model: KernelModel, blocks: Order) -> Found:
+    def _infer(self, model: KernelModel, blocks: Order) -> Found:
         solver = self.solver
         self.calls += len(blocks)
-        return self.training.search(
-            model, blocks, self.threads, solver.outputs_per_search, solver.diversity
+        return self.oracle.infer(
+            model, blocks, self.threads, solver.outputs_per_call, solver.diversity
         )
 
-    def _excess(self, found: Found) -> Floats:
+    def _suboptimality(self, found: Found) -> Floats:
         """How far outputs that were found exceed the slacks of their examples."""
         blocks = found.outputs.blocks
-        excess = found.slopes - self.planes.slacks()[blocks]
-        return np.where(self.training.cost[blocks] > 0.0, excess, 0.0)
+        suboptimality = found.slopes - self.cuts.slacks()[blocks]
+        return np.where(self.oracle.cost[blocks] > 0.0, suboptimality, 0.0)
 
-    def _take_in(self, found: Found, excess: Floats) -> int:
+    def _take_in(self, found: Found, suboptimality: Floats) -> int:
         """Take in what exceeds the slacks by more than epsilon; says how many did."""
-        chosen = np.flatnonzero(excess > self.epsilon)
+        chosen = np.flatnonzero(suboptimality > self.epsilon)
         if not len(chosen):
             return 0
         outputs = found.outputs.take(chosen)
         blocks = np.unique(outputs.blocks)
-        missing = blocks[~self.planes.has_truth[blocks]]
-        self.planes.add(self.training.truths(missing) if len(missing) else None, outputs)
+        missing = blocks[~self.cuts.has_true_output[blocks]]
+        self.cuts.add(self.oracle.y_true(missing) if len(missing) else None, outputs)
         return len(chosen)
 
     def _improve(self, blocks: Order, gap: float) -> None:
         """Improve the dual, to a part of the gap that the searches found; then prune."""
-        solver, planes = self.solver, self.planes
+        solver, cuts = self.solver, self.cuts
         self.certificate = None
         if solver.steps == "smo":
-            planes.solve(blocks, 0.0, len(blocks))
+            cuts.solve(blocks, 0.0, len(blocks))
         else:
             enough = 0.25 * self.stopping.allowed_gap(self.dual)
-            planes.solve(None, max(_QP_PART * gap, enough), _MOST_VISITS)
-        planes.note_idle()
-        if self.rounds_due(solver.prune_every):
-            planes.drop_idle(solver.max_idle)
+            cuts.solve(None, max(_QP_PART * gap, enough), _MOST_UPDATES)
+        cuts.note_idle()
+        if self.iterations_due(solver.prune_every):
+            cuts.drop_idle(solver.max_idle)
 
     def _end_pass(self) -> None:
         """Value the model if the pass, each of whose searches had another, promises the end."""
@@ -319,14 +319,14 @@ class MiniBatchRun(IterativeRun):
     def value(self) -> None:
         """Value the model on all examples, and certify it; take in the outputs that violate."""
         point = self.point()
-        model = self.training.model_of(point)
-        found = self._search(model, np.arange(self.training.n_blocks))
-        primal = self.evaluated = model.half_square + float(self.training.cost @ found.hinges)
+        model = self.oracle.model_of(point)
+        found = self._infer(model, np.arange(self.oracle.n_blocks))
+        primal = self.evaluated = model.half_square + float(self.oracle.cost @ found.hinges)
         if primal < self.primal:
             # The model comes first: were Ctrl-C to come in between, it must not be missing.
             self._best_point, self.best = point, model
             self.primal = primal
-        self.certificate = Certificate(self.primal, self.training.dual(point))
+        self.certificate = Certificate(self.primal, self.oracle.dual(point))
         if self.certificate.relative_gap < -_ROUNDING:
             raise ProblemError(
                 f"The dual value {self.certificate.dual:.6g} is above the objective "
@@ -334,7 +334,7 @@ class MiniBatchRun(IterativeRun):
                 f"their examples."
             )
         closed = self.stopping.is_enough(self.primal, self.certificate.dual)
-        self.nothing_violates = closed or not self._take_in(found, self._excess(found))
+        self.nothing_violates = closed or not self._take_in(found, self._suboptimality(found))
 
     def compare_with_zero(self) -> None:
         """Take the model of no outputs if it is better.
@@ -343,12 +343,12 @@ class MiniBatchRun(IterativeRun):
         """
         assert self.certificate is not None
         primal, tol = self.certificate.primal, self.stopping.relative_tol(self.dual)
-        if primal < (1.0 - tol) * (self.dual + self.planes.half_square):
+        if primal < (1.0 - tol) * (self.dual + self.cuts.half_square):
             return
         nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
-        model = self.training.model_of(nothing)
-        found = self._search(model, np.arange(self.training.n_blocks))
-        at_zero = float(self.training.cost @ found.hinges)
+        model = self.oracle.model_of(nothing)
+        found = self._infer(model, np.arange(self.oracle.n_blocks))
+        at_zero = float(self.oracle.cost @ found.hinges)
         if at_zero < primal:
             self._best_point, self.best, self.primal = nothing, model, at_zero
         certificate = Certificate(min(primal, at_zero), self.certificate.dual)

@@ -9,20 +9,20 @@ import numpy as np
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.problem import ProblemError, TrainingSet
+from maxmargin.core.problem import Oracle, ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.loop import OnRound, uncertified
+from maxmargin.solvers.loop import OnIteration, uncertified
 from maxmargin.solvers.online_run import StreamRun
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.stream import InMemory, Stream
 
 SCHEDULES = ("larank", "gap", "one-pass")
 
-REVISITS = 10
+UPDATES_AGAIN = 10
 """Of cached examples for each new one, in LaRank's schedule."""
 
 FINER = 0.5
@@ -60,7 +60,7 @@ class Online(StructuredSolver):
     cache_bytes : int, default=2**30
         Most memory of the cache. When it is used up, planes of the same example are merged; when
         that is not enough, examples are frozen (see docs/theory-structured.md).
-    searches : int, default=4
+    oracle_calls : int, default=4
         Most searches for one example while it is at hand: one that violates may have several
         planes.
     max_idle : int, default=50
@@ -87,7 +87,7 @@ class Online(StructuredSolver):
     tol_cache: float = 0.01
     bound: str = "tracked"
     cache_bytes: int = 1 << 30
-    searches: int = 4
+    oracle_calls: int = 4
     max_idle: int = 50
     acceleration: bool = True
     max_sweeps: int = 50
@@ -103,13 +103,13 @@ class Online(StructuredSolver):
 
     def solve(
         self,
-        training: Any,
+        oracle: Any,
         stopping: Stopping,
         *,
         n_jobs: int = 1,
         seed: int = 0,
         start: Any = None,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Train on a training set or on a `Stream`; see `StructuredSolver.solve`.
@@ -119,40 +119,40 @@ class Online(StructuredSolver):
         if self.passes is not None:
             stopping = replace(stopping, max_iter=min(self.passes, stopping.max_iter))
         result = super().solve(
-            training,
+            oracle,
             stopping,
             n_jobs=n_jobs,
             seed=seed,
             start=start,
-            on_round=on_round,
+            on_iteration=on_iteration,
             checkpoint=checkpoint,
         )
-        if result.status is Status.MAX_ITER and result.rounds == self.passes:
+        if result.status is Status.MAX_ITER and result.iterations == self.passes:
             return replace(result, status=Status.PASSES)
         return result
 
     def _end(self, run: StreamRun, status: Status) -> Result:
-        in_memory = isinstance(run.training, TrainingSet)
+        in_memory = isinstance(run.oracle, Oracle)
         return super()._end(run, status) if in_memory else _certified(run, status)
 
     def _start(
-        self, training: TrainingSet | Stream, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle | Stream, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[StreamRun, Iterator[None]]:
-        run = self.new_run(training, stopping, threads, seed)
-        return run, self._rounds(run)
+        run = self.new_run(oracle, stopping, threads, seed)
+        return run, self._iterations(run)
 
     def new_run(
         self,
-        training: TrainingSet | Stream,
+        oracle: Oracle | Stream,
         stopping: Stopping,
         threads: Threads,
         seed: int,
         comes_back: bool = True,
     ) -> StreamRun:
         """A run with an empty cache; `comes_back` if examples will be seen again."""
-        stream = InMemory(training) if isinstance(training, TrainingSet) else training
+        stream = InMemory(oracle) if isinstance(oracle, Oracle) else oracle
         return StreamRun(
-            training,
+            oracle,
             stream,
             stopping,
             threads,
@@ -161,7 +161,7 @@ class Online(StructuredSolver):
             self,
         )
 
-    def _rounds(self, run: StreamRun) -> Iterator[None]:
+    def _iterations(self, run: StreamRun) -> Iterator[None]:
         while True:
             self.explore(run)
             seen = Certificate(run.expected, run.dual).relative_gap
@@ -177,7 +177,9 @@ class Online(StructuredSolver):
             if self.schedule == "gap" and run.cached_gap > run.tol_cache:
                 run.optimize(run.tol_cache)
             elif self.schedule == "larank" and run.cache.n_blocks:
-                run.revisit(run.random.integers(run.cache.n_blocks, size=REVISITS * len(some)))
+                run.update_again(
+                    run.random.integers(run.cache.n_blocks, size=UPDATES_AGAIN * len(some))
+                )
         if self.schedule != "one-pass":
             run.optimize(min(run.tol_cache, run.tol))
 

@@ -14,7 +14,7 @@ from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.linear import LinearProblem, OneVersusRest
-from maxmargin.core.result import Round
+from maxmargin.core.result import Iteration
 from maxmargin.core.state import Stateful, alike
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.explicit import SharedWeights
@@ -52,17 +52,17 @@ class BlockLearner(Stateful):
     cache : RowCache
     linear : float
         Linear term of the dual, of all examples so far.
-    visits, cache_visits : int
+    updates, cache_updates : int
         Visits of examples so far, and those of cached ones among them.
     loss : float
         Sum of cost times loss of the examples learned from, as their last visits saw it.
     """
 
-    state_names = ("visits", "cache_visits", "linear", "loss", "model", "cache", "cached")
+    state_names = ("updates", "cache_updates", "linear", "loss", "model", "cache", "cached")
 
     def __init__(self, cache_bytes: int, seed: int) -> None:
         self.cache_bytes, self.seed = cache_bytes, seed
-        self.visits = self.cache_visits = 0
+        self.updates = self.cache_updates = 0
         self._kind: tuple[type, int, int] | None = None
         self._forget()
 
@@ -146,15 +146,15 @@ class BlockLearner(Stateful):
         before = portion.linear
         try:
             for _ in range(SWEEPS):
-                self.visits += portion.sweep(threads)
+                self.updates += portion.sweep(threads)
                 self._sweep_cache(len(portion), threads)
         finally:
             self.linear += portion.linear - before
             self.loss += portion.loss
 
-    def polish(self, n_visits: int, enough: float, threads: Threads) -> None:
+    def polish(self, n_updates: int, enough: float, threads: Threads) -> None:
         """Sweep the cached rows until a sweep gains less than `enough`, or all visits are made."""
-        left = n_visits
+        left = n_updates
         dual = self.dual
         while left > 0 and len(self.cache):
             left -= self._sweep_cache(len(self.cache), threads)
@@ -162,13 +162,13 @@ class BlockLearner(Stateful):
             if dual - before < enough:
                 return
 
-    def _sweep_cache(self, n_visits: int, threads: Threads) -> int:
-        visits, change, loss = self.cache.sweep(n_visits, threads)
-        self.visits += visits
-        self.cache_visits += visits
+    def _sweep_cache(self, n_updates: int, threads: Threads) -> int:
+        updates, change, loss = self.cache.sweep(n_updates, threads)
+        self.updates += updates
+        self.cache_updates += updates
         self.linear += change
         self.loss += loss
-        return visits
+        return updates
 
     @property
     def dual(self) -> float:
@@ -214,7 +214,7 @@ class BlockLearner(Stateful):
 SETTLED = 0.05
 """Cached rows have settled when a sweep over them gains less than this times `tol`, relatively."""
 
-REVISITS = 4
+UPDATES_AGAIN = 4
 """Most visits of cached rows after a batch, for each visit with it. One pass over MNIST (C = 0.1)
 ends 4.3 % above the optimum without any, 2.2 % with four, and no nearer with eight."""
 
@@ -248,7 +248,7 @@ class OnlineDual:
         """
         parts = parts_of(problem)
         learner = self.learner
-        visits = learner.visits
+        updates = learner.updates
         learner.prepare(parts)
         portion = learner.load(self.calls, parts, None)
         with Threads(n_jobs) as threads:
@@ -258,7 +258,7 @@ class OnlineDual:
                 learner.cache.keep(self.calls, portion)
                 learner.cache.join_small()
                 self.calls += 1
-            most = REVISITS * (learner.visits - visits)
+            most = UPDATES_AGAIN * (learner.updates - updates)
             learner.polish(most, SETTLED * stopping.allowed_gap(learner.dual), threads)
 
     @property
@@ -271,16 +271,16 @@ class OnlineDual:
         """A lower bound; the objective cannot be known without the examples that are gone."""
         return Certificate(math.inf, self.learner.dual)
 
-    def as_round(self, seconds: float) -> Round:
+    def as_iteration(self, seconds: float) -> Iteration:
         """The state as a line of history."""
         portions = self.learner.cache.portions.values()
         coefs = [coef for portion in portions for coef in portion.dual_coefs]
-        return Round(
+        return Iteration(
             seconds=seconds,
-            oracle_calls=self.learner.visits,
-            cache_hits=self.learner.cache_visits,
+            oracle_calls=self.learner.updates,
+            cache_hits=self.learner.cache_updates,
             primal=math.inf,
             dual=self.learner.dual,
-            planes=sum(int(np.count_nonzero(coef)) for coef in coefs),
+            cuts=sum(int(np.count_nonzero(coef)) for coef in coefs),
             objective=self.learner.expected,
         )

@@ -47,7 +47,7 @@ class Options(Protocol):
     def bound(self) -> str: ...
 
     @property
-    def searches(self) -> int: ...
+    def oracle_calls(self) -> int: ...
 
     @property
     def max_idle(self) -> int: ...
@@ -73,7 +73,7 @@ class StreamRun(TrackedRun):
 
     Parameters
     ----------
-    training : Any
+    oracle : Any
         What values weights and dual points in the end: the training set, or the stream.
     stream : Stream
     stopping, threads, seed
@@ -88,7 +88,7 @@ class StreamRun(TrackedRun):
 
     def __init__(
         self,
-        training: Any,
+        oracle: Any,
         stream: Stream,
         stopping: Stopping,
         threads: Threads,
@@ -96,8 +96,8 @@ class StreamRun(TrackedRun):
         cache: PlaneCache,
         options: Options,
     ) -> None:
-        averaging = training.n_features <= AVERAGE_BELOW
-        super().__init__(training, stopping, threads, seed, averaging)
+        averaging = oracle.n_features <= AVERAGE_BELOW
+        super().__init__(oracle, stopping, threads, seed, averaging)
         self.stream, self.cache, self.options = stream, cache, options
         self.watch = stream.watch
         self.rule = StepRule(max_steps=options.max_steps)
@@ -115,8 +115,8 @@ class StreamRun(TrackedRun):
         return self.cache.dual
 
     @property
-    def n_planes(self) -> int:
-        return self.cache.n_planes
+    def n_cuts(self) -> int:
+        return self.cache.n_cuts
 
     @property
     def candidates(self) -> list[Floats]:
@@ -146,19 +146,19 @@ class StreamRun(TrackedRun):
             raise ValueError("The point is no list of outputs with coefficients.")
         if isinstance(start, FrozenPoint):
             self._resume_frozen(start)
-        for first, training in self.stream.stretches():
-            last = first + training.n_blocks
+        for first, oracle in self.stream.stretches():
+            last = first + oracle.n_blocks
             which = np.flatnonzero((listed.blocks >= first) & (listed.blocks < last))
             if not len(which):
                 continue
             self.cache.look_at(first, last)
             blocks, coef = listed.blocks[which] - first, np.maximum(listed.coef[which], 0.0)
-            room = np.maximum(training.cost - self.cache.spent(np.arange(first, last)), 0.0)
-            used = np.bincount(blocks, coef, training.n_blocks)
+            room = np.maximum(oracle.cost - self.cache.spent(np.arange(first, last)), 0.0)
+            used = np.bincount(blocks, coef, oracle.n_blocks)
             coef *= np.minimum(1.0, room / np.maximum(used, TINY))[blocks]
-            planes = training.planes_of(blocks, [listed.outputs[k] for k in which])
-            cost = training.cost[blocks]
-            self.cache.put_in(blocks + first, cost, planes, coef, self.weights)
+            cuts = oracle.cuts_of(blocks, [listed.outputs[k] for k in which])
+            cost = oracle.cost[blocks]
+            self.cache.put_in(blocks + first, cost, cuts, coef, self.weights)
         self.cache.recount(self.weights)
 
     def _resume_frozen(self, start: FrozenPoint) -> None:
@@ -167,9 +167,9 @@ class StreamRun(TrackedRun):
         if frozen.vector.shape != self.weights.shape:
             raise ValueError("The point belongs to other features.")
         most = 1.0
-        for first, training in self.stream.stretches():
-            spent = frozen.spent[first : first + training.n_blocks]
-            share = spent / np.maximum(training.cost[: len(spent)], TINY)
+        for first, oracle in self.stream.stretches():
+            spent = frozen.spent[first : first + oracle.n_blocks]
+            share = spent / np.maximum(oracle.cost[: len(spent)], TINY)
             most = max(most, float(share.max(initial=0.0)))
         self.cache.take_over(frozen, 1.0 / most, self.weights)
 
@@ -179,7 +179,7 @@ class StreamRun(TrackedRun):
 
     def attach(self, stream: Stream, stopping: Stopping, threads: Threads) -> None:
         """Go on with other examples; the cache stays."""
-        self.training: Any = stream
+        self.oracle: Any = stream
         self.stream, self.stopping, self.threads = stream, stopping, threads
         self.watch = stream.watch
 
@@ -188,7 +188,7 @@ class StreamRun(TrackedRun):
         self.settle()
         self.cache.prune(self.weights, self.options.max_idle)
         self.cache.recount(self.weights)
-        del self.training, self.stream, self.stopping, self.threads
+        del self.oracle, self.stream, self.stopping, self.threads
 
     # Exploring
 
@@ -200,7 +200,7 @@ class StreamRun(TrackedRun):
         self.hinges = 0.0
         self.cache.begin_pass()
         for stretch in self.stream.stretches():
-            n = stretch.training.n_blocks
+            n = stretch.oracle.n_blocks
             self.cache.look_at(stretch.first, stretch.first + n)
             order = (
                 self.random.permutation(n) if self.options.shuffle else np.arange(n, dtype=np.int64)
@@ -221,7 +221,7 @@ class StreamRun(TrackedRun):
     def _batch_size(self, stretch: Stretch) -> int:
         if self.options.batch_size is not None:
             return self.options.batch_size
-        each = stretch.training.search_work
+        each = stretch.oracle.oracle_work
         if each is None:
             return 1
         return max(1, min(int(MOST_WORK / max(each, 1.0)), int(STALE * self.seen)))
@@ -232,18 +232,18 @@ class StreamRun(TrackedRun):
         Examples that did are searched again while they are at hand: by and by other outputs of
         theirs violate most.
         """
-        first, training = stretch
-        for turn in range(self.options.searches):
-            planes = training.planes(self.weights, some, self.threads)
-            slopes = planes.slopes(self.weights)
+        first, oracle = stretch
+        for turn in range(self.options.oracle_calls):
+            cuts = oracle.separate(self.weights, some, self.threads)
+            slopes = cuts.slopes(self.weights)
             self.calls += len(some)
             if turn == 0:
                 self.seen += len(some)
-                self.hinges += training.hinges(planes, self.weights, some).most
-                self.cache.renew(first + some, planes, slopes)
-            hard = np.flatnonzero((slopes > 0.0) & (training.cost[some] > 0.0))
-            owners, cost = first + some[hard], training.cost[some[hard]]
-            self.cache.take_in(owners, cost, planes.take(hard), self.weights, self.rule)
+                self.hinges += oracle.hinges(cuts, self.weights, some).most
+                self.cache.renew(first + some, cuts, slopes)
+            hard = np.flatnonzero((slopes > 0.0) & (oracle.cost[some] > 0.0))
+            owners, cost = first + some[hard], oracle.cost[some[hard]]
+            self.cache.take_in(owners, cost, cuts.take(hard), self.weights, self.rule)
             some = some[hard] if turn == 0 else some
             if not len(hard):
                 break
@@ -269,19 +269,19 @@ class StreamRun(TrackedRun):
 
     def look(self) -> Certificate:
         """The same at the present weights, by a look at every block."""
-        self.cache.visit(np.arange(self.cache.n_blocks), self.weights, ADD_ONLY)
+        self.cache.update(np.arange(self.cache.n_blocks), self.weights, ADD_ONLY)
         return self.cached_certificate
 
-    def revisit(self, blocks: Order) -> None:
+    def update_again(self, blocks: Order) -> None:
         """Steps over the planes in hand of some blocks, one after the other."""
         self.hits += len(blocks)
-        self.cache.visit(blocks, self.weights, self.rule)
+        self.cache.update(blocks, self.weights, self.rule)
         self.cache.thaw(self.weights)
 
     def sweep(self) -> None:
         """Revisit every block whose gap is worth it, in random order."""
         gaps = self.cache.gaps
-        self.revisit(self.random.permutation(np.flatnonzero(gaps >= NOTABLE * gaps.mean())))
+        self.update_again(self.random.permutation(np.flatnonzero(gaps >= NOTABLE * gaps.mean())))
         self.snapshot()
 
     def optimize(self, tol: float) -> None:
@@ -326,18 +326,18 @@ class StreamRun(TrackedRun):
         self.passes_valued = self.passes
         candidates = self.candidates
         hinges = [Hinges(0.0, 0.0)] * len(candidates)
-        for first, training in self.stream.stretches():
-            self.cache.look_at(first, first + training.n_blocks)
-            for some in training.chunks():
+        for first, oracle in self.stream.stretches():
+            self.cache.look_at(first, first + oracle.n_blocks)
+            for some in oracle.chunks():
                 for k, weights in enumerate(candidates):
-                    planes = training.planes(weights, some, self.threads)
+                    cuts = oracle.separate(weights, some, self.threads)
                     self.calls += len(some)
-                    hinges[k] += training.hinges(planes, weights, some)
+                    hinges[k] += oracle.hinges(cuts, weights, some)
                     if k == 0:
-                        cost = training.cost[some]
-                        hard = np.flatnonzero((planes.slopes(weights) > 0.0) & (cost > 0.0))
+                        cost = oracle.cost[some]
+                        hard = np.flatnonzero((cuts.slopes(weights) > 0.0) & (cost > 0.0))
                         self.cache.take_in(
-                            first + some[hard], cost[hard], planes.take(hard), weights, ADD_ONLY
+                            first + some[hard], cost[hard], cuts.take(hard), weights, ADD_ONLY
                         )
                 if self.must_stop:
                     return

@@ -7,13 +7,13 @@ from numbers import Real
 from typing import Any, TypeGuard
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.problem import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.marginal import DistributionPoint
 from maxmargin.dual.marginal_choice import distributions_of
-from maxmargin.dual.working_set import Visit
+from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
     MOST_WORK,
@@ -142,7 +142,7 @@ class DistributionRun(TrackedRun):
 
     def __init__(
         self,
-        training: TrainingSet,
+        oracle: Oracle,
         stopping: Stopping,
         threads: Threads,
         seed: int,
@@ -152,9 +152,9 @@ class DistributionRun(TrackedRun):
         batch_size: int = 1,
         averaging: bool = False,
     ) -> None:
-        super().__init__(training, stopping, threads, seed, averaging)
+        super().__init__(oracle, stopping, threads, seed, averaging)
         scheduled = isinstance(temperature, str)
-        self.distributions = distributions_of(training, HOT if scheduled else float(temperature))
+        self.distributions = distributions_of(oracle, HOT if scheduled else float(temperature))
         self.temperatures = (
             Schedule(self._mean_largest_loss()) if scheduled else Temperatures(float(temperature))
         )
@@ -171,7 +171,7 @@ class DistributionRun(TrackedRun):
         return self.distributions.linear - self.half_square
 
     @property
-    def n_planes(self) -> int:
+    def n_cuts(self) -> int:
         return self.distributions.point.n_variables
 
     def point(self) -> DistributionPoint:
@@ -194,18 +194,18 @@ class DistributionRun(TrackedRun):
     @property
     def share(self) -> int:
         """Blocks to visit between two looks at the clock and at the temperature."""
-        most = max(1, self.training.n_blocks // BATCHES_PER_PASS)
-        each = self.training.search_work
+        most = max(1, self.oracle.n_blocks // BATCHES_PER_PASS)
+        each = self.oracle.oracle_work
         return most if each is None else max(1, min(int(MOST_WORK / max(each, 1.0)), most))
 
-    def visit(self, order: Order) -> None:
+    def update(self, order: Order) -> None:
         """Step towards the proposals for all the blocks `order`."""
-        total = Visit(0.0, 0.0, 0.0, 0.0)
+        total = BlockUpdate(0.0, 0.0, 0.0, 0.0)
         size = self.share if self.batch_size == 1 else self.batch_size
         for start in range(0, len(order), size):
-            visit = self._visit(order[start : start + size])
-            self.temperatures.learn(visit.gain)
-            total += visit
+            update = self._update(order[start : start + size])
+            self.temperatures.learn(update.gain)
+            total += update
             if self.stopping.out_of_time:
                 break
         seen = order[: start + size]
@@ -213,28 +213,28 @@ class DistributionRun(TrackedRun):
             self.note_hinges(total.loss, seen)
         self._end_pass()
 
-    def _visit(self, blocks: Order) -> Visit:
+    def _update(self, blocks: Order) -> BlockUpdate:
         if self.batch_size > 1:
             self._propose(blocks)
             return self.distributions.step(self.weights, self.fixed_step)
         self.calls += len(blocks)
         temperature = self.temperatures.temperature
-        return self.distributions.visit(self.weights, blocks, temperature, self.fixed_step)
+        return self.distributions.update(self.weights, blocks, temperature, self.fixed_step)
 
-    def visit_together(self) -> None:
+    def update_together(self) -> None:
         """Propose for all blocks, and make one step; the weights before it are offered."""
         loss = self._propose(self.everything)
         self.offer(self.weights, Hinges(loss, loss))
-        visit = self.distributions.step_together(self.weights, self.fixed_step)
-        self.temperatures.learn(visit.gain)
+        update = self.distributions.step_together(self.weights, self.fixed_step)
+        self.temperatures.learn(update.gain)
         self._end_pass()
 
     def value(self) -> None:
         """Value the candidates, until one is good enough."""
         for weights in self.candidates:
-            hinges = self.training.all_hinges(weights, self.threads)
-            self.calls += self.training.n_blocks
-            self.offer(weights, hinges, ends_round=True)
+            hinges = self.oracle.all_hinges(weights, self.threads)
+            self.calls += self.oracle.n_blocks
+            self.offer(weights, hinges, ends_iteration=True)
             if self.is_done:
                 break
 
@@ -256,20 +256,20 @@ class DistributionRun(TrackedRun):
 
     def _mean_largest_loss(self) -> float:
         """What the hinges are worth at weights of zero, on average."""
-        hinges = self.training.all_hinges(self.weights, self.threads)
-        self.calls += self.training.n_blocks
+        hinges = self.oracle.all_hinges(self.weights, self.threads)
+        self.calls += self.oracle.n_blocks
         self.offer(self.weights, hinges)
-        return hinges.most / max(float(self.training.cost.sum()), 1e-300) or 1.0
+        return hinges.most / max(float(self.oracle.cost.sum()), 1e-300) or 1.0
 
 
-def _rounds(run: DistributionRun, block: bool, value_every: int) -> Iterator[None]:
+def _iterations(run: DistributionRun, block: bool, evaluate_every: int) -> Iterator[None]:
     """One pass a round, and now and then the true value of the weights."""
     while True:
         if not block:
-            run.visit_together()
+            run.update_together()
         else:
-            run.visit(run.shuffled)
-            if run.rounds_due(value_every) or run.looks_done():
+            run.update(run.shuffled)
+            if run.iterations_due(evaluate_every) or run.looks_done():
                 run.value()
         yield
 
@@ -299,7 +299,7 @@ class PartialLinearization(StructuredSolver):
         how hot they should be.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
-    value_every : int, default=10
+    evaluate_every : int, default=10
         Passes between true valuations of the weights, if `block`; each costs one or two more
         passes.
     batch_size : int, default=1
@@ -324,7 +324,7 @@ class PartialLinearization(StructuredSolver):
     block: bool = True
     temperature: float | str = SCHEDULED
     averaging: bool = True
-    value_every: int = 10
+    evaluate_every: int = 10
     batch_size: int = 1
 
     def __post_init__(self) -> None:
@@ -336,10 +336,10 @@ class PartialLinearization(StructuredSolver):
             )
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[DistributionRun, Iterator[None]]:
         run = DistributionRun(
-            training,
+            oracle,
             stopping,
             threads,
             seed,
@@ -347,7 +347,7 @@ class PartialLinearization(StructuredSolver):
             batch_size=self.batch_size,
             averaging=self.averaging,
         )
-        return run, _rounds(run, self.block, self.value_every)
+        return run, _iterations(run, self.block, self.evaluate_every)
 
 
 @registered("ExponentiatedGradient")
@@ -367,7 +367,7 @@ class ExponentiatedGradient(StructuredSolver):
         In units of the loss.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
-    value_every : int, default=10
+    evaluate_every : int, default=10
         Passes between true valuations of the weights, if `block`; each costs one or two more
         passes.
     batch_size : int, default=1
@@ -392,7 +392,7 @@ class ExponentiatedGradient(StructuredSolver):
     block: bool = True
     temperature: float = 1.0
     averaging: bool = True
-    value_every: int = 10
+    evaluate_every: int = 10
     batch_size: int = 1
 
     def __post_init__(self) -> None:
@@ -400,10 +400,10 @@ class ExponentiatedGradient(StructuredSolver):
             raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}.")
 
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[DistributionRun, Iterator[None]]:
         run = DistributionRun(
-            training,
+            oracle,
             stopping,
             threads,
             seed,
@@ -412,4 +412,4 @@ class ExponentiatedGradient(StructuredSolver):
             batch_size=self.batch_size,
             averaging=self.averaging,
         )
-        return run, _rounds(run, self.block, self.value_every)
+        return run, _iterations(run, self.block, self.evaluate_every)

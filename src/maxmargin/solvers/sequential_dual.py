@@ -14,7 +14,7 @@ from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.conforming import check_finite, conforms
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.explicit import MERGES, Blocks, Geometry, make_blocks
@@ -24,7 +24,7 @@ from maxmargin.solvers.momentum import Momentum
 Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
 
-OnRound = Callable[[Round, Callable[[], Floats]], bool]
+OnIteration = Callable[[Iteration, Callable[[], Floats]], bool]
 """Called after each round with its numbers and a way to get the weights; True stops."""
 
 LONGEST_WAIT = 63
@@ -86,7 +86,7 @@ class SequentialDual:
         n_jobs: int = 1,
         seed: int = 0,
         start: Floats | None = None,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Solve `problem`; never raises for stopping early, the result's status tells.
@@ -101,8 +101,8 @@ class SequentialDual:
             Same seed and `n_jobs`, same answer.
         start : ndarray of shape (n_samples, n_outputs) or None
             Dual coefficients of an earlier solve.
-        on_round : callable or None
-            See `OnRound`.
+        on_iteration : callable or None
+            See `OnIteration`.
         checkpoint : Checkpoint or None
             Where to keep the state after rounds, and whether to go on from there. Of a
             one-versus-rest problem, the parts that are done are kept.
@@ -112,13 +112,13 @@ class SequentialDual:
             if checkpoint is not None:
                 checkpoint.begin(parts, problem, self, stopping, seed, n_jobs=n_jobs)
             return self._solve_parts(
-                problem, stopping, n_jobs, seed, start, on_round, parts, checkpoint
+                problem, stopping, n_jobs, seed, start, on_iteration, parts, checkpoint
             )
         with Threads(n_jobs) as threads:
             run = self._run(problem, Geometry.of(problem), seed, start)
             if checkpoint is not None:
                 checkpoint.begin(run, problem, self, stopping, seed, n_jobs=n_jobs)
-            return self._solve(run, stopping, threads, on_round, checkpoint)
+            return self._solve(run, stopping, threads, on_iteration, checkpoint)
 
     def _run(
         self, problem: LinearProblem, geometry: Geometry, seed: int, start: Floats | None
@@ -133,7 +133,7 @@ class SequentialDual:
         run: "_Run",
         stopping: Stopping,
         threads: Threads,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Result:
         blocks, answer = run.blocks, run.answer
@@ -148,7 +148,7 @@ class SequentialDual:
                         status = Status.CONVERGED
                         break
                 else:
-                    stop = self._round(run, stopping, threads, on_round)
+                    stop = self._iteration(run, stopping, threads, on_iteration)
                 if not answer.closes_gap(stopping):
                     status = Status.STOPPED if stop else stopping.reason(blocks.round)
                 # A round that ran out of time is not whole: it would lead to another answer.
@@ -160,15 +160,15 @@ class SequentialDual:
             status = Status.INTERRUPTED
         if certified is None:
             run.momentum.settle(early=True)
-            answer.value(run.visits, threads)
+            answer.value(run.updates, threads)
             certified = answer.certified(stopping)
         if certified.is_enough(stopping):
             status = Status.CONVERGED
         assert status is not None
         return Result(*certified, status, blocks.round, run.history)
 
-    def _round(
-        self, run: "_Run", stopping: Stopping, threads: Threads, on_round: OnRound | None
+    def _iteration(
+        self, run: "_Run", stopping: Stopping, threads: Threads, on_iteration: OnIteration | None
     ) -> bool:
         """Visit the examples that are due, and value the answer if it is; whether to stop."""
         blocks, momentum, answer = run.blocks, run.momentum, run.answer
@@ -178,17 +178,17 @@ class SequentialDual:
             blocks.sweep(batch, run.threshold, threads)
             if stopping.out_of_time:
                 break
-        run.visits += len(order)
+        run.updates += len(order)
         blocks.round += 1
         settled = momentum.settle()
         answer.best_dual = max(answer.best_dual, momentum.dual)
         answer.evaluated = math.inf
-        if settled and answer.is_due(run.visits, stopping):
-            answer.value(run.visits, threads)
+        if settled and answer.is_due(run.updates, stopping):
+            answer.value(run.updates, threads)
             if self.cooling:
                 run.threshold = COOLING * answer.certificate.gap / blocks.problem.cost.sum()
-        run.history.append(answer.as_round(stopping.seconds, run.visits))
-        return on_round is not None and on_round(run.history[-1], answer.weights)
+        run.history.append(answer.as_iteration(stopping.seconds, run.updates))
+        return on_iteration is not None and on_iteration(run.history[-1], answer.weights)
 
     def _solve_parts(
         self,
@@ -197,7 +197,7 @@ class SequentialDual:
         n_jobs: int,
         seed: int,
         start: Floats | None,
-        on_round: OnRound | None,
+        on_iteration: OnIteration | None,
         done: "_Parts",
         checkpoint: Checkpoint | None,
     ) -> Result:
@@ -227,7 +227,7 @@ class SequentialDual:
                 history.append(_total(list(results.values()), rest, stopping.seconds, n_parts))
                 if checkpoint is not None and result.status in FINISHED:
                     checkpoint.offer(lambda: done, final=len(results) == n_parts)
-                if on_round is not None and on_round(history[-1], weights):
+                if on_iteration is not None and on_iteration(history[-1], weights):
                     stopped = True
                     stopping.cancelled.set()
 
@@ -237,7 +237,7 @@ class SequentialDual:
                 threads.map(solve_part, left_to_do, stopping.cancelled.set)
         except KeyboardInterrupt:
             stopping.cancelled.set()
-            on_round = None
+            on_iteration = None
             for m in set(range(n_parts)) - set(results):
                 solve_part(m)  # cancelled: an untrained part, with its certificate
         parts = [results[m] for m in range(n_parts)]
@@ -249,19 +249,19 @@ class SequentialDual:
         if stopped and unfinished:
             status = Status.STOPPED
         dual_coef = np.hstack([part.dual_point for part in parts])
-        rounds = max(part.rounds for part in parts)
-        return Result(weights(), dual_coef, certificate, status, rounds, history)
+        iterations = max(part.iterations for part in parts)
+        return Result(weights(), dual_coef, certificate, status, iterations, history)
 
 
 class _Run(Stateful):
     """One solve: the dual state, what moves it, the best answer, and what it has cost."""
 
-    state_names = ("blocks", "momentum", "answer", "history", "visits", "threshold")
+    state_names = ("blocks", "momentum", "answer", "history", "updates", "threshold")
 
     def __init__(self, blocks: Blocks, momentum: Momentum, answer: "_Answer") -> None:
         self.blocks, self.momentum, self.answer = blocks, momentum, answer
-        self.history: list[Round] = []
-        self.visits = 0
+        self.history: list[Iteration] = []
+        self.updates = 0
         self.threshold = 0.0
 
     def certified(self, stopping: Stopping) -> "_Certified | None":
@@ -282,13 +282,13 @@ class _Parts(Stateful):
     def __init__(self, problem: OneVersusRest) -> None:
         self._problem = problem
         self.results: dict[int, Result] = {}
-        self.history: list[Round] = []
+        self.history: list[Iteration] = []
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
         """The finished ones as plain data, without their certificates."""
         return [
-            (m, part.weights, part.dual_point, str(part.status), part.rounds, part.history[-1:])
+            (m, part.weights, part.dual_point, str(part.status), part.iterations, part.history[-1:])
             for m, part in self.results.items()
             if part.status in FINISHED
         ]
@@ -296,12 +296,18 @@ class _Parts(Stateful):
     @rows.setter
     def rows(self, rows: list[tuple[Any, ...]]) -> None:
         for row in rows:
-            if not conforms(row, tuple[int, Floats, Floats, str, int, list[Round]]):
+            if not conforms(row, tuple[int, Floats, Floats, str, int, list[Iteration]]):
                 raise ValueError("a finished class is not whole")
         self.results = {m: self._result(m, *row) for m, *row in rows}
 
     def _result(
-        self, m: int, weights: Floats, coef: Floats, status: str, rounds: int, history: list[Round]
+        self,
+        m: int,
+        weights: Floats,
+        coef: Floats,
+        status: str,
+        iterations: int,
+        history: list[Iteration],
     ) -> Result:
         """A finished part, certified anew: a file is not believed what its weights are worth."""
         part = self._problem.parts[m]
@@ -310,7 +316,7 @@ class _Parts(Stateful):
         check_finite("weights", weights)
         check_finite("coefficients", coef)
         certificate = certify(part, weights, part.feasible(coef))
-        return Result(weights, coef, certificate, Status(status), rounds, history)
+        return Result(weights, coef, certificate, Status(status), iterations, history)
 
 
 def _at_zero(part: LinearProblem) -> float:
@@ -320,17 +326,17 @@ def _at_zero(part: LinearProblem) -> float:
     return part.penalty(np.zeros(part.weights_shape)) + float(part.cost @ losses)
 
 
-def _total(results: list[Result], rest: float, seconds: float, n_parts: int) -> Round:
+def _total(results: list[Result], rest: float, seconds: float, n_parts: int) -> Iteration:
     """One line of history for all parts, with the objective of those not solved yet as `rest`."""
     last = [result.history[-1] for result in results if result.history]
     primal = rest + sum(result.certificate.primal for result in results)
-    return Round(
+    return Iteration(
         seconds=seconds,
         oracle_calls=sum(line.oracle_calls for line in last),
         cache_hits=0,
         primal=primal,
         dual=sum(result.certificate.dual for result in results),
-        planes=sum(line.planes for line in last),
+        cuts=sum(line.cuts for line in last),
         objective=primal,
         exact=True,
         stage=f"{len(results)} of {n_parts} classes",
@@ -340,9 +346,9 @@ def _total(results: list[Result], rest: float, seconds: float, n_parts: int) -> 
 
 def _batches(order: Order, blocks: Blocks, threads: Threads) -> Iterator[Order]:
     """Parts of a round between which threads agree on the weights and clocks are heeded."""
-    size = blocks.visits_per_call
+    size = blocks.updates_per_call
     if threads.n_threads > 1:
-        size = min(size, max(blocks.visits_per_merge, -(-len(order) // MERGES)))
+        size = min(size, max(blocks.updates_per_merge, -(-len(order) // MERGES)))
     for at in range(0, len(order), size):
         yield order[at : at + size]
 
@@ -351,19 +357,19 @@ class _Answer(Stateful):
     """The best weights so far: the last ones or their average, whichever has less loss."""
 
     state_names = (
-        "candidates", "valued", "best", "certificate", "best_dual", "planes", "visits_valued",
-        "settled_dual", "is_new",
+        "candidates", "n_evaluations", "best", "certificate", "best_dual", "cuts",
+        "updates_evaluated", "settled_dual", "is_new",
     )  # fmt: skip
 
     def __init__(self, blocks: Blocks, averaging: bool, warm: bool) -> None:
         self.blocks = blocks
         self.candidates = ["average", "weights"] if averaging else ["weights"]
-        self.valued = 0
+        self.n_evaluations = 0
         self.best = blocks.weights.copy()
         self.certificate = Certificate(math.inf, blocks.dual)
         self.best_dual = blocks.dual
-        self.planes = 0
-        self.visits_valued = 0
+        self.cuts = 0
+        self.updates_evaluated = 0
         self.settled_dual = blocks.dual if warm else -math.inf
         self.is_new = False
         self.evaluated = math.inf
@@ -378,7 +384,7 @@ class _Answer(Stateful):
         """Whether the gap of an answer that nobody has certified yet is small enough."""
         return self.is_new and stopping.is_enough(self.certificate.primal, self.certificate.dual)
 
-    def is_due(self, visits: int, stopping: Stopping) -> bool:
+    def is_due(self, updates: int, stopping: Stopping) -> bool:
         """Whether a `value`, which costs about half a round, could find the gap closed.
 
         While the dual still gains more than the gap asked for, the gap cannot have been smaller
@@ -387,23 +393,23 @@ class _Answer(Stateful):
         """
         dual, before = self.best_dual, self.settled_dual
         self.settled_dual = dual
-        since = visits - self.visits_valued
+        since = updates - self.updates_evaluated
         n_samples = self.blocks.problem.n_samples
         if dual - before > stopping.allowed_gap(dual):
-            return since > 0.5 * visits + 4.0 * n_samples
-        return since > 0.05 * visits + 0.6 * n_samples or math.isinf(self.certificate.primal)
+            return since > 0.5 * updates + 4.0 * n_samples
+        return since > 0.05 * updates + 0.6 * n_samples or math.isinf(self.certificate.primal)
 
-    def value(self, visits: int, threads: Threads) -> None:
+    def value(self, updates: int, threads: Threads) -> None:
         """Find the objective of the candidates and keep the best.
 
         Valuing costs a pass over the data, so the candidate that was the worse one last time is
         valued only every fourth time.
         """
         blocks = self.blocks
-        self.visits_valued = visits
+        self.updates_evaluated = updates
         best_primal = self.certificate.primal
         primals = {}
-        for name in self.candidates if self.valued % 4 == 0 else self.candidates[:1]:
+        for name in self.candidates if self.n_evaluations % 4 == 0 else self.candidates[:1]:
             candidate = getattr(blocks, name)
             primals[name] = blocks.primal(candidate, threads)
             if primals[name] < best_primal:
@@ -411,11 +417,11 @@ class _Answer(Stateful):
                 self.best[:] = candidate
         if len(primals) == 2:
             self.candidates.sort(key=primals.__getitem__)
-        self.valued += 1
+        self.n_evaluations += 1
         self.evaluated = min(primals.values())
         self.is_new = True
         self.certificate = Certificate(best_primal, blocks.dual)
-        self.planes = int(np.count_nonzero(blocks.coef))
+        self.cuts = int(np.count_nonzero(blocks.coef))
 
     def weights(self) -> Floats:
         """The best weights; before any valuation, the present ones. Without padding."""
@@ -440,16 +446,16 @@ class _Answer(Stateful):
             self.blocks.restart()
             raise
 
-    def as_round(self, seconds: float, visits: int) -> Round:
+    def as_iteration(self, seconds: float, updates: int) -> Iteration:
         """The state as a line of history."""
         exact = math.isfinite(self.evaluated)
-        return Round(
+        return Iteration(
             seconds=seconds,
-            oracle_calls=visits,
+            oracle_calls=updates,
             cache_hits=0,
             primal=self.certificate.primal,
             dual=self.best_dual,
-            planes=self.planes,
+            cuts=self.cuts,
             objective=self.evaluated if exact else self.blocks.expected,
             exact=exact,
         )

@@ -14,13 +14,13 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_finite, check_indices, check_types
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.row_cache import Portion, StoredCoefficients
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.online_dual import BlockLearner
-from maxmargin.solvers.sequential_dual import OnRound
+from maxmargin.solvers.sequential_dual import OnIteration
 from maxmargin.solvers.summed_value import SummedValue, parts_of
 
 Floats = NDArray[np.float64]
@@ -94,7 +94,7 @@ class StreamedDual:
         *,
         n_jobs: int = 1,
         seed: int = 0,
-        on_round: OnRound | None = None,
+        on_iteration: OnIteration | None = None,
         checkpoint: Checkpoint | None = None,
     ) -> Result:
         """Solve the sum of the problems that `blocks` gives; see `SequentialDual.solve`.
@@ -112,7 +112,7 @@ class StreamedDual:
             Threads, apart from the one that reads.
         seed : int
             Same seed and `n_jobs`, same answer.
-        on_round : callable or None
+        on_iteration : callable or None
             Called after each pass.
         checkpoint : Checkpoint or None
             Where to keep the state after passes, and whether to go on from there. The `blocks` must
@@ -128,7 +128,7 @@ class StreamedDual:
                 status = run.reason_to_stop()
                 while status is None:
                     run.read(learn=True)
-                    stop = on_round is not None and on_round(run.history[-1], run.weights)
+                    stop = on_iteration is not None and on_iteration(run.history[-1], run.weights)
                     status = run.reason_to_stop() or (Status.STOPPED if stop else None)
                     # A pass that ran out of time is not whole: it would lead to another answer.
                     if checkpoint is not None and stopping.reason(-1) is None:
@@ -174,7 +174,7 @@ class _Run(Stateful):
         self.best_dual = -math.inf
         self.evaluated = math.inf
         """The lowest objective that the last pass has found, if it evaluated any."""
-        self.history: list[Round] = []
+        self.history: list[Iteration] = []
 
     def check_state(self) -> None:
         """Refuse what is no list of coefficients, or of weights."""
@@ -252,7 +252,7 @@ class _Run(Stateful):
         The first complete pass cannot: it only finds out how many features and outputs there are.
         """
         value = None
-        visits, self.learner.loss = self.learner.visits, 0.0
+        updates, self.learner.loss = self.learner.updates, 0.0
         if self.surveyed:
             self._write_back()
             sums = self.learner.unclipped()
@@ -273,8 +273,8 @@ class _Run(Stateful):
             self.learner.correct(sums, value.unclipped())
         self.passes += 1
         if learn and not self.is_done:
-            self._polish(self.learner.visits - visits)
-        self.history.append(self._round())
+            self._polish(self.learner.updates - updates)
+        self.history.append(self._iteration())
         return value is not None
 
     def _valued(self, value: SummedValue | None) -> Iterator[tuple[int, BlockProblem | None]]:
@@ -322,12 +322,12 @@ class _Run(Stateful):
         coefs = [StoredCoefficients.of(part[examples]) for part in portion.fractions()]
         self.late.setdefault(block, []).append(_Late(portion.rows[examples], coefs))
 
-    def _polish(self, visits_of_pass: int) -> None:
+    def _polish(self, updates_of_pass: int) -> None:
         """Before the next pass, which costs far more: let the cached rows settle."""
         allowed = self.stopping.allowed_gap(self.learner.dual)
         enough = SETTLED * 4.0 ** (1 - self.passes) * allowed
         if self.stopping.reason(-1) is None:
-            self.learner.polish(self.passes * visits_of_pass, enough, self.threads)
+            self.learner.polish(self.passes * updates_of_pass, enough, self.threads)
 
     def _restored(
         self, stored: Stored | None, parts: tuple[LinearProblem, ...]
@@ -374,18 +374,18 @@ class _Run(Stateful):
                 self.best[m], self.best_primals[m] = value.candidates[c][m], float(primals[m, c])
         self.best_dual = max(self.best_dual, value.dual())
 
-    def _round(self) -> Round:
+    def _iteration(self) -> Iteration:
         """The pass as a line of history."""
-        planes = sum(part.n_stored for stored in self.stored for part in stored or ())
+        cuts = sum(part.n_stored for stored in self.stored for part in stored or ())
         certificate = self.certificate
         exact = math.isfinite(self.evaluated)
-        return Round(
+        return Iteration(
             seconds=self.stopping.seconds,
-            oracle_calls=self.learner.visits,
-            cache_hits=self.learner.cache_visits,
+            oracle_calls=self.learner.updates,
+            cache_hits=self.learner.cache_updates,
             primal=certificate.primal,
             dual=certificate.dual if self.best else self.learner.dual,
-            planes=planes,
+            cuts=cuts,
             objective=self.evaluated if exact else self.learner.expected,
             exact=exact,
         )

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.conforming import check_finite, check_shape
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import Hinges, ProblemError, TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Hinges, Oracle, ProblemError
 from maxmargin.core.result import Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import TINY, Stopping
 from maxmargin.dual.sweeps import add_snapshot
-from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
+from maxmargin.dual.working_set import BlockUpdate, DualPoint, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
     IterativeRun,
     IterativeSolver,
@@ -63,7 +63,7 @@ class Run(IterativeRun):
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
     stopping : Stopping
     threads : Threads
     seed : int
@@ -75,13 +75,11 @@ class Run(IterativeRun):
 
     state_types: ClassVar[dict[str, Any]] = {"best": Floats | None}
 
-    training: TrainingSet
+    oracle: Oracle
 
-    def __init__(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
-    ) -> None:
-        super().__init__(training, stopping, threads, seed)
-        self.weights = np.zeros(training.n_features)
+    def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
+        super().__init__(oracle, stopping, threads, seed)
+        self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf
         """The objective at the best weights, if searches that are not exact miss half of what they
@@ -105,12 +103,12 @@ class Run(IterativeRun):
     @property
     def everything(self) -> Order:
         """All blocks, in order."""
-        return np.arange(self.training.n_blocks, dtype=np.int64)
+        return np.arange(self.oracle.n_blocks, dtype=np.int64)
 
     @property
     def shuffled(self) -> Order:
         """All blocks, in random order."""
-        return self.random.permutation(self.training.n_blocks)
+        return self.random.permutation(self.oracle.n_blocks)
 
     @property
     def half_square(self) -> float:
@@ -141,11 +139,11 @@ class Run(IterativeRun):
             raise ValueError("the weights of its objective are missing")
         for weights in (self.weights, self.best):
             if weights is not None:
-                check_shape("weights", weights, self.training.n_features)
+                check_shape("weights", weights, self.oracle.n_features)
                 check_finite("weights", weights)
-        if not isinstance(self.training, TrainingSet):  # a stream, which is read when it is learned
+        if not isinstance(self.oracle, Oracle):  # a stream, which is read when it is learned
             return
-        dual = self.training.dual(self.point())
+        dual = self.oracle.dual(self.point())
         if not self.dual - dual <= RESUMED * max(abs(dual), abs(self.dual)):
             raise ValueError(f"its dual value is {dual:.6g}, not {self.dual:.6g}")
 
@@ -153,15 +151,15 @@ class Run(IterativeRun):
         """All that the next rounds depend on, with the data."""
         return _RunState(self)
 
-    def offer(self, weights: Floats, hinges: Hinges, ends_round: bool = False) -> None:
+    def offer(self, weights: Floats, hinges: Hinges, ends_iteration: bool = False) -> None:
         """Keep `weights` if their objective, with this sum of cost times hinge, is the best.
 
-        If this closes the gap and `ends_round`, nothing moves any more, and no copy is made.
+        If this closes the gap and `ends_iteration`, nothing moves any more, and no copy is made.
         """
         objective = _objective(weights, hinges)
         self.least_primal = objective.least
         self.evaluated = min(self.evaluated, objective.most)
-        self._consider(weights, objective, ends_round and self._closes_gap(objective.most))
+        self._consider(weights, objective, ends_iteration and self._closes_gap(objective.most))
 
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
         """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
@@ -200,7 +198,7 @@ class Run(IterativeRun):
     def value_candidates(self) -> None:
         """Value the last weights, and keep them (not a copy) if they are the best."""
         for weights in self.candidates:
-            hinges = self.training.all_hinges(weights, self.threads)
+            hinges = self.oracle.all_hinges(weights, self.threads)
             self._consider(weights, _objective(weights, hinges), at_rest=True)
 
     def choose_as_expected(self) -> None:
@@ -215,18 +213,18 @@ class Run(IterativeRun):
 class _RunState(Stateful):
     """A run, and what its searches remember."""
 
-    state_names = ("run", "searches")
+    state_names = ("run", "oracle_calls")
 
     def __init__(self, run: Run) -> None:
         self.run = run
 
     @property
-    def searches(self) -> Any:
-        return self.run.training.search_state
+    def oracle_calls(self) -> Any:
+        return self.run.oracle.oracle_state
 
-    @searches.setter
-    def searches(self, state: Any) -> None:
-        self.run.training.search_state = state
+    @oracle_calls.setter
+    def oracle_calls(self, state: Any) -> None:
+        self.run.oracle.oracle_state = state
 
 
 def _objective(weights: Floats, hinges: Hinges) -> Hinges:
@@ -252,9 +250,9 @@ class TrackedRun(Run):
     )  # fmt: skip
 
     def __init__(
-        self, training: Any, stopping: Stopping, threads: Threads, seed: int, averaging: bool
+        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int, averaging: bool
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
+        super().__init__(oracle, stopping, threads, seed)
         self.passes = self.passes_valued = 0
         self.dual_asked = -math.inf
         self.average = self.weights.copy() if averaging else None
@@ -269,7 +267,7 @@ class TrackedRun(Run):
 
     def note_hinges(self, loss: float, blocks: Order) -> None:
         """Take it that all blocks have such hinges as `blocks`, with a sum of cost times hinge."""
-        cost = self.training.cost
+        cost = self.oracle.cost
         self.estimate = loss * float(cost.sum()) / max(float(cost[blocks].sum()), TINY)
 
     @property
@@ -310,16 +308,16 @@ class BlockRun(TrackedRun):
 
     def __init__(
         self,
-        training: TrainingSet,
+        oracle: Oracle,
         stopping: Stopping,
         threads: Threads,
         seed: int,
         batch_size: int | None = None,
         averaging: bool = False,
     ) -> None:
-        super().__init__(training, stopping, threads, seed, averaging)
+        super().__init__(oracle, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.working_set = WorkingSet(training.cost, training.n_features)
+        self.working_set = WorkingSet(oracle.cost, oracle.n_features)
         self.gap = math.inf
         """The gap that the searches of the last round found, where a solver asks for it."""
 
@@ -328,16 +326,16 @@ class BlockRun(TrackedRun):
         return self.working_set.dual
 
     @property
-    def n_planes(self) -> int:
-        return self.working_set.n_planes
+    def n_cuts(self) -> int:
+        return self.working_set.n_cuts
 
     def point(self) -> DualPoint:
         return self.working_set.point()
 
     def resume(self, start: DualPoint) -> None:
-        start = self.training.feasible(start)
-        planes = self.training.planes_of(start.blocks, start.outputs)
-        self.working_set.put(start.blocks, planes, start.coef, self.weights)
+        start = self.oracle.feasible(start)
+        cuts = self.oracle.cuts_of(start.blocks, start.outputs)
+        self.working_set.put(start.blocks, cuts, start.coef, self.weights)
 
     def release(self) -> None:
         super().release()
@@ -348,22 +346,22 @@ class BlockRun(TrackedRun):
         """Searches to make at the same weights: one by one where Python makes them."""
         if self.fixed_batch_size is not None:
             return self.fixed_batch_size
-        each = self.training.search_work
+        each = self.oracle.oracle_work
         if each is None:
             return 1
         work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
         size = max(int(work / max(each, 1.0)), LEAST_BATCH)
-        return max(1, min(size, self.training.n_blocks // BATCHES_PER_PASS))
+        return max(1, min(size, self.oracle.n_blocks // BATCHES_PER_PASS))
 
-    def search(self, order: Order, rule: StepRule) -> Visit:
+    def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Search for planes of the blocks `order`, and visit each block with its own."""
-        total, searched = Visit(0.0, 0.0, 0.0, 0.0), 0
-        for blocks, planes in self._found(order, self.weights):
-            total += self.working_set.visit(blocks, self.weights, rule, planes)
-            searched += len(blocks)
+        total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
+        for blocks, cuts in self._found(order, self.weights):
+            total += self.working_set.update(blocks, self.weights, rule, cuts)
+            inferred += len(blocks)
             if self.stopping.out_of_time:
                 if math.isinf(self.estimate):
-                    self.note_hinges(total.loss, order[:searched])
+                    self.note_hinges(total.loss, order[:inferred])
                 return total
         self.estimate = total.loss
         self.passes += 1
@@ -374,35 +372,35 @@ class BlockRun(TrackedRun):
         """Estimate the hinges from a duality gap that the searches have found."""
         self.estimate = self.dual + gap - self.half_square
 
-    def search_at(self, weights: Floats) -> Hinges:
+    def infer_at(self, weights: Floats) -> Hinges:
         """Search all blocks at fixed weights, and keep the planes.
 
         Returns the sum of cost times hinge; infinity if time ran out.
         """
         total = Hinges(0.0, 0.0)
-        for blocks, planes in self._found(self.everything, weights):
-            total += self.training.hinges(planes, weights, blocks)
-            self.working_set.visit(blocks, self.weights, ADD_ONLY, planes)
+        for blocks, cuts in self._found(self.everything, weights):
+            total += self.oracle.hinges(cuts, weights, blocks)
+            self.working_set.update(blocks, self.weights, ADD_ONLY, cuts)
             if self.stopping.out_of_time:
                 return Hinges(math.inf, math.inf)
         self.passes += 1
         return total
 
-    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Planes]]:
+    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
         """Batches of blocks with their planes, found at weights that may change in between."""
         size = self.batch_size
         for start in range(0, len(order), size):
             blocks = order[start : start + size]
-            planes = self.training.planes(weights, blocks, self.threads)
+            cuts = self.oracle.separate(weights, blocks, self.threads)
             self.calls += len(blocks)
-            yield blocks, planes
+            yield blocks, cuts
 
-    def sweep(self, order: Order, rule: StepRule) -> Visit:
+    def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Visit the blocks `order` with the planes in hand."""
         self.hits += len(order)
-        visit = self.working_set.visit(order, self.weights, rule)
+        update = self.working_set.update(order, self.weights, rule)
         self.snapshot()
-        return visit
+        return update
 
     def value(self) -> None:
         """Value the candidates, until one is good enough; the planes found are kept."""
@@ -425,7 +423,7 @@ class BlockRun(TrackedRun):
 
     def _value(self, candidates: list[Floats]) -> None:
         for weights in candidates:
-            self.offer(weights, self.search_at(weights), ends_round=True)
+            self.offer(weights, self.infer_at(weights), ends_iteration=True)
             if self.is_done:
                 break
         self.passes_valued = self.passes
@@ -454,7 +452,7 @@ class StructuredSolver(IterativeSolver):
 
     @abstractmethod
     def _start(
-        self, training: TrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[Run, Iterator[None]]:
         """A run, and the rounds that improve it for ever; each valuation is an `offer`."""
 
@@ -468,7 +466,7 @@ def _certified(run: Run, status: Status) -> Result:
     status = in_spite_of_interrupt(run.settle, status)
     point = run.point()
     linear = run.dual + run.half_square
-    slow = run.training.search_work is None
+    slow = run.oracle.oracle_work is None
     try:
         if status is Status.INTERRUPTED and slow:
             run.choose_as_expected()
@@ -487,9 +485,9 @@ def _certified(run: Run, status: Status) -> Result:
 
 
 def _certify(run: Run, point: Any) -> None:
-    run.certificate = certify(run.training, run.answer(), point)
+    run.certificate = certify(run.oracle, run.answer(), point)
     if run.certificate.relative_gap < -ROUNDING and isinstance(point, DualPoint):
-        _refute(run.training, run.answer(), point, run.threads)
+        _refute(run.oracle, run.answer(), point, run.threads)
         # The planes of the dual point alone prove that the objective is no lower.
         run.certificate = replace(run.certificate, primal=run.certificate.dual)
 
@@ -503,8 +501,8 @@ def _compare_with_zero(run: Run, linear: float) -> None:
     primal, tol = run.certificate.primal, run.stopping.relative_tol(linear)
     if not run.stopping.may_be_zero or primal < (1.0 - tol) * linear:
         return
-    zero = np.zeros(run.training.n_features)
-    at_zero = run.training.all_hinges(zero, run.threads).most
+    zero = np.zeros(run.oracle.n_features)
+    at_zero = run.oracle.all_hinges(zero, run.threads).most
     # What relaxed oracles may have missed must not speak for zero weights.
     if at_zero < min(primal, run.guess):
         run.best, primal = zero, at_zero
@@ -512,19 +510,19 @@ def _compare_with_zero(run: Run, linear: float) -> None:
     run.certificate = certificate.compared_with_zero(at_zero, tol)
 
 
-def _refute(training: TrainingSet, weights: Floats, point: DualPoint, threads: Threads) -> None:
+def _refute(oracle: Oracle, weights: Floats, point: DualPoint, threads: Threads) -> None:
     """The primal value is below the dual one, so some search was no maximum: say which.
 
     Unless searches may be just that, and did not say by how much.
     """
-    planes = training.planes(weights, point.blocks, threads)
-    if training.relaxed and planes.excess is None:
+    cuts = oracle.separate(weights, point.blocks, threads)
+    if oracle.relaxed and cuts.suboptimality is None:
         return
-    found = planes.slopes(weights)
-    known = training.planes_of(point.blocks, point.outputs).slopes(weights)
+    found = cuts.slopes(weights)
+    known = oracle.cuts_of(point.blocks, point.outputs).slopes(weights)
     k = int(np.argmax(known - np.maximum(found, 0.0)))
     raise ProblemError(
-        f"{training.search_name} does not find the maximum: for example {point.blocks[k]} the "
+        f"{oracle.oracle_name} does not find the maximum: for example {point.blocks[k]} the "
         f"output {point.outputs[k]!r:.80} has a score plus loss that is {known[k] - found[k]:.3g} "
         f"higher."
     )

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.problem import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.summed import SummedPlane, SummedPlanes
+from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.cutting_plane import NO_BLOCKS, OneSlack, SummedRun
 from maxmargin.solvers.loop import IterativeRun
-from maxmargin.training.distributed_links import ClusterRound, certified_on_shards
-from maxmargin.training.sharded_oracle import ResidentPoint, ShardedTrainingSet
+from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
+from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle
 from maxmargin.training.shards import LostShardError, Patch
 
 Floats = NDArray[np.float64]
@@ -43,19 +43,19 @@ class DistributedOneSlack(OneSlack):
     """
 
     def _start(
-        self, training: Any, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple["ShardedSummedRun", Iterator[None]]:
-        run = ShardedSummedRun(training, stopping, threads, seed)
-        return run, self._rounds(run)
+        run = ShardedSummedRun(oracle, stopping, threads, seed)
+        return run, self._iterations(run)
 
     def _end(self, run: Any, status: Status) -> Result:
         def certify(status: Status) -> Result:
             result: Result = super(DistributedOneSlack, self)._end(run, status)
-            if run.training.lists_point:
+            if run.oracle.lists_point:
                 return replace(result, dual_point=run.listed)
             return result
 
-        return certified_on_shards(run, status, certify, lambda: self._rounds(run))
+        return certified_on_shards(run, status, certify, lambda: self._iterations(run))
 
 
 class Part(NamedTuple):
@@ -77,34 +77,34 @@ class SummedShard:
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
         The examples of the shard.
     """
 
-    def __init__(self, training: TrainingSet) -> None:
-        self.run = SummedRun(training, Stopping(), Threads(1), 0)
+    def __init__(self, oracle: Oracle) -> None:
+        self.run = SummedRun(oracle, Stopping(), Threads(1), 0)
         self.recipes: dict[int, DualPoint] = {}
         self.mix: dict[int, float] = {}
 
-    def searched(self, number: int, used: list[int], patch: Patch, cache: int) -> Part:
+    def inferred(self, number: int, used: list[int], patch: Patch, cache: int) -> Part:
         """Search all examples at the weights that the patch makes."""
         patch.apply(self.run.weights)
-        return self._kept(number, used, *self.run.searched_plane(cache))
+        return self._kept(number, used, *self.run.found_cut(cache))
 
     def cached(self, number: int, used: list[int], patch: Patch) -> Part:
         """The sum of the most violating planes in the cache."""
         patch.apply(self.run.weights)
-        return self._kept(number, used, self.run.cached_plane(), Hinges(0.0, 0.0))
+        return self._kept(number, used, self.run.cached_cut(), Hinges(0.0, 0.0))
 
     def resume(self, number: int, point: DualPoint) -> Part:
         """A plane from coefficients of an earlier solve."""
-        return self._kept(number, [], self._summed(self.run.training.feasible(point)), _NOTHING)
+        return self._kept(number, [], self._summed(self.run.oracle.feasible(point)), _NOTHING)
 
     def again(self, numbers: list[int]) -> list[Part]:
         """Planes of these numbers; nothing for those that are not known here."""
         empty = DualPoint(NO_BLOCKS, np.zeros(0), [])
-        planes = [self._summed(self.recipes.get(number, empty)) for number in numbers]
-        return [self._part(plane, _NOTHING) for plane in planes]
+        cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
+        return [self._part(cut, _NOTHING) for cut in cuts]
 
     def set_mix(self, mix: dict[int, float]) -> None:
         """How much each plane counts in the dual point."""
@@ -119,21 +119,21 @@ class SummedShard:
             outputs=[output for _, recipe in used for output in recipe.outputs],
         )
 
-    def _summed(self, recipe: DualPoint) -> SummedPlane:
-        training = self.run.training
-        vector = np.zeros(training.n_features)
-        planes = training.planes_of(recipe.blocks, recipe.outputs)
-        planes.add_to(vector, recipe.coef)
-        return SummedPlane(vector, float(recipe.coef @ planes.losses), recipe)
+    def _summed(self, recipe: DualPoint) -> SummedCut:
+        oracle = self.run.oracle
+        vector = np.zeros(oracle.n_features)
+        cuts = oracle.cuts_of(recipe.blocks, recipe.outputs)
+        cuts.add_to(vector, recipe.coef)
+        return SummedCut(vector, float(recipe.coef @ cuts.losses), recipe)
 
-    def _kept(self, number: int, used: list[int], plane: SummedPlane, hinges: Hinges) -> Part:
+    def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> Part:
         self.recipes = {n: recipe for n, recipe in self.recipes.items() if n in used}
-        self.recipes[number] = plane.recipe
-        return self._part(plane, hinges)
+        self.recipes[number] = cut.recipe
+        return self._part(cut, hinges)
 
-    def _part(self, plane: SummedPlane, hinges: Hinges) -> Part:
-        nothing = np.zeros(self.run.training.n_features)
-        return Part(Patch.between(nothing, plane.vector), plane.loss, hinges)
+    def _part(self, cut: SummedCut, hinges: Hinges) -> Part:
+        nothing = np.zeros(self.run.oracle.n_features)
+        return Part(Patch.between(nothing, cut.vector), cut.loss, hinges)
 
 
 _NOTHING = Hinges(0.0, 0.0)
@@ -145,34 +145,34 @@ class ShardedSummedRun(SummedRun):
     # The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
     state_names = ("listed", *IterativeRun.state_names, "best", "guess", "least_primal")
 
-    training: ShardedTrainingSet  # type: ignore[assignment]
+    oracle: ShardedOracle  # type: ignore[assignment]
 
     def __init__(
-        self, training: ShardedTrainingSet, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: ShardedOracle, stopping: Stopping, threads: Threads, seed: int
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
-        self.shards = training.shards
+        super().__init__(oracle, stopping, threads, seed)
+        self.shards = oracle.shards
         self.number = 0
-        self._crossed = training.sent, training.received
-        self._sent = np.zeros(training.n_features)
+        self._crossed = oracle.sent, oracle.received
+        self._sent = np.zeros(oracle.n_features)
         try:
             self.shards.ask_all("begin", SummedShard)
         except LostShardError as lost:
             self.recover(lost.number)
 
-    def searched_plane(self, cache: int) -> tuple[SummedPlane, Hinges]:
-        plane, hinges = self._asked("searched", cache)
-        self.calls += self.training.n_blocks
-        return plane, hinges
+    def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
+        cut, hinges = self._asked("inferred", cache)
+        self.calls += self.oracle.n_blocks
+        return cut, hinges
 
-    def cached_plane(self) -> SummedPlane:
+    def cached_cut(self) -> SummedCut:
         return self._asked("cached")[0]
 
-    def _asked(self, method: str, *arguments: Any) -> tuple[SummedPlane, Hinges]:
+    def _asked(self, method: str, *arguments: Any) -> tuple[SummedCut, Hinges]:
         while True:
             patch = Patch.between(self._sent, self.weights)
             self._sent[:] = self.weights
-            self.training.sent += patch.nbytes * len(self.shards)
+            self.oracle.sent += patch.nbytes * len(self.shards)
             self.number += 1
             try:
                 parts = self.shards.ask_all(
@@ -188,26 +188,26 @@ class ShardedSummedRun(SummedRun):
 
     @property
     def _used(self) -> list[int]:
-        return list(self.planes.kept.recipes)  # type: ignore[arg-type]
+        return list(self.cuts.kept.recipes)  # type: ignore[arg-type]
 
-    def _added(self, number: int, parts: list[Part]) -> tuple[SummedPlane, Hinges]:
+    def _added(self, number: int, parts: list[Part]) -> tuple[SummedCut, Hinges]:
         """The plane of which shards have sent their parts, under its number."""
-        vector, loss, hinges = np.zeros(self.training.n_features), 0.0, _NOTHING
+        vector, loss, hinges = np.zeros(self.oracle.n_features), 0.0, _NOTHING
         for part in parts:
             vector[part.vector.places] += part.vector.values
             loss, hinges = loss + part.loss, hinges + part.hinges
-            self.training.received += part.nbytes
-        return SummedPlane(vector, loss, number), hinges  # type: ignore[arg-type]
+            self.oracle.received += part.nbytes
+        return SummedCut(vector, loss, number), hinges  # type: ignore[arg-type]
 
     def recover(self, *shards: int) -> None:
         """Make lost shards again; planes go on without what these had put into them."""
         self.detach_best()
         everyone = self._parts_of_all(set(shards))
-        kept, self.planes = self.planes.kept, SummedPlanes()
+        kept, self.cuts = self.cuts.kept, SummedCuts()
         for k, number in enumerate(kept.recipes):
-            plane, _ = self._added(number, [parts[k] for parts in everyone])  # type: ignore[arg-type]
-            self.planes.add(plane, float(kept.coef[k]))
-        self.planes.set_weights(self.weights)
+            cut, _ = self._added(number, [parts[k] for parts in everyone])  # type: ignore[arg-type]
+            self.cuts.add(cut, float(kept.coef[k]))
+        self.cuts.set_weights(self.weights)
         self.best_dual = self.dual  # a point that nobody has any more proves nothing
         self._sent = np.full(len(self.weights), np.nan)  # so that all of them are sent
 
@@ -226,7 +226,7 @@ class ShardedSummedRun(SummedRun):
                 lost.add(error.number)
 
     def point(self) -> Any:
-        kept = self.planes.kept
+        kept = self.cuts.kept
         mix = {n: float(c) for n, c in zip(kept.recipes, kept.coef, strict=True) if c > 0.0}
         while True:
             try:
@@ -241,7 +241,7 @@ class ShardedSummedRun(SummedRun):
         while True:
             self.point()
             try:
-                return self.training.join(self.shards.ask_all("do", "point"))
+                return self.oracle.join(self.shards.ask_all("do", "point"))
             except LostShardError as lost:
                 self.recover(lost.number)
 
@@ -250,26 +250,26 @@ class ShardedSummedRun(SummedRun):
         self.resume(point)
 
     def resume(self, start: DualPoint) -> None:
-        parts = self.training.split(start)
+        parts = self.oracle.split(start)
         while True:
             self.number += 1
             for shard, part in enumerate(parts):
                 self.shards.ask(shard, "do", "resume", self.number, part)
             try:
-                plane, _ = self._added(self.number, self.shards.wait())
+                cut, _ = self._added(self.number, self.shards.wait())
                 break
             except LostShardError as lost:
                 self.recover(lost.number)
-        self.planes.add(plane, coef=1.0)
-        self.planes.set_weights(self.weights)
+        self.cuts.add(cut, coef=1.0)
+        self.cuts.set_weights(self.weights)
 
     def state(self) -> Any:
         return self
 
-    def as_round(self) -> Round:
-        before, self._crossed = self._crossed, (self.training.sent, self.training.received)
-        return ClusterRound(
-            **asdict(super().as_round()),
+    def as_iteration(self) -> Iteration:
+        before, self._crossed = self._crossed, (self.oracle.sent, self.oracle.received)
+        return ClusterIteration(
+            **asdict(super().as_iteration()),
             sent=self._crossed[0] - before[0],
             received=self._crossed[1] - before[1],
             moves=len(self.shards),

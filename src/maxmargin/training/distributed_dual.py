@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Hinges
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.auto import AVERAGE_BELOW, Auto
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun
-from maxmargin.training.distributed_links import ClusterRound, Counts, Link, certified_on_shards
+from maxmargin.training.distributed_links import ClusterIteration, Counts, Link, certified_on_shards
 from maxmargin.training.distributed_shard import DualShard, Move, Orders, Progress
-from maxmargin.training.sharded_oracle import ResidentPoint, ShardedTrainingSet, Sums
+from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle, Sums
 from maxmargin.training.shards import Answer, LostShardError, Patch
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class DistributedRun(Run):
 
     Parameters
     ----------
-    training : ShardedTrainingSet
+    oracle : ShardedTrainingSet
     stopping, threads, seed
         As in `Run`.
     solver : DistributedDual
@@ -62,18 +62,18 @@ class DistributedRun(Run):
 
     state_names = (*IterativeRun.state_names, "best", "guess", "least_primal", "scale")
 
-    training: ShardedTrainingSet
+    oracle: ShardedOracle
 
     def __init__(
         self,
-        training: ShardedTrainingSet,
+        oracle: ShardedOracle,
         stopping: Stopping,
         threads: Threads,
         seed: int,
         solver: Any,
     ) -> None:
-        super().__init__(training, stopping, threads, seed)
-        self.solver, self.seed, self.shards = solver, seed, training.shards
+        super().__init__(oracle, stopping, threads, seed)
+        self.solver, self.seed, self.shards = solver, seed, oracle.shards
         n_shards = len(self.shards)
         self.lone = n_shards == 1
         self.scale: float = 1.0 if self.lone else solver.scale or float(n_shards)
@@ -81,18 +81,18 @@ class DistributedRun(Run):
         self.overhead = math.nan
         """Seconds that a question and its answer take beside the work."""
         self.linear = self.dual_value = 0.0
-        self.average = True if training.n_features <= AVERAGE_BELOW else None
+        self.average = True if oracle.n_features <= AVERAGE_BELOW else None
         """Whether shards keep one."""
         self.dual_asked = -math.inf
         self.settled = False
         """Whether the dual has hardly grown since the last question."""
         self.passes_valued = self.passes_asked = 0.0
         self.version = 0
-        self.links = [Link(np.zeros(training.n_features)) for _ in range(n_shards)]
+        self.links = [Link(np.zeros(oracle.n_features)) for _ in range(n_shards)]
         self.lost: set[int] = set()
         self.kept: list[DualPoint] | None = None
         """Points of the shards when they were last asked for, from which lost ones go on."""
-        self._counts = Counts(training)
+        self._counts = Counts(oracle)
         self.shards.patience = solver.patience
         for shard in range(n_shards):
             self._begin(shard)
@@ -114,8 +114,8 @@ class DistributedRun(Run):
         return self.dual_value
 
     @property
-    def n_planes(self) -> int:
-        return sum(link.progress.planes for link in self.links)
+    def n_cuts(self) -> int:
+        return sum(link.progress.cuts for link in self.links)
 
     @property
     def passes(self) -> float:
@@ -165,9 +165,9 @@ class DistributedRun(Run):
             return
         moves = 0
         while moves < len(self.links):
-            furthest = min(link.searched for link in self.links) + self.solver.staleness
+            furthest = min(link.inferred for link in self.links) + self.solver.staleness
             for shard, link in enumerate(self.links):
-                if shard not in self.shards.busy and link.searched <= furthest:
+                if shard not in self.shards.busy and link.inferred <= furthest:
                     self._send(shard, "go")
             answer = self._answer()
             if answer is None:
@@ -195,11 +195,11 @@ class DistributedRun(Run):
         if self._average_counts and not self.is_done and not self.lost:
             averages = [answer.value for answer in self._asked("average")]
             average = np.mean(averages, axis=0) if averages else self.weights
-            self.training.received += average.nbytes * len(averages)
-            self.training.sent += average.nbytes * len(averages)
+            self.oracle.received += average.nbytes * len(averages)
+            self.oracle.sent += average.nbytes * len(averages)
             if self._is_open(average, self._asked("known_at", average)):
                 self._offer_valued(average, self._asked("value_at", average))
-                self.training.sent += average.nbytes * len(averages)
+                self.oracle.sent += average.nbytes * len(averages)
         for link in self.links:
             link.restart = True
         # That all were searched here says nothing new.
@@ -224,7 +224,7 @@ class DistributedRun(Run):
             hinges, progress = answer.value
             self._note(self.links[answer.shard], progress, answer.seconds)
             total += hinges
-        self.offer(weights, total, ends_round=True)
+        self.offer(weights, total, ends_iteration=True)
 
     def recover(self, *lost: int) -> None:
         """Make lost shards again, and count anew what all of them hold."""
@@ -245,7 +245,7 @@ class DistributedRun(Run):
             self._rest()
             if not self.lost:
                 try:
-                    return self.training.sums()
+                    return self.oracle.sums()
                 except LostShardError as error:
                     self.lost.add(error.number)
 
@@ -253,9 +253,9 @@ class DistributedRun(Run):
         """Make a lost shard again, with the last coefficients of it that were kept."""
         self.shards.make(shard)
         estimate = self.links[shard].progress.estimate
-        link = self.links[shard] = Link(np.zeros(self.training.n_features))
+        link = self.links[shard] = Link(np.zeros(self.oracle.n_features))
         link.progress = link.progress._replace(estimate=estimate)
-        link.searched = max(other.searched for other in self.links)
+        link.inferred = max(other.inferred for other in self.links)
         if self._answer() is None:
             return
         self._begin(shard)
@@ -278,11 +278,11 @@ class DistributedRun(Run):
             answers = self._asked("point")
             if not self.lost:
                 self.kept = [answer.value for answer in answers]
-                return self.training.join(self.kept)
+                return self.oracle.join(self.kept)
             self.recover()
 
     def resume(self, start: DualPoint) -> None:
-        self.kept = self.training.split(start)
+        self.kept = self.oracle.split(start)
         for shard, part in enumerate(self.kept):
             self.shards.ask(shard, "do", "resume", part)
         for answer in self._coming():
@@ -297,15 +297,15 @@ class DistributedRun(Run):
     def state(self) -> "_DistributedState":  # type: ignore[override]
         return _DistributedState(self)
 
-    def as_round(self) -> Round:
-        counts, self._counts = self._counts, Counts(self.training)
-        return ClusterRound(
-            **asdict(super().as_round()),
-            sent=self.training.sent - counts.sent,
-            received=self.training.received - counts.received,
+    def as_iteration(self) -> Iteration:
+        counts, self._counts = self._counts, Counts(self.oracle)
+        return ClusterIteration(
+            **asdict(super().as_iteration()),
+            sent=self.oracle.sent - counts.sent,
+            received=self.oracle.received - counts.received,
             moves=counts.moves,
             work_seconds=counts.work,
-            search_seconds=counts.search,
+            oracle_seconds=counts.infer,
             idle_seconds=counts.idle,
             taken=counts.taken / max(counts.moves, 1),
         )
@@ -323,7 +323,7 @@ class DistributedRun(Run):
         frozen = next((o.base for o in self.links if o.version == self.version), None)
         link.base = self.weights.copy() if frozen is None else frozen
         link.version, link.move, link.taken, link.restart = self.version, None, 1.0, False
-        self.training.sent += patch.nbytes
+        self.oracle.sent += patch.nbytes
         self.shards.ask(shard, "do", method, orders)
 
     def _ordered(self, method: str) -> list[Answer]:
@@ -374,7 +374,7 @@ class DistributedRun(Run):
         """Take the part of a move that is best for the dual, or the `whole` of it."""
         link, move = self.links[answer.shard], answer.value
         self._note(link, move.progress, answer.seconds)
-        self.training.received += move.nbytes
+        self.oracle.received += move.nbytes
         at, part = move.patch.places, 1.0 / move.scale
         change = part * (move.patch.values - link.base[at])
         slope = move.linear - float(self.weights[at] @ change)
@@ -392,7 +392,7 @@ class DistributedRun(Run):
         self.dual_value += gain
         if move.progress.effort > 0.0:
             self._choose(link, gain, answer.seconds)
-            link.searched += move.progress.share > 0.0
+            link.inferred += move.progress.share > 0.0
             self._counts.moves += 1
             self._counts.taken += taken
             if best < RESTART:
@@ -420,7 +420,7 @@ class DistributedRun(Run):
         self.calls += progress.calls - before.calls
         self.hits += progress.hits - before.hits
         self._counts.work += progress.seconds
-        self._counts.search += progress.search_seconds
+        self._counts.infer += progress.oracle_seconds
         self._counts.idle += idle
         if progress.share > 0.0:
             link.pass_seconds = progress.seconds / progress.share
@@ -494,7 +494,7 @@ class DistributedDual(StructuredSolver):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.training.distributed_dual import DistributedDual
+    >>> from maxmargin.oracle.distributed_dual import DistributedDual
     >>> X, y = [np.eye(3), np.eye(3)[::-1], np.eye(3)[1:]], ["abc", "cba", "bc"]
     >>> tagger = mm.SequenceTagger(solver=DistributedDual(), n_jobs=2).fit(X, [list(s) for s in y])
     >>> tagger.certificate_.relative_gap <= 1e-3
@@ -516,12 +516,12 @@ class DistributedDual(StructuredSolver):
             raise ValueError(f"staleness must not be negative, but is {self.staleness}.")
 
     def _start(
-        self, training: Any, stopping: Stopping, threads: Threads, seed: int
+        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
     ) -> tuple[DistributedRun, Iterator[None]]:
-        run = DistributedRun(training, stopping, threads, seed, self)
-        return run, self._rounds(run)
+        run = DistributedRun(oracle, stopping, threads, seed, self)
+        return run, self._iterations(run)
 
-    def _rounds(self, run: DistributedRun) -> Iterator[None]:
+    def _iterations(self, run: DistributedRun) -> Iterator[None]:
         while True:
             run.advance()
             if run.is_new_pass() and run.looks_done():
@@ -531,8 +531,8 @@ class DistributedDual(StructuredSolver):
     def _end(self, run: DistributedRun, status: Status) -> Result:
         def certify(status: Status) -> Result:
             result = super(DistributedDual, self)._end(run, status)
-            if run.training.lists_point:
+            if run.oracle.lists_point:
                 return replace(result, dual_point=run.listed_point())
             return result
 
-        return certified_on_shards(run, status, certify, lambda: self._rounds(run))
+        return certified_on_shards(run, status, certify, lambda: self._iterations(run))

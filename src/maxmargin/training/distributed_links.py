@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Round, Status
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.solvers.loop import run_loop
 from maxmargin.training.distributed_shard import Move, Progress, accepted
-from maxmargin.training.sharded_oracle import ShardedTrainingSet
+from maxmargin.training.sharded_oracle import ShardedOracle
 from maxmargin.training.shards import LostShardError
 
 Floats = NDArray[np.float64]
@@ -25,7 +25,7 @@ NO_PROGRESS = Progress(0.0, math.inf, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
 
 @registered("ClusterRound")
 @dataclass(frozen=True)
-class ClusterRound(Round):
+class ClusterIteration(Iteration):
     """A line of history of a fit on shards; what it adds is of this round alone.
 
     Parameters
@@ -34,7 +34,7 @@ class ClusterRound(Round):
         Bytes of the arrays that went to the shards, and that came from them.
     moves : int
         Moves that shards made.
-    work_seconds, search_seconds : float
+    work_seconds, oracle_seconds : float
         Time that shards worked, added up, and of that the time of their searches.
     idle_seconds : float
         Time between question and answer that they did not work, added up: transport and the
@@ -47,7 +47,7 @@ class ClusterRound(Round):
     received: int = 0
     moves: int = 0
     work_seconds: float = 0.0
-    search_seconds: float = 0.0
+    oracle_seconds: float = 0.0
     idle_seconds: float = 0.0
     taken: float = 1.0
 
@@ -55,10 +55,10 @@ class ClusterRound(Round):
 class Counts:
     """What a round has cost so far."""
 
-    def __init__(self, training: ShardedTrainingSet) -> None:
-        self.sent, self.received = training.sent, training.received
+    def __init__(self, oracle: ShardedOracle) -> None:
+        self.sent, self.received = oracle.sent, oracle.received
         self.moves = 0
-        self.work = self.search = self.idle = self.taken = 0.0
+        self.work = self.infer = self.idle = self.taken = 0.0
 
 
 class Link:
@@ -72,7 +72,7 @@ class Link:
         self.move: Move | None = None
         """The last move, of which it has not heard yet what part was taken."""
         self.taken = 1.0
-        self.searched = 0
+        self.inferred = 0
         """Its moves with searches; sweeps of planes in hand take no time to speak of."""
         self.progress = NO_PROGRESS
         self.pass_seconds = math.nan
@@ -108,7 +108,7 @@ def certified_on_shards(
     run: Any,
     status: Status,
     certify: Callable[[Status], Result],
-    rounds: Callable[[], Iterator[None]],
+    iterations: Callable[[], Iterator[None]],
 ) -> Result:
     """The answer of a run, certified.
 
@@ -123,7 +123,7 @@ def certified_on_shards(
         Why it has stopped.
     certify : callable
         Values the answer and the dual point anew; a shard may be lost meanwhile.
-    rounds : callable
+    iterations : callable
         Improve the run, for ever.
     """
     while True:
@@ -140,4 +140,4 @@ def certified_on_shards(
         except LostShardError as lost:
             run.recover(lost.number)
         if status in AT_THE_END:
-            status = run_loop(run, rounds(), None, None)
+            status = run_loop(run, iterations(), None, None)

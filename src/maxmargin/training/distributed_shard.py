@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Hinges, Oracle
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.working_set import DualPoint, StepRule, Visit, WorkingSet
+from maxmargin.dual.working_set import BlockUpdate, DualPoint, StepRule, WorkingSet
 from maxmargin.solvers.auto import ENTRY_COST, Auto
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.structured import BlockRun
@@ -101,12 +101,12 @@ class Progress(NamedTuple):
         Sum of cost times hinge as seen in the last pass of searches.
     calls, hits : int
         Searches, and visits from planes in hand.
-    planes : int
+    cuts : int
     share : float
         Passes of the last move.
     effort : float
         Multiplications of the last move, about; none if it only came to rest.
-    seconds, search_seconds : float
+    seconds, oracle_seconds : float
         Of the last move, and of the searches in it.
     """
 
@@ -114,11 +114,11 @@ class Progress(NamedTuple):
     estimate: float
     calls: int
     hits: int
-    planes: int
+    cuts: int
     share: float
     effort: float
     seconds: float
-    search_seconds: float
+    oracle_seconds: float
 
 
 def accepted(old: Floats, new: Floats, part: float) -> Floats:
@@ -126,7 +126,7 @@ def accepted(old: Floats, new: Floats, part: float) -> Floats:
     return new if part == 1.0 else old + part * (new - old)
 
 
-class ShardPlanes(WorkingSet):
+class ShardCuts(WorkingSet):
     """A working set that remembers where a move began, and can change its scale."""
 
     def __init__(self, totals: Floats, n_features: int) -> None:
@@ -164,14 +164,14 @@ class ShardPlanes(WorkingSet):
 class ShardRun(BlockRun):
     """The run of a shard, which may stop in the middle of a pass."""
 
-    working_set: ShardPlanes
+    working_set: ShardCuts
 
-    def __init__(self, training: TrainingSet, seed: Any, averaging: bool, options: Auto) -> None:
-        super().__init__(training, Stopping(), Threads(1), seed, options.batch_size, averaging)
-        self.working_set = ShardPlanes(training.cost.copy(), training.n_features)
+    def __init__(self, oracle: Oracle, seed: Any, averaging: bool, options: Auto) -> None:
+        super().__init__(oracle, Stopping(), Threads(1), seed, options.batch_size, averaging)
+        self.working_set = ShardCuts(oracle.cost.copy(), oracle.n_features)
         self.scale = 1.0
         self.options = options
-        self.search_seconds = self.effort = 0.0
+        self.oracle_seconds = self.effort = 0.0
         self._left: Order = np.zeros(0, dtype=np.int64)
         self._loss = 0.0
 
@@ -179,14 +179,14 @@ class ShardRun(BlockRun):
         """The next blocks of the pass: so large a part of all, or what is left."""
         if not len(self._left):
             self._left, self._loss = self.shuffled, 0.0
-        n = max(1, math.ceil(share * self.training.n_blocks))
+        n = max(1, math.ceil(share * self.oracle.n_blocks))
         order, self._left = self._left[:n], self._left[n:]
         return order
 
-    def search(self, order: Order, rule: StepRule) -> Visit:
+    def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
         passes, estimate = self.passes, self.estimate
-        found = super().search(order, rule)
-        self.effort += self.options.search_effort(self, order, found)
+        found = super().infer(order, rule)
+        self.effort += self.options.inference_effort(self, order, found)
         self._loss += found.loss / self.scale
         if not len(self._left):
             self.estimate = self._loss
@@ -196,17 +196,17 @@ class ShardRun(BlockRun):
             self.note_hinges(self._loss, np.setdiff1d(self.everything, self._left))
         return found
 
-    def sweep(self, order: Order, rule: StepRule) -> Visit:
+    def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
         swept = super().sweep(order, rule)
         self.effort += ENTRY_COST * swept.work
         return swept
 
-    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Planes]]:
+    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
         found = super()._found(order, weights)
         while True:
             started = time.perf_counter()
             item = next(found, None)
-            self.search_seconds += time.perf_counter() - started
+            self.oracle_seconds += time.perf_counter() - started
             if item is None:
                 return
             yield item
@@ -217,7 +217,7 @@ class DualShard:
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
         The examples of the shard.
     options : Auto
         How to ascend.
@@ -232,7 +232,7 @@ class DualShard:
 
     def __init__(
         self,
-        training: TrainingSet,
+        oracle: Oracle,
         options: Auto,
         seed: int,
         number: int,
@@ -241,7 +241,7 @@ class DualShard:
     ) -> None:
         self.options, self.lone = options, n_shards == 1
         own_seed = seed if number == 0 else [seed, number]
-        self.run = ShardRun(training, own_seed, averaging, options)
+        self.run = ShardRun(oracle, own_seed, averaging, options)
         # What several find together is extrapolated by the driver's orders.
         accelerated = options.acceleration and self.lone
         self.momentum = self.run.momentum = Momentum(self.run, accelerated)
@@ -252,7 +252,7 @@ class DualShard:
         """Make so many passes, or parts of one."""
         run, started = self.run, time.perf_counter()
         self._follow(orders)
-        run.search_seconds, run.effort = 0.0, 1.0
+        run.oracle_seconds, run.effort = 0.0, 1.0
         if orders.share > 0.0:
             run.working_set.drop_idle(self.options.max_idle)
         run.working_set.hold()
@@ -262,7 +262,7 @@ class DualShard:
         while done < orders.share and not run.stopping.out_of_time:
             order = run.following(orders.share - done)
             self.options.improve(run, self.momentum, order)
-            done += len(order) / run.training.n_blocks
+            done += len(order) / run.oracle.n_blocks
         if orders.share == 0.0:
             self._sweep()
         return self._move(started, done)
@@ -280,7 +280,7 @@ class DualShard:
         """End an extrapolation that is under way."""
         started = time.perf_counter()
         self._follow(orders)
-        self.run.search_seconds = self.run.effort = 0.0
+        self.run.oracle_seconds = self.run.effort = 0.0
         self.run.working_set.hold()
         self.run.settle()
         return self._move(started, 0.0)
@@ -293,8 +293,8 @@ class DualShard:
     def value_at(self, weights: Floats) -> tuple[Hinges, Progress]:
         """The same at any weights."""
         started = time.perf_counter()
-        self.run.search_seconds = self.run.effort = 0.0
-        hinges = self.run.search_at(weights)
+        self.run.oracle_seconds = self.run.effort = 0.0
+        hinges = self.run.infer_at(weights)
         return hinges, self._progress(started, 1.0)
 
     def known(self, orders: Orders) -> float:
@@ -325,16 +325,16 @@ class DualShard:
         return point._replace(coef=point.coef / self.run.scale)
 
     def _follow(self, orders: Orders) -> None:
-        run, planes = self.run, self.run.working_set
+        run, cuts = self.run, self.run.working_set
         run.stopping = Stopping(time_limit=orders.seconds)
         self.base = accepted(self.base, run.weights, orders.taken / run.scale).copy()
         orders.patch.apply(self.base)
         if orders.taken != 1.0:
-            planes.shorten(orders.taken)
+            cuts.shorten(orders.taken)
         self._set_scale(orders.scale)
         run.weights[:] = self.base
         if not self.lone:
-            planes.recount(run.weights)
+            cuts.recount(run.weights)
         if orders.restart:
             self.momentum.restart()
 
@@ -356,6 +356,6 @@ class DualShard:
         run = self.run
         seconds = time.perf_counter() - started
         return Progress(
-            run.passes, run.estimate, run.calls, run.hits, run.n_planes, share, run.effort,
-            seconds, run.search_seconds,
+            run.passes, run.estimate, run.calls, run.hits, run.n_cuts, share, run.effort,
+            seconds, run.oracle_seconds,
         )  # fmt: skip

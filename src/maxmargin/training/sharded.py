@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _clone_parametrized
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import n_threads, train_warm
 from maxmargin.training.distributed_names import ON_SHARDS, on_shards
@@ -101,13 +101,13 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
             for shard in range(n_shards):
                 own = np.arange(shard, n, n_shards)
                 parts.append(PartExamples(taken(X, own), taken(y, own), taken(weights, own), own))
-            bind = partial(_bind_part, self._bare(), fixed)
+            make_oracle = partial(_make_part_oracle, self._bare(), fixed)
             content = type(self).__name__, self._problem_parameters(), X, y, weights
-            training = place(engine, parts, bind, n_shards, content)
+            oracle = place(engine, parts, make_oracle, n_shards, content)
             try:
-                self._fit_placed(solver, training, X, y, fixed)
+                self._fit_placed(solver, oracle, X, y, fixed)
             finally:
-                training.shards.close()
+                oracle.shards.close()
         self._finish(X, fixed)
         return self
 
@@ -126,15 +126,15 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
             if not parts:
                 raise ValueError("The source holds no examples: there is nothing to learn from.")
             fixed = self._fix_surveyed(surveys)
-            bind = partial(_bind_part, self._bare(), fixed)
+            make_oracle = partial(_make_part_oracle, self._bare(), fixed)
             content = type(self).__name__, self._problem_parameters(), name_of(source)
             counts = [survey.n_examples for survey in surveys]
             n_shards = min(len(places), len(parts))
-            training = place(engine, parts, bind, n_shards, content, counts)
+            oracle = place(engine, parts, make_oracle, n_shards, content, counts)
             try:
-                self._fit_placed(solver, training, source, None, fixed)
+                self._fit_placed(solver, oracle, source, None, fixed)
             finally:
-                training.shards.close()
+                oracle.shards.close()
         first: Any = surveys[0].first
         self._finish(first.X, fixed)
         return self
@@ -147,12 +147,12 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         """What the examples of all parts fix."""
         return {}
 
-    def _fit_placed(self, solver: Any, training: Any, X: Any, y: Any, fixed: Fixed) -> None:
+    def _fit_placed(self, solver: Any, oracle: Any, X: Any, y: Any, fixed: Fixed) -> None:
         """Fit to shards that are in their places."""
-        training.lists_point = self.warm_start
+        oracle.lists_point = self.warm_start
         self._learner = None
         attributes = partial(self._attributes, fixed)
-        result = train_warm(self, solver, training, training.shape, X, y, attributes)
+        result = train_warm(self, solver, oracle, oracle.shape, X, y, attributes)
         self._warn_unless_converged(result, X, stacklevel=5)
 
     def _bare(self) -> Self:
@@ -187,14 +187,16 @@ def _survey_part(estimator: Any, part: Any) -> Survey:
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
-def _bind_part(estimator: Any, fixed: Fixed, X: Any, y: Any, weight: Floats | None) -> TrainingSet:
+def _make_part_oracle(
+    estimator: Any, fixed: Fixed, X: Any, y: Any, weight: Floats | None
+) -> Oracle:
     """Examples of a part as solvers see them."""
     examples = estimator._read(X, y, fixed)
     cost = np.full(examples.n_examples, float(estimator.C))
     if weight is not None:
         cost *= weight
-    training: TrainingSet = estimator._bind(examples, cost, fixed)
-    return training
+    oracle: Oracle = estimator._make_oracle(examples, cost, fixed)
+    return oracle
 
 
 def taken(values: Any, numbers: Order) -> Any:

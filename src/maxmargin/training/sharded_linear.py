@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.result import Result
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Source, widened
@@ -51,16 +51,16 @@ def fit_on_shards(
             parts, rows = _of_memory(model, engine, X, y, sample_weight)
             content = X, y, sample_weight, repr(bare)
         _check_formulation(model, rows)
-        bind = partial(_bind_rows, bare, rows)
+        make_oracle = partial(_make_row_oracle, bare, rows)
         n_shards = min(len(engine.places), len(parts))
-        training = place(engine, parts, bind, n_shards, content)
+        oracle = place(engine, parts, make_oracle, n_shards, content)
         try:
             solve = _doubled(solver.solve) if rows.binary else solver.solve
             result: Result = model._train(
-                X, y, partial(solve, training), partial(_attributes, model, rows)
+                X, y, partial(solve, oracle), partial(_attributes, model, rows)
             )
         finally:
-            training.shards.close()
+            oracle.shards.close()
     if isinstance(X, Source):
         model.__dict__.pop("feature_names_in_", None)
     else:
@@ -131,14 +131,14 @@ def survey_rows(part: Any) -> Survey:
     return Survey(examples.n_examples, found, None)
 
 
-def _bind_rows(bare: Any, rows: _Rows, X: Any, y: Any, weight: Floats | None) -> TrainingSet:
+def _make_row_oracle(bare: Any, rows: _Rows, X: Any, y: Any, weight: Floats | None) -> Oracle:
     """Rows of a shard as solvers see them."""
     if sp.issparse(X) and X.shape[1] < rows.width:
         X = widened(sp.csr_array(X), rows.width)
     X, y, cost = bare._check_samples(X, y, weight, alone=False)
     labels = class_numbers(y, rows.classes)
     targets, cost = bare._targets(rows.classes, labels, cost, None, rows.totals)
-    return rows.problem.bind(X, targets.labels, 0.5 * cost if rows.binary else cost)
+    return rows.problem.make_oracle(X, targets.labels, 0.5 * cost if rows.binary else cost)
 
 
 def _attributes(model: Any, rows: _Rows, weights: Floats) -> dict[str, Any]:
@@ -159,11 +159,15 @@ def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
         )
 
     def solve_doubled(
-        training: Any, stopping: Stopping, *, on_round: Any = None, **options: Any
+        oracle: Any, stopping: Stopping, *, on_iteration: Any = None, **options: Any
     ) -> Result:
-        shown = None if on_round is None else lambda line, weights: on_round(doubled(line), weights)
+        shown = (
+            None
+            if on_iteration is None
+            else lambda line, weights: on_iteration(doubled(line), weights)
+        )
         half = replace(stopping, gap=0.5 * stopping.gap)
-        result = solve(training, half, on_round=shown, **options)
+        result = solve(oracle, half, on_iteration=shown, **options)
         return replace(
             result,
             certificate=result.certificate + result.certificate,

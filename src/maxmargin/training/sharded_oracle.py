@@ -11,14 +11,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import Hinges, ProblemError, TrainingSet, renumbered
+from maxmargin.core.problem import Hinges, Oracle, ProblemError, renumbered
 from maxmargin.data.sources import widened
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.training.engines import Engine
 from maxmargin.training.shards import Loader, Shards
-from maxmargin.training.stream import Valuation
+from maxmargin.training.stream import Evaluation
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -54,10 +54,10 @@ class About(NamedTuple):
     parts: "list[int | Order]"
     n_features: int
     relaxed: bool
-    search_work: float | None
+    oracle_work: float | None
 
 
-class Valued(NamedTuple):
+class Evaluated(NamedTuple):
     """What a shard finds at some weights, and what is wrong with its oracle, if anything seems."""
 
     hinges: Hinges
@@ -76,7 +76,7 @@ class Shard:
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
     parts : list of int, or of ndarray
         How many examples each of its parts has, or which.
     firsts : list of int, or None
@@ -84,15 +84,15 @@ class Shard:
     """
 
     def __init__(
-        self, training: TrainingSet, parts: "list[int | Order]", firsts: list[int] | None = None
+        self, oracle: Oracle, parts: "list[int | Order]", firsts: list[int] | None = None
     ) -> None:
-        self.training, self.parts, self.firsts = training, parts, firsts
+        self.oracle, self.parts, self.firsts = oracle, parts, firsts
         self.work: Any = None
 
     @classmethod
     def load(
         cls,
-        bind: Callable[[Any, Any, Any], TrainingSet],
+        make_oracle: Callable[[Any, Any, Any], Oracle],
         parts: list[Any],
         firsts: list[int] | None = None,
     ) -> "Shard":
@@ -100,19 +100,19 @@ class Shard:
         loaded = [loaded_part(part) for part in parts]
         whole = joined(loaded)
         return cls(
-            bind(whole.X, whole.y, whole.weight),
+            make_oracle(whole.X, whole.y, whole.weight),
             [part.n_examples if part.numbers is None else part.numbers for part in loaded],
             firsts,
         )
 
     def about(self) -> About:
         """What the whole training set must know."""
-        training = self.training
-        return About(self.parts, training.n_features, training.relaxed, training.search_work)
+        oracle = self.oracle
+        return About(self.parts, oracle.n_features, oracle.relaxed, oracle.oracle_work)
 
     def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
         """Let a solver make what it keeps here."""
-        self.work = make(self.training, *arguments)
+        self.work = make(self.oracle, *arguments)
 
     def do(self, method: str, *arguments: Any) -> Any:
         """Ask what the solver keeps here."""
@@ -145,30 +145,30 @@ class Shard:
                 numbers.append(np.arange(self.firsts[part], self.firsts[part] + own))
         return np.concatenate(numbers)
 
-    def hinges(self, weights: Floats) -> Valued:
+    def hinges(self, weights: Floats) -> Evaluated:
         """Bounds of the sum of cost times hinge, by a search for each example."""
         with self._renumbering():
-            hinges = self.training.all_hinges(weights, Threads(1))
-        watch = self.training.watch
+            hinges = self.oracle.all_hinges(weights, Threads(1))
+        watch = self.oracle.watch
         wrong = None if watch is None or watch.sentence is None else self._told(watch.sentence)
-        return Valued(hinges, wrong)
+        return Evaluated(hinges, wrong)
 
     def sums(self) -> Sums:
         """What the present dual point makes of planes that are made from the data anew."""
-        valuation = Valuation(self.work.point(), self.training.n_features).add(self.training, 0)
-        return Sums(valuation.weights, valuation.linear)
+        evaluation = Evaluation(self.work.point(), self.oracle.n_features).add(self.oracle, 0)
+        return Sums(evaluation.weights, evaluation.linear)
 
 
 class ResidentPoint:
     """A feasible dual point that stays where the shards are."""
 
-    def dual(self, training: "ShardedTrainingSet") -> float:
+    def dual(self, oracle: "ShardedOracle") -> float:
         """Dual value, from planes that each shard makes anew."""
-        sums = training.sums()
+        sums = oracle.sums()
         return sums.linear - 0.5 * float(sums.vector @ sums.vector)
 
 
-class ShardedTrainingSet(TrainingSet):
+class ShardedOracle(Oracle):
     """Examples that stay in their shards, which answer for them.
 
     Parameters
@@ -196,8 +196,8 @@ class ShardedTrainingSet(TrainingSet):
             )
         self.n_features = widths[0]
         self.relaxed = any(about.relaxed for about in told)
-        works = [about.search_work for about in told]
-        self._search_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
+        works = [about.oracle_work for about in told]
+        self._oracle_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
         flat = chain.from_iterable(about.parts for about in told)
         parts = dict(zip(chain.from_iterable(part_numbers), flat, strict=True))
         first, numbers = 0, {}
@@ -222,21 +222,21 @@ class ShardedTrainingSet(TrainingSet):
         return self._content
 
     @property
-    def search_work(self) -> float | None:
-        return self._search_work
+    def oracle_work(self) -> float | None:
+        return self._oracle_work
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         raise NotImplementedError("Planes stay in their shards.")
 
-    def planes_of(self, blocks: Order, outputs: Sequence[Any]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
         raise NotImplementedError("Planes stay in their shards.")
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self.sent += weights.nbytes * len(self.shards)
-        valued: list[Valued] = self.shards.ask_all("hinges", weights)
-        wrong = [each.wrong for each in valued if each.wrong is not None]
+        evaluated: list[Evaluated] = self.shards.ask_all("hinges", weights)
+        wrong = [each.wrong for each in evaluated if each.wrong is not None]
         self.watch.sentence = wrong[0] if wrong else None
-        return sum((each.hinges for each in valued), Hinges(0.0, 0.0))
+        return sum((each.hinges for each in evaluated), Hinges(0.0, 0.0))
 
     def sums(self) -> Sums:
         """What the dual points of all shards make of their planes."""
@@ -301,11 +301,11 @@ def _stacked(values: list[Any]) -> Any:
 def place(
     engine: Engine,
     parts: Sequence[Any],
-    bind: Callable[[Any, Any, Any], TrainingSet],
+    make_oracle: Callable[[Any, Any, Any], Oracle],
     n_shards: int,
     content: Any,
     counts: Sequence[int] | None = None,
-) -> ShardedTrainingSet:
+) -> ShardedOracle:
     """Parts of the data as a training set of so many shards on an engine, neighbours together.
 
     `counts` are the numbers of examples that the parts have, if that is known.
@@ -325,7 +325,7 @@ def place(
         if own:
             begin = None if firsts is None else [firsts[p] for p in own]
             place = known[shard] if shard < len(known) else None
-            make = partial(Shard.load, bind, firsts=begin)
+            make = partial(Shard.load, make_oracle, firsts=begin)
             loaders.append(Loader(make, [parts[p] for p in own], place))
     numbers = [own for own in numbers if own]
-    return ShardedTrainingSet(Shards(engine, loaders), numbers, content)
+    return ShardedOracle(Shards(engine, loaders), numbers, content)

@@ -429,7 +429,7 @@ class Patch(NamedTuple):
         Examples
         --------
         >>> import numpy as np
-        >>> from maxmargin.training.shards import Patch
+        >>> from maxmargin.oracle.shards import Patch
         >>> Patch.between(np.zeros(5), np.array([0.0, 0.0, 3.0, 0.0, 0.0]))
         Patch(columns=array([2], dtype=uint32), values=array([3.]))
         """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import Hinges, ProblemError, TrainingSet, bind
+from maxmargin.core.problem import Hinges, Oracle, ProblemError, make_oracle
 from maxmargin.data.sources import Source
 from maxmargin.dual.plane_cache import Frozen
 from maxmargin.dual.working_set import DualPoint
@@ -43,15 +43,15 @@ class FrozenPoint(NamedTuple):
     listed: DualPoint
     frozen: Frozen
 
-    def dual(self, training: TrainingSet) -> float:
+    def dual(self, oracle: Oracle) -> float:
         """Dual value, with the planes that are listed made anew."""
-        return Valuation(self, training.n_features).add(training, 0).total
+        return Evaluation(self, oracle.n_features).add(oracle, 0).total
 
 
 DualPointOfStream = DualPoint | FrozenPoint
 
 
-class Valuation:
+class Evaluation:
     """The dual value of a point, added up from stretches of examples.
 
     Parameters
@@ -63,7 +63,7 @@ class Valuation:
     def __init__(self, point: DualPointOfStream, n_features: int) -> None:
         self.weights, self.linear = np.zeros(n_features), 0.0
         self.spent = np.zeros(0)
-        self.valued = 0
+        self.evaluated = 0
         if isinstance(point, FrozenPoint):
             self.weights += point.frozen.vector
             self.linear += float(point.frozen.loss[0])
@@ -73,7 +73,7 @@ class Valuation:
         self.positions, self.coef = point.blocks[order], point.coef[order]
         self.outputs = [point.outputs[k] for k in order]
 
-    def add(self, training: TrainingSet, first: int) -> "Valuation":
+    def add(self, oracle: Oracle, first: int) -> "Evaluation":
         """Add the planes of a stretch that begins at position `first`.
 
         Raises
@@ -81,21 +81,21 @@ class Valuation:
         ValueError
             If the coefficients are not feasible.
         """
-        last = first + training.n_blocks
+        last = first + oracle.n_blocks
         low, high = np.searchsorted(self.positions, [first, last])
         blocks, coef = self.positions[low:high] - first, self.coef[low:high]
-        used = np.bincount(blocks, weights=coef, minlength=training.n_blocks).astype(np.float64)
+        used = np.bincount(blocks, weights=coef, minlength=oracle.n_blocks).astype(np.float64)
         spent = self.spent[first:last]
         used[: len(spent)] += spent
-        if (coef < 0.0).any() or (used > training.cost * (1.0 + ROUNDING)).any():
+        if (coef < 0.0).any() or (used > oracle.cost * (1.0 + ROUNDING)).any():
             raise ValueError("The dual point is not feasible.")
         for start in range(0, len(blocks), CHUNK):
             some = slice(start, start + CHUNK)
             outputs = self.outputs[low:high][some]
-            planes = training.planes_of(blocks[some], outputs)
-            planes.add_to(self.weights, coef[some])
-            self.linear += float(coef[some] @ planes.losses)
-        self.valued += len(blocks)
+            cuts = oracle.cuts_of(blocks[some], outputs)
+            cuts.add_to(self.weights, coef[some])
+            self.linear += float(coef[some] @ cuts.losses)
+        self.evaluated += len(blocks)
         return self
 
     @property
@@ -107,7 +107,7 @@ class Valuation:
         ValueError
             If examples of the point were not among those that were added.
         """
-        if self.valued != len(self.positions):
+        if self.evaluated != len(self.positions):
             raise ValueError(
                 f"The source ended before example {self.positions[-1]}, which it gave before: it "
                 f"must give the same examples in the same order on every pass."
@@ -119,17 +119,17 @@ class Stretch(NamedTuple):
     """Examples in memory, and the position of the first of them in the stream."""
 
     first: int
-    training: TrainingSet
+    oracle: Oracle
 
 
 class Stream(ABC):
     """Examples that are gone through again and again, not all of which need be in memory."""
 
-    search_state: Any = None
+    oracle_state: Any = None
     """Searches of a stream remember nothing from one pass to the next."""
 
     watch: OracleWatch | None = None
-    """Looks at the answers of an oracle that a user wrote, in all stretches; see `TrainingSet`."""
+    """Looks at the answers of an oracle that a user wrote, in all stretches; see `Oracle`."""
 
     @property
     @abstractmethod
@@ -154,19 +154,19 @@ class Stream(ABC):
         self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
     ) -> tuple[list[float], float]:
         """Primal value of each of some weights, and dual value of a point, in one pass."""
-        valuation = Valuation(point, self.n_features)
+        evaluation = Evaluation(point, self.n_features)
         hinges = [Hinges(0.0, 0.0)] * len(candidates)
-        for first, training in self.stretches():
-            valuation.add(training, first)
-            for some in training.chunks():
+        for first, oracle in self.stretches():
+            evaluation.add(oracle, first)
+            for some in oracle.chunks():
                 for k, weights in enumerate(candidates):
-                    planes = training.planes(weights, some, threads)
-                    hinges[k] += training.hinges(planes, weights, some)
+                    cuts = oracle.separate(weights, some, threads)
+                    hinges[k] += oracle.hinges(cuts, weights, some)
         primals = [
             0.5 * float(weights @ weights) + each.most
             for weights, each in zip(candidates, hinges, strict=True)
         ]
-        return primals, valuation.total
+        return primals, evaluation.total
 
 
 class InMemory(Stream):
@@ -174,34 +174,32 @@ class InMemory(Stream):
 
     Parameters
     ----------
-    training : TrainingSet
+    oracle : TrainingSet
     first : int
         Position of its first example.
     watch : OracleWatch or None
         Whoever has looked at the examples before, if there were any.
     """
 
-    def __init__(
-        self, training: TrainingSet, first: int = 0, watch: OracleWatch | None = None
-    ) -> None:
-        self.training, self.first = training, first
-        training.watch_from(first, watch)
-        self.watch = training.watch
+    def __init__(self, oracle: Oracle, first: int = 0, watch: OracleWatch | None = None) -> None:
+        self.oracle, self.first = oracle, first
+        oracle.watch_from(first, watch)
+        self.watch = oracle.watch
 
     @property
     def content(self) -> Any:
-        return self.training.content
+        return self.oracle.content
 
     def stretches(self) -> Iterator[Stretch]:
-        yield Stretch(self.first, self.training)
+        yield Stretch(self.first, self.oracle)
 
     @property
     def n_features(self) -> int:
-        return self.training.n_features
+        return self.oracle.n_features
 
     @property
     def relaxed(self) -> bool:
-        return self.training.relaxed
+        return self.oracle.relaxed
 
 
 class SourceStream(Stream):
@@ -210,16 +208,16 @@ class SourceStream(Stream):
     Parameters
     ----------
     source : Source
-    bind : callable
-        Makes a `TrainingSet` of inputs, outputs and their costs.
+    make_oracle : callable
+        Makes a `Oracle` of inputs, outputs and their costs.
     C : float
         Cost of each example.
     """
 
     def __init__(
-        self, source: Source, bind: Callable[[Any, Any, Floats], TrainingSet], C: float
+        self, source: Source, make_oracle: Callable[[Any, Any, Floats], Oracle], C: float
     ) -> None:
-        self.source, self.bind, self.C = source, bind, C
+        self.source, self.make_oracle, self.C = source, make_oracle, C
         self._width: int | None = None
         self._relaxed = False
 
@@ -228,11 +226,11 @@ class SourceStream(Stream):
         cls, problem: Any, source: Source, C: float, rescaling: str = "margin"
     ) -> "SourceStream":
         """The examples of `source` for a `Problem`."""
-        return cls(source, lambda X, Y, cost: bind(problem, X, Y, cost, rescaling), C)
+        return cls(source, lambda X, Y, cost: make_oracle(problem, X, Y, cost, rescaling), C)
 
     @property
     def content(self) -> Any:
-        return self.source.fingerprint(), self.C, next(self.stretches()).training.content
+        return self.source.fingerprint(), self.C, next(self.stretches()).oracle.content
 
     def stretches(self) -> Iterator[Stretch]:
         first = 0
@@ -240,18 +238,18 @@ class SourceStream(Stream):
             n = len(y)
             if not n:
                 continue
-            training = self.bind(X, y, np.full(n, float(self.C)))
-            training.watch_from(first, self.watch)
-            self.watch = training.watch
-            self._relaxed |= training.relaxed
-            width = training.n_features
+            oracle = self.make_oracle(X, y, np.full(n, float(self.C)))
+            oracle.watch_from(first, self.watch)
+            self.watch = oracle.watch
+            self._relaxed |= oracle.relaxed
+            width = oracle.n_features
             self._width = self._width or width
             if width != self._width:
                 raise ProblemError(
                     f"The examples from {first} on have {width} joint features, but those before "
                     f"have {self._width}: the features must be the same for all."
                 )
-            yield Stretch(first, training)
+            yield Stretch(first, oracle)
             first += n
         if not first:
             raise ValueError("The source holds no examples: there is nothing to learn from.")

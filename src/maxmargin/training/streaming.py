@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.labels import label_array
@@ -66,7 +66,7 @@ class StreamedEstimator(CertifiedEstimator):
         """What the first examples fix; the classes are those of the examples if None."""
 
     @abstractmethod
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
         """Examples as solvers see them."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class StreamedEstimator(CertifiedEstimator):
 
     def _anew(
         self, examples: Checked, sample_weight: ArrayLike | None
-    ) -> tuple[TrainingSet, Callable[[Floats], dict[str, Any]], Fixed]:
+    ) -> tuple[Oracle, Callable[[Floats], dict[str, Any]], Fixed]:
         """What a `fit` trains on, what its weights mean, and what is fixed by it.
 
         Calls of `partial_fit` before are forgotten, and so is a start with other classes.
@@ -96,11 +96,11 @@ class StreamedEstimator(CertifiedEstimator):
         fixed = self._fix(examples, None)
         classes: Any = fixed.get("classes_")
         before: Any = getattr(self, "classes_", classes)
-        training = self._bind(examples, cost, fixed)
+        oracle = self._make_oracle(examples, cost, fixed)
         if not np.array_equal(before, classes):
             self._warm = None
         self._learner = None
-        return training, partial(self._attributes, fixed), fixed
+        return oracle, partial(self._attributes, fixed), fixed
 
     def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
         """Classes of a call of `partial_fit`; those of a `fit` before count if none are given."""
@@ -124,34 +124,34 @@ class StreamedEstimator(CertifiedEstimator):
         self._refuse_checkpoint()
         cost = self._costs(examples.n_examples, sample_weight)
         fixed = self._begun or self._fix(examples, classes)
-        training = self._bind(examples, cost, fixed)
+        oracle = self._make_oracle(examples, cost, fixed)
         self._fixed = fixed
-        explore, attributes = partial(self._explore, training), partial(self._attributes, fixed)
+        explore, attributes = partial(self._explore, oracle), partial(self._attributes, fixed)
         self._train(X, Y, explore, attributes)
         self._finish(X, fixed)
         return self
 
     def _explore(
         self,
-        training: TrainingSet,
+        oracle: Oracle,
         *,
         stopping: Stopping,
         n_jobs: int,
         seed: int,
-        on_round: Any,
+        on_iteration: Any,
         checkpoint: Any = None,
     ) -> Result:
         """One pass over new examples, with the cache of the calls before."""
         solver, run = self._online, self._learner
         with Threads(n_jobs) as threads:
             if run is None:
-                run = solver.new_run(training, stopping, threads, seed, comes_back=False)
-            if training.n_features != len(run.weights):
+                run = solver.new_run(oracle, stopping, threads, seed, comes_back=False)
+            if oracle.n_features != len(run.weights):
                 raise ValueError(
-                    f"These examples have {training.n_features} joint features, but those of the "
+                    f"These examples have {oracle.n_features} joint features, but those of the "
                     f"calls before had {len(run.weights)}: the features must be the same for all."
                 )
-            run.attach(InMemory(training, run.seen, run.watch), stopping, threads)
+            run.attach(InMemory(oracle, run.seen, run.watch), stopping, threads)
             run.options, run.cache.max_bytes = solver, solver.cache_bytes
             self._learner = run
             seen = run.estimate if run.history else 0.0
@@ -167,8 +167,8 @@ class StreamedEstimator(CertifiedEstimator):
             run.heed_watch()
             certificate = run.look()
             run.best_dual = max(run.best_dual, run.dual)
-            run.history.append(run.as_round())
-            if on_round is not None and on_round(run.history[-1], run.weights.copy):
+            run.history.append(run.as_iteration())
+            if on_iteration is not None and on_iteration(run.history[-1], run.weights.copy):
                 status = Status.STOPPED
             elif status is Status.MAX_ITER and stopping.is_enough(
                 certificate.primal, certificate.dual
@@ -185,10 +185,10 @@ class StreamedEstimator(CertifiedEstimator):
                 raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
         fixed = self._survey(source)
 
-        def bind(X: Any, Y: Any, cost: Floats) -> TrainingSet:
-            return self._bind(self._read(X, Y, fixed), cost, fixed)
+        def make_oracle(X: Any, Y: Any, cost: Floats) -> Oracle:
+            return self._make_oracle(self._read(X, Y, fixed), cost, fixed)
 
-        solve = partial(self._online.solve, SourceStream(source, bind, float(self.C)))
+        solve = partial(self._online.solve, SourceStream(source, make_oracle, float(self.C)))
         self._learner = None
         result = self._train(source, None, solve, partial(self._attributes, fixed))
         first = first_examples(source).X

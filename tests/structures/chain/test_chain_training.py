@@ -28,16 +28,16 @@ LOSSES = {
 seeds = st.integers(0, 2**32 - 1)
 
 
-def blocks_of(training):
-    return np.arange(training.n_blocks, dtype=np.int64)
+def blocks_of(oracle):
+    return np.arange(oracle.n_blocks, dtype=np.int64)
 
 
-def dense(planes, training):
+def dense(cuts, oracle):
     """The planes as rows, in the layout of plain Python."""
-    rows = np.zeros((len(planes.losses), training.n_features))
-    owners = np.repeat(np.arange(len(rows)), np.diff(planes.starts))
-    np.add.at(rows, (owners, planes.columns), planes.values)
-    return np.array([narrow(row, training.layout) for row in rows])
+    rows = np.zeros((len(cuts.losses), oracle.n_features))
+    owners = np.repeat(np.arange(len(rows)), np.diff(cuts.starts))
+    np.add.at(rows, (owners, cuts.columns), cuts.values)
+    return np.array([narrow(row, oracle.layout) for row in rows])
 
 
 def as_bytes(y):
@@ -66,23 +66,23 @@ def piece_of(case, i, output):
 def test_searches_find_the_best_of_all_labellings(loss, seed, bias, ends, sparse, k, n_threads):
     options = LOSSES[loss] | {"bias": bias, "ends": ends, "k": k, "longest": 5 if k < 4 else 3}
     case = random_chains(seed, n=5, shortest=0, **options)
-    training = compiled_chains(case, sparse)
+    oracle = compiled_chains(case, sparse)
     random = np.random.default_rng(seed)
     psi, losses = case.pieces
     for scale in (0.0, 0.1, 1.0, 10.0):
         weights = scale * random.normal(size=psi.shape[2])
         blocks = random.permutation(5)[: random.integers(1, 6)]
         with Threads(n_threads) as threads:
-            planes = training.planes(widen(weights, training.layout), blocks, threads)
-        rows = dense(planes, training)
-        for row, found, b, output in zip(rows, planes.losses, blocks, planes.outputs, strict=True):
+            cuts = oracle.separate(widen(weights, oracle.layout), blocks, threads)
+        rows = dense(cuts, oracle)
+        for row, found, b, output in zip(rows, cuts.losses, blocks, cuts.outputs, strict=True):
             expected, expected_loss = piece_of(case, b, output)
             assert_allclose(row, expected, atol=1e-12)
             assert found == pytest.approx(expected_loss, abs=1e-12)
         hinges = (losses - psi @ weights).max(axis=1)
-        slopes = planes.slopes(widen(weights, training.layout))
+        slopes = cuts.slopes(widen(weights, oracle.layout))
         assert_allclose(np.maximum(slopes, 0.0), hinges[blocks], atol=1e-10 * (1.0 + scale))
-        assert training.primal(widen(weights, training.layout)) == pytest.approx(
+        assert oracle.primal(widen(weights, oracle.layout)) == pytest.approx(
             case.objective(weights), rel=1e-10, abs=1e-10
         )
 
@@ -92,43 +92,43 @@ def test_searches_find_the_best_of_all_labellings(loss, seed, bias, ends, sparse
 def test_planes_of_all_labellings(loss, sparse):
     for seed in range(3):
         case = random_chains(seed, n=6, shortest=0, **LOSSES[loss])
-        training = compiled_chains(case, sparse)
+        oracle = compiled_chains(case, sparse)
         psi, losses = case.pieces
         pairs = [
             (i, j, y) for i, x in enumerate(case.X) for j, y in enumerate(case.problem.outputs(x))
         ]
         order = np.random.default_rng(seed).permutation(len(pairs))  # blocks repeat, in any order
         which, places, outputs = zip(*(pairs[o] for o in order), strict=True)
-        planes = training.planes_of(np.array(which), [as_bytes(y) for y in outputs])
-        assert_allclose(dense(planes, training), psi[which, places], atol=1e-12)
-        assert_allclose(planes.losses, losses[which, places], atol=1e-12)
-        assert planes.outputs == [as_bytes(y) for y in outputs]
+        cuts = oracle.cuts_of(np.array(which), [as_bytes(y) for y in outputs])
+        assert_allclose(dense(cuts, oracle), psi[which, places], atol=1e-12)
+        assert_allclose(cuts.losses, losses[which, places], atol=1e-12)
+        assert cuts.outputs == [as_bytes(y) for y in outputs]
 
 
 def test_the_truth_makes_an_empty_plane():
-    training = compiled_chains(random_chains(0))
-    truths = np.split(training.labels, training.sequences.ends[1:-1])
-    planes = training.planes_of(blocks_of(training), [y.tobytes() for y in truths])
-    assert not planes.starts.any()
-    assert not planes.losses.any()
+    oracle = compiled_chains(random_chains(0))
+    y_true = np.split(oracle.labels, oracle.sequences.ends[1:-1])
+    cuts = oracle.cuts_of(blocks_of(oracle), [y.tobytes() for y in y_true])
+    assert not cuts.starts.any()
+    assert not cuts.losses.any()
 
 
 @pytest.mark.parametrize("loss", LOSSES)
 def test_planes_do_not_depend_on_threads_or_on_company(loss):
     case = random_chains(1, n=40, **LOSSES[loss])
-    training = compiled_chains(case)
-    weights = widen(np.random.default_rng(0).normal(size=case.pieces[0].shape[2]), training.layout)
-    everyone = blocks_of(training)
-    expected = training.planes(weights, everyone, ONE)
+    oracle = compiled_chains(case)
+    weights = widen(np.random.default_rng(0).normal(size=case.pieces[0].shape[2]), oracle.layout)
+    everyone = blocks_of(oracle)
+    expected = oracle.separate(weights, everyone, ONE)
     for n_threads in (2, 3, 64):
         with Threads(n_threads) as threads:
-            found = training.planes(weights, everyone, threads)
+            found = oracle.separate(weights, everyone, threads)
         for one, other in zip(found[:4], expected[:4], strict=True):
             assert_array_equal(one, other)
         assert found.outputs == expected.outputs
-    backwards = training.planes(weights, everyone[::-1].copy(), ONE)
+    backwards = oracle.separate(weights, everyone[::-1].copy(), ONE)
     assert backwards.outputs == expected.outputs[::-1]
-    assert_array_equal(dense(backwards, training)[::-1], dense(expected, training))
+    assert_array_equal(dense(backwards, oracle)[::-1], dense(expected, oracle))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -137,19 +137,19 @@ def test_dense_and_sparse_rows_of_either_width(dtype):
     rounded = Case(case.problem, [x.astype(dtype).astype(float) for x in case.X], case.Y, case.cost)
     weights = np.random.default_rng(0).normal(size=case.pieces[0].shape[2])
     for sparse in (False, True):
-        training = compiled_chains(case, sparse, dtype)
-        assert training.primal(widen(weights, training.layout)) == pytest.approx(
+        oracle = compiled_chains(case, sparse, dtype)
+        assert oracle.primal(widen(weights, oracle.layout)) == pytest.approx(
             rounded.objective(weights), rel=1e-12
         )
 
 
 def test_more_blocks_than_are_valued_at_a_time():
     case = random_chains(3, n=2500, longest=2)
-    training = compiled_chains(case)
+    oracle = compiled_chains(case)
     weights = np.random.default_rng(0).normal(size=case.pieces[0].shape[2])
-    assert len(training.chunks()) == 3
-    assert_array_equal(np.concatenate(training.chunks()), blocks_of(training))
-    assert training.primal(widen(weights, training.layout)) == pytest.approx(
+    assert len(oracle.chunks()) == 3
+    assert_array_equal(np.concatenate(oracle.chunks()), blocks_of(oracle))
+    assert oracle.primal(widen(weights, oracle.layout)) == pytest.approx(
         case.objective(weights), rel=1e-10
     )
 
@@ -158,12 +158,12 @@ def test_more_blocks_than_are_valued_at_a_time():
 @pytest.mark.parametrize("sparse", [False, True])
 def test_the_optimum_is_the_referees(loss, sparse):
     case = random_chains(7, shortest=0, **LOSSES[loss])
-    training = compiled_chains(case, sparse)
-    result = Auto().solve(training, Stopping(1e-5))
+    oracle = compiled_chains(case, sparse)
+    result = Auto().solve(oracle, Stopping(1e-5))
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-5)
     assert result.certificate.dual <= case.optimum.value * (1.0 + 1e-9)
-    weights = narrow(result.weights, training.layout)
+    weights = narrow(result.weights, oracle.layout)
     assert case.objective(weights) == pytest.approx(result.certificate.primal, rel=1e-12)
 
 
@@ -182,16 +182,16 @@ def empty_sequences():
     ],
 )
 def test_nothing_but_empty_sequences(solver):
-    training = empty_sequences()
-    assert training.search_work == 0.0
-    assert training.planes_of(blocks_of(training), [b""] * training.n_blocks).outputs == [b""] * 8
-    result = solver.solve(training, Stopping())
+    oracle = empty_sequences()
+    assert oracle.oracle_work == 0.0
+    assert oracle.cuts_of(blocks_of(oracle), [b""] * oracle.n_blocks).outputs == [b""] * 8
+    result = solver.solve(oracle, Stopping())
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == 0.0
 
 
 def test_outputs_of_other_lengths_are_refused():
-    training = compiled_chains(random_chains(0))
-    longer = [as_bytes([0] * (n + 1)) for n in training.sequences.lengths]
+    oracle = compiled_chains(random_chains(0))
+    longer = [as_bytes([0] * (n + 1)) for n in oracle.sequences.lengths]
     with pytest.raises(ValueError, match="length"):
-        training.planes_of(blocks_of(training), longer)
+        oracle.cuts_of(blocks_of(oracle), longer)

@@ -12,11 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from maxmargin.compiled.simd import padded
 from maxmargin.structures.chain.inference import (
     best_other,
+    k_best,
     marginals,
     marginals2,
     marginals_along,
     most_slack,
-    top,
     viterbi,
     viterbi2,
 )
@@ -31,7 +31,7 @@ class Chain(NamedTuple):
     nodes: np.ndarray
     pairs: np.ndarray
     triples: np.ndarray
-    truth: np.ndarray
+    y_true: np.ndarray
 
     @property
     def length(self):
@@ -73,8 +73,8 @@ def make_chain(length, n_labels, seed, scale=None, extra_columns=0):
         scores[..., n_labels:] = random.choice(GARBAGE, scores[..., n_labels:].shape)
         return scores
 
-    truth = random.integers(0, n_labels, length).astype(np.int32)
-    return Chain(draw(length), draw(n_labels), draw(n_labels**2), truth)
+    y_true = random.integers(0, n_labels, length).astype(np.int32)
+    return Chain(draw(length), draw(n_labels), draw(n_labels**2), y_true)
 
 
 def garbage(*shape):
@@ -105,21 +105,21 @@ def run_top(chain, k):
     back = np.full(shape, -7, dtype=np.int32)
     steps, used = garbage(chain.width), np.full(chain.width, -7, dtype=np.int32)
     scratch = garbage(*shape), back, steps, used
-    count = top(chain.nodes, chain.pairs[None], chain.n_labels, k, labels, scores, *scratch)
+    count = k_best(chain.nodes, chain.pairs[None], chain.n_labels, k, labels, scores, *scratch)
     return scores[:count], labels[:count]
 
 
 def run_best_other(chain):
     labels = labels_for(chain.length)
     scratch = garbage(chain.length, chain.width), garbage(chain.length)
-    args = chain.nodes, chain.pairs, chain.n_labels, chain.truth
+    args = chain.nodes, chain.pairs, chain.n_labels, chain.y_true
     return best_other(*args, labels, *scratch), labels
 
 
 def run_most_slack(chain):
     labels = labels_for(chain.length)
     best = garbage(chain.length, chain.length + 1, chain.width)
-    args = chain.nodes, chain.pairs, chain.n_labels, chain.truth
+    args = chain.nodes, chain.pairs, chain.n_labels, chain.y_true
     return most_slack(*args, labels, best), labels
 
 
@@ -145,8 +145,8 @@ def run_marginals2(chain):
 
 
 def slacks(chain, labellings):
-    errors = (labellings != chain.truth).sum(axis=1)
-    return errors * (1.0 + chain.scores(labellings) - chain.score(chain.truth))
+    errors = (labellings != chain.y_true).sum(axis=1)
+    return errors * (1.0 + chain.scores(labellings) - chain.score(chain.y_true))
 
 
 def enumerated_marginals(chain, scores):
@@ -190,12 +190,12 @@ def assert_add_up(n_labels, of_nodes, of_pairs, of_triples=None):
 @pytest.mark.parametrize(("length", "n_labels"), SHAPES)
 @pytest.mark.parametrize("triples", [False, True])
 def test_best_labelling(length, n_labels, triples):
-    search = run_viterbi2 if triples else run_viterbi
+    infer = run_viterbi2 if triples else run_viterbi
     for seed, scale in enumerate([None, None, 1.0, 1e4]):
         chain = make_chain(length, n_labels, seed, scale, extra_columns=4 * (seed % 2))
         labellings = chain.labellings()
         scores = chain.scores(labellings, triples)
-        score, labels = search(chain)
+        score, labels = infer(chain)
         assert_array_equal(labels, labellings[np.argmax(scores)])  # the first of equal ones
         assert score == pytest.approx(chain.score(labels, triples), rel=1e-13)
 
@@ -209,8 +209,8 @@ def test_best_labelling_over_any_number_of_vectors(n_labels):
         triples = triples.reshape(n_labels, n_labels, n_labels)
         scores = nodes[0][:, None, None] + nodes[1][:, None] + nodes[2]
         scores = scores + pairs[:, :, None] + pairs
-        for search, table in [(run_viterbi, scores), (run_viterbi2, scores + triples)]:
-            score, labels = search(chain)
+        for infer, table in [(run_viterbi, scores), (run_viterbi2, scores + triples)]:
+            score, labels = infer(chain)
             backwards = table.transpose(2, 1, 0)
             best = np.unravel_index(np.argmax(backwards), backwards.shape)
             assert_array_equal(labels, best[::-1])
@@ -236,15 +236,15 @@ def test_best_other_labelling(length, n_labels):
     for seed, scale in enumerate([None, None, None, 1.0, 1.0, 1e4]):
         chain = make_chain(length, n_labels, seed, scale, extra_columns=4 * (seed % 2))
         best = run_viterbi(chain)[1]
-        for truth in [chain.truth, best]:
-            problem = chain._replace(truth=truth)
+        for y_true in [chain.y_true, best]:
+            problem = chain._replace(y_true=y_true)
             score, labels = run_best_other(problem)
             if n_labels == 1:
                 assert score == -np.inf
                 continue
             labellings = chain.labellings()
-            others = labellings[(labellings != truth).any(axis=1)]
-            assert (labels != truth).any()
+            others = labellings[(labellings != y_true).any(axis=1)]
+            assert (labels != y_true).any()
             assert score == pytest.approx(chain.scores(others).max(), rel=1e-13, abs=1e-12)
             assert score == pytest.approx(chain.score(labels), rel=1e-13, abs=1e-12)
 
@@ -252,7 +252,7 @@ def test_best_other_labelling(length, n_labels):
 def test_of_equal_others_one_that_differs_earlier():
     chain = Chain(np.zeros((3, 4)), np.zeros((2, 4)), np.zeros((4, 4)), np.full(3, 1, np.int32))
     assert_array_equal(run_best_other(chain)[1], [0, 0, 0])
-    chain = chain._replace(truth=np.zeros(3, np.int32))
+    chain = chain._replace(y_true=np.zeros(3, np.int32))
     assert_array_equal(run_best_other(chain)[1], [1, 0, 0])
 
 
@@ -265,15 +265,15 @@ def test_most_slack(length, n_labels):
         apart = chain.nodes.copy()
         apart[np.arange(length), best] += 4.0
         # A truth that scores anything, one that scores best, and one with room to spare.
-        for truth, nodes in [(chain.truth, chain.nodes), (best, chain.nodes), (best, apart)]:
-            problem = chain._replace(truth=truth, nodes=nodes)
+        for y_true, nodes in [(chain.y_true, chain.nodes), (best, chain.nodes), (best, apart)]:
+            problem = chain._replace(y_true=y_true, nodes=nodes)
             labellings = chain.labellings()
             expected = slacks(problem, labellings)
             slack, labels = run_most_slack(problem)
             assert slack == pytest.approx(max(expected.max(), 0.0), rel=1e-12, abs=1e-12)
             assert slack == pytest.approx(slacks(problem, labels[None])[0], rel=1e-12, abs=1e-11)
             if expected.max() <= 0.0:
-                assert_array_equal(labels, truth)
+                assert_array_equal(labels, y_true)
             found.add(slack > 0.0)
     assert found == ({True, False} if n_labels > 1 else {False})
 
@@ -336,7 +336,7 @@ def test_forbidden_labels_and_pairs():
         for scores in chain[:3]:
             scores[:, :3][random.random((len(scores), 3)) < 0.3] = -np.inf
         # One labelling stays, which is also the truth.
-        chain.truth[:] = 2
+        chain.y_true[:] = 2
         for scores in chain[:3]:
             scores[:, 2] = np.abs(random.normal(size=len(scores)))
         labellings = chain.labellings()
@@ -350,7 +350,7 @@ def test_forbidden_labels_and_pairs():
         scores, listed = run_top(chain, 100)
         assert_allclose(scores, -np.sort(-chain.scores(labellings)))
         assert {tuple(y) for y in listed} == {tuple(y) for y in labellings}
-        others = labellings[(labellings != chain.truth).any(axis=1)]
+        others = labellings[(labellings != chain.y_true).any(axis=1)]
         assert run_best_other(chain)[0] == pytest.approx(chain.scores(others).max())
         assert run_most_slack(chain)[0] == pytest.approx(max(slacks(chain, others).max(), 0.0))
 
@@ -370,7 +370,7 @@ def test_long_chains_lose_no_precision():
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 30), st.integers(1, 9), st.integers(0, 10**6), st.sampled_from([None, 1.0]))
 def test_searches_agree(length, n_labels, seed, scale):
-    """Chains too long to list: top, best_other and most_slack against each other and viterbi."""
+    """Chains too long to list: k_best, best_other and most_slack against each other and viterbi."""
     chain = make_chain(length, n_labels, seed, scale)
     score, labels = run_viterbi(chain)
     scores, listed = run_top(chain, 2)
@@ -378,11 +378,11 @@ def test_searches_agree(length, n_labels, seed, scale):
     assert scores[0] == pytest.approx(score, rel=1e-12, abs=1e-12)
     if n_labels > 1:
         assert (listed[1] != labels).any()
-        other, differing = run_best_other(chain._replace(truth=labels))
+        other, differing = run_best_other(chain._replace(y_true=labels))
         assert other == pytest.approx(scores[1], rel=1e-12, abs=1e-12)
         assert (differing != labels).any()
     slack, slackest = run_most_slack(chain)
-    of_these = np.vstack([listed, slackest[None], chain.truth[None]])
+    of_these = np.vstack([listed, slackest[None], chain.y_true[None]])
     assert slack >= slacks(chain, of_these).max() - 1e-9
     assert slack == pytest.approx(slacks(chain, slackest[None])[0], rel=1e-9, abs=1e-9)
 
@@ -392,8 +392,8 @@ def test_searches_agree(length, n_labels, seed, scale):
 def test_cold_marginals_are_the_best_labelling(length, n_labels, seed, scale):
     """The log partition function is bounded by the maximum, and its gradient adds up."""
     chain = make_chain(length, n_labels, seed, scale)
-    for search, expectation in [(run_viterbi, run_marginals), (run_viterbi2, run_marginals2)]:
-        score, labels = search(chain)
+    for infer, expectation in [(run_viterbi, run_marginals), (run_viterbi2, run_marginals2)]:
+        score, labels = infer(chain)
         log_partition, of_nodes, *others = expectation(chain)
         tolerance = 1e-9 * (1.0 + abs(score))
         assert score - tolerance <= log_partition

@@ -135,7 +135,7 @@ def test_empty_sequences_get_empty_answers(tagger):
     empty = np.zeros((0, 6))
     assert [len(y) for y in tagger.predict([empty, X[1]])] == [0, len(X[1])]
     assert tagger.predict_marginals([empty])[0].shape == (0, 3)
-    assert tagger.predict_top([empty], 2)[0][0][1] == 0.0
+    assert tagger.predict_k_best([empty], 2)[0][0][1] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,10 @@ def test_losses_bound_what_is_lost(loss):
     elif not isinstance(loss, str):
         matrix = np.array(loss)
     lost = 0.0
-    for truth, found in zip(Y, tagger.predict(X), strict=True):
-        if len(truth):
+    for y_true, found in zip(Y, tagger.predict(X), strict=True):
+        if len(y_true):
             costs = [
-                matrix["abc".index(a), "abc".index(b)] for a, b in zip(truth, found, strict=True)
+                matrix["abc".index(a), "abc".index(b)] for a, b in zip(y_true, found, strict=True)
             ]
             lost += {"hamming-normalized": np.mean(costs), "zero-one": float(any(costs))}.get(
                 loss if isinstance(loss, str) else "", sum(costs)
@@ -181,7 +181,7 @@ def test_slack_rescaling_is_margin_rescaling_where_they_agree():
 
 def test_top_and_marginals_by_hand(tagger):
     some = [x for x in X if 0 < len(x) <= 4][:6]
-    for x, found in zip(some, tagger.predict_top(some, 4), strict=True):
+    for x, found in zip(some, tagger.predict_k_best(some, 4), strict=True):
         by_hand = best_by_hand(tagger, x, 4)
         assert [tuple(labels) for labels, _ in found] == by_hand
         np.testing.assert_allclose(
@@ -202,11 +202,11 @@ def test_all_labellings_listed_agree_with_the_best_and_the_marginals(options):
     tagger = mm.SequenceTagger(tol=1e-2, **options).fit(X, Y)
     some = [x for x in X if 0 < len(x) <= 4][:6]
     scores = tagger.decision_function(some)
-    for i, (x, found) in enumerate(zip(some, tagger.predict_top(some, 1000), strict=True)):
+    for i, (x, found) in enumerate(zip(some, tagger.predict_k_best(some, 1000), strict=True)):
         assert len({tuple(labels) for labels, _ in found}) == len(found) == 3 ** len(x)
         values = np.array([score for _, score in found])
         assert (np.diff(values) <= 1e-12).all()
-        best, score = tagger.predict_top([x], 1)[0][0]
+        best, score = tagger.predict_k_best([x], 1)[0][0]
         assert best.tolist() == tagger.predict([x])[0].tolist() == found[0][0].tolist()
         assert score == pytest.approx(scores[i]) == values[0]
         weights = np.exp(values - values[0])
@@ -338,7 +338,7 @@ def test_bad_questions(tagger):
     with pytest.raises(ValueError, match="temperature"):
         tagger.predict_marginals(X, temperature=0.0)
     with pytest.raises(ValueError, match="k must"):
-        tagger.predict_top(X, 0)
+        tagger.predict_k_best(X, 0)
     named = mm.SequenceTagger().fit([[{"f": 1.0}]], [["a"]])
     with pytest.raises(ValueError, match="trained on feature dictionaries"):
         named.predict(X)

@@ -12,7 +12,7 @@ from structured_referee import Case, random_cost
 
 from maxmargin import StructuredSVM
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonTrainingSet
+from maxmargin.core.problem import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -52,7 +52,7 @@ def sentence_of(tree):
 def all_trees(grammar, sentence):
     """All trees that the grammar has for a sentence; `test_all_trees` says that they are."""
     model = GrammarModel(grammar, np.zeros(grammar.n_features))
-    return [tree for tree, score in model.top([sentence], 10**6)[0] if score > -np.inf]
+    return [tree for tree, score in model.k_best([sentence], 10**6)[0] if score > -np.inf]
 
 
 @settings(max_examples=60, deadline=None)
@@ -176,7 +176,7 @@ def random_case(seed, loss="brackets", tags="given", n=5, **how):
 
 
 def compiled_training(case):
-    return case.problem.bind(case.X, case.Y, case.cost)
+    return case.problem.make_oracle(case.X, case.Y, case.cost)
 
 
 def nodes_in(output):
@@ -193,36 +193,36 @@ def nodes_in(output):
 )
 def test_searches_find_the_best_of_all_trees(loss, seed, how, tags, n_threads):
     case = random_case(seed, loss, tags, **how)
-    training, problem = compiled_training(case), case.problem
+    oracle, problem = compiled_training(case), case.problem
     psi, losses = case.pieces
     random = np.random.default_rng(seed)
     for scale in (0.0, 0.3, 3.0):
         weights = scale * random.normal(size=psi.shape[2])
         blocks = random.permutation(len(case.X))
         with Threads(n_threads) as threads:
-            planes = training.planes(weights, blocks, threads)
+            cuts = oracle.separate(weights, blocks, threads)
         hinges = (losses - psi @ weights).max(axis=1)
-        slopes = np.maximum(planes.slopes(weights), 0.0)
+        slopes = np.maximum(cuts.slopes(weights), 0.0)
         assert_allclose(slopes, hinges[blocks], atol=1e-10 * (1.0 + scale))
         for k, b in enumerate(blocks):
-            x, truth = case.X[b], case.Y[b]
-            found = problem.grammar.tree(nodes_in(planes.outputs[k]), x.words)
-            difference = problem.joint_feature(x, truth) - problem.joint_feature(x, found)
-            some = slice(planes.starts[k], planes.starts[k + 1])
-            assert len(set(planes.columns[some].tolist())) == some.stop - some.start
-            row = np.zeros(training.n_features)
-            row[planes.columns[some]] = planes.values[some]
+            x, y_true = case.X[b], case.Y[b]
+            found = problem.grammar.tree(nodes_in(cuts.outputs[k]), x.words)
+            difference = problem.joint_feature(x, y_true) - problem.joint_feature(x, found)
+            some = slice(cuts.starts[k], cuts.starts[k + 1])
+            assert len(set(cuts.columns[some].tolist())) == some.stop - some.start
+            row = np.zeros(oracle.n_features)
+            row[cuts.columns[some]] = cuts.values[some]
             assert_array_equal(row, difference)
-            assert planes.losses[k] == problem.loss(truth, found)
+            assert cuts.losses[k] == problem.loss(y_true, found)
             if loss == "zero-one" and len(problem.outputs(x)) > 1:
-                assert found != truth
+                assert found != y_true
             scores = [problem.joint_feature(x, y) @ weights for y in problem.outputs(x)]
-            best = problem.joint_feature(x, problem.decode(x, weights)) @ weights
+            best = problem.joint_feature(x, problem.inference(x, weights)) @ weights
             assert best == pytest.approx(max(scores), abs=1e-10)
-        again = training.planes_of(blocks, planes.outputs)
-        for one, other in zip(again[:5], planes[:5], strict=True):
+        again = oracle.cuts_of(blocks, cuts.outputs)
+        for one, other in zip(again[:5], cuts[:5], strict=True):
             assert_array_equal(one, other)
-        assert training.primal(weights) == pytest.approx(case.objective(weights), rel=1e-10)
+        assert oracle.primal(weights) == pytest.approx(case.objective(weights), rel=1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -230,7 +230,7 @@ def test_plain_python_and_compiled_agree(loss):
     for seed in range(4):
         case = random_case(seed, loss)
         weights = np.random.default_rng(seed).normal(size=case.problem.grammar.n_features)
-        plain = PythonTrainingSet(case.problem, case.X, case.Y, case.cost)
+        plain = PythonOracle(case.problem, case.X, case.Y, case.cost)
         assert plain.primal(weights) == pytest.approx(compiled_training(case).primal(weights))
 
 
@@ -240,7 +240,7 @@ def test_top(loss):
     x, problem = case.X[0], case.problem
     weights = np.random.default_rng(0).normal(size=problem.grammar.n_features)
     ranked = sorted(problem.joint_feature(x, y) @ weights for y in problem.outputs(x))[::-1]
-    found = problem.top(x, weights, 5)
+    found = problem.k_best(x, weights, 5)
     assert_allclose([problem.joint_feature(x, y) @ weights for y in found], ranked[:5])
 
 
@@ -280,7 +280,7 @@ def test_slack_rescaling():
     by_margin = StructuredSVM(GrammarProblem(grammar, "zero-one")).fit(X, trees)
     assert_array_equal(by_slack.weights_, by_margin.weights_)
     problem, weights = GrammarProblem(grammar), 0.1 * np.ones(grammar.n_features)
-    found = problem.separate_slack(X[0], trees[0], weights)
+    found = problem.slack_rescaled_inference(X[0], trees[0], weights)
     violation = 1.0 + weights @ (
         problem.joint_feature(X[0], found) - problem.joint_feature(X[0], trees[0])
     ).sum(axis=0)
@@ -329,9 +329,9 @@ def test_words_with_predicted_tags():
     assert grammar.lexicon.commonest_tag("Ann") == "NNP"
     model = GrammarModel(grammar, grammar.log_probabilities())
     sentence = Sentence(("Ann", "flies"), None)
-    assert str(model.decode([sentence], ONE)[0][0]) == "(S (NP (NNP Ann)) (VP (VBZ flies)))"
+    assert str(model.inference([sentence], ONE)[0][0]) == "(S (NP (NNP Ann)) (VP (VBZ flies)))"
     strange = Sentence(("qqq", "flies"), None)  # looks as no rare word
-    assert model.decode([strange], ONE)[0][0].tags[1] in ("VBZ", "NNS")
+    assert model.inference([strange], ONE)[0][0].tags[1] in ("VBZ", "NNS")
     everything_known = Grammar.read(trees, tags="predicted", min_count=1)
     assert len(everything_known.leaves([strange]).symbols) > 0
 
@@ -345,7 +345,7 @@ def test_what_cannot_be_parsed_is_flat():
         grammar = Grammar.read([*trees, trees[1]], tags=tags, min_count=1)
         model = GrammarModel(grammar, np.zeros(grammar.n_features))
         sentence = Sentence(("b", "c"), ("V", "Q"))
-        for tree, score in (model.decode([sentence], ONE)[0], *model.top([sentence], 3)[0]):
+        for tree, score in (model.inference([sentence], ONE)[0], *model.k_best([sentence], 3)[0]):
             assert score == -np.inf
             assert (tree.label, len(tree.nodes)) == ("X", 2)
             if tags == "given":
@@ -372,7 +372,7 @@ def test_trees_that_the_grammar_has_not():
         with pytest.raises(
             GrammarError, match=f"tree of sentence 1 cannot be trained on.*{message}"
         ):
-            GrammarProblem(grammar).bind(
+            GrammarProblem(grammar).make_oracle(
                 [sentence_of(good[0]), sentence_of(tree)], [*good, tree], np.ones(2)
             )
 
@@ -383,7 +383,7 @@ def test_sentences_that_are_not_those_of_the_trees():
         problem = GrammarProblem(Grammar.read(trees, tags=tags))
         kind = "tags" if tags == "given" else "words"
         with pytest.raises(GrammarError, match=f"tree of sentence 0 has other {kind}"):
-            problem.bind([other, *map(sentence_of, trees[1:])], trees, np.ones(len(trees)))
+            problem.make_oracle([other, *map(sentence_of, trees[1:])], trees, np.ones(len(trees)))
 
 
 def test_a_grammar_of_nothing():
@@ -393,6 +393,6 @@ def test_a_grammar_of_nothing():
 
 def test_outputs_of_other_lengths_are_refused():
     case = random_case(0)
-    training = compiled_training(case)
+    oracle = compiled_training(case)
     with pytest.raises(ValueError, match="other lengths"):
-        training.planes_of(np.arange(1), [bytes(16 * 99)])
+        oracle.cuts_of(np.arange(1), [bytes(16 * 99)])

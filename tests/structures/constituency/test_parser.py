@@ -97,13 +97,13 @@ def test_scores_are_sums_of_the_named_weights(parser):
 
 
 def test_top(parser):
-    for x, answers in zip(TREES, parser.predict_top(TREES, 4), strict=True):
+    for x, answers in zip(TREES, parser.predict_k_best(TREES, 4), strict=True):
         trees, scores = zip(*answers, strict=True)
         assert len(set(trees)) == len(trees) <= 4
         assert list(scores) == sorted(scores, reverse=True)
         assert scores[0] == pytest.approx(parser.decision_function([x])[0])
-        assert parser.predict_top([x], 1)[0][0][0] == trees[0]
-    assert max(len(answers) for answers in parser.predict_top(TREES, 4)) > 1
+        assert parser.predict_k_best([x], 1)[0][0][0] == trees[0]
+    assert max(len(answers) for answers in parser.predict_k_best(TREES, 4)) > 1
 
 
 def test_marginals(parser):
@@ -114,7 +114,7 @@ def test_marginals(parser):
         assert (marginals >= 0.0).all()
         assert not marginals[np.tril_indices(n)].any()
         assert marginals[0, n].sum() >= 1.0 - 1e-12
-    top = [[*answers, (None, -np.inf)] for answers in parser.predict_top(TREES, 2)]
+    top = [[*answers, (None, -np.inf)] for answers in parser.predict_k_best(TREES, 2)]
     clear = [answers[0][0] for answers in top if answers[0][1] > answers[1][1] + 0.1]
     assert len(clear) >= 4
     cold = parser.predict_marginals(clear, temperature=1e-3)
@@ -154,7 +154,7 @@ def test_markovisation():
 def test_maximum_likelihood_weights_give_probabilities(parser):
     grammar = parser.grammar_
     model = GrammarModel(grammar, grammar.log_probabilities())
-    _, score = model.top([Sentence(("stop",), ("VB",))], 1)[0][0]
+    _, score = model.k_best([Sentence(("stop",), ("VB",))], 1)[0][0]
     # start -> S in 6 of 7, S -> VP in 1 of 7, VP -> VB in 1 of 7.
     assert score == pytest.approx(np.log(6 / 7 * 1 / 7 * 1 / 7))
 
@@ -198,7 +198,7 @@ def test_sentences_without_a_tree(parser):
     with pytest.warns(UnparsedWarning, match="sentence 0: its rules do not fit"):
         assert parser.decision_function([["VB", "DT"]])[0] == -np.inf
     with pytest.warns(UnparsedWarning):
-        assert [score for _, score in parser.predict_top([["VB", "DT"]], 3)[0]] == [-np.inf]
+        assert [score for _, score in parser.predict_k_best([["VB", "DT"]], 3)[0]] == [-np.inf]
     assert not parser.predict_marginals([["VB", "DT"]])[0].any()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -251,7 +251,7 @@ def test_bad_questions(parser):
     with pytest.raises(ValueError, match="Sentence 0 is empty"):
         parser.predict([[]])
     with pytest.raises(ValueError, match="k must be at least 1, but is 0"):
-        parser.predict_top(TREES, 0)
+        parser.predict_k_best(TREES, 0)
     with pytest.raises(ValueError, match="temperature must be positive, but is 0"):
         parser.predict_marginals(TREES, temperature=0.0)
     with pytest.raises(ValueError, match="X has 1 sentences but y has 7 trees"):

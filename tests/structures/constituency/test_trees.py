@@ -163,17 +163,17 @@ def test_brackets():
 
 
 def test_bracket_scores():
-    truths = read_trees("(S (NP (NP (NN a)))) (S (NP (NN a) (, ,)) (VP (VB b)))")
+    y_true = read_trees("(S (NP (NP (NN a)))) (S (NP (NN a) (, ,)) (VP (VB b)))")
     found = read_trees("(S (NP (NN a))) (S (NP (NN a)) (, ,) (VP (VB b)))")
-    scores = bracket_scores(truths, found)
+    scores = bracket_scores(y_true, found)
     assert scores.precision == 1.0
     assert scores.recall == 5 / 6
     assert scores.f1 == 10 / 11
     assert scores.exact == 0.5
-    assert bracket_scores(truths, found, frozenset()).f1 == 8 / 11
+    assert bracket_scores(y_true, found, frozenset()).f1 == 8 / 11
     assert bracket_scores([], []) == (1.0, 1.0, 1.0, 0.0)
     with pytest.raises(ValueError):
-        bracket_scores(truths, found[:1])
+        bracket_scores(y_true, found[:1])
 
 
 def test_the_sample_of_the_penn_treebank():

@@ -182,7 +182,7 @@ def test_projective_marginals_of_forbidden_arcs_and_large_scores(single_root):
         assert_allclose(found, expected, atol=1e-9)
 
 
-@pytest.mark.parametrize("search", [best_tree, tree_marginals])
+@pytest.mark.parametrize("infer", [best_tree, tree_marginals])
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
@@ -192,9 +192,9 @@ def test_projective_marginals_of_forbidden_arcs_and_large_scores(single_root):
         (np.full((3, 3), np.inf), "finite"),
     ],
 )
-def test_bad_scores(search, scores, message):
+def test_bad_scores(infer, scores, message):
     with pytest.raises(ValueError, match=message):
-        search(scores)
+        infer(scores)
 
 
 def test_scores_are_left_alone():

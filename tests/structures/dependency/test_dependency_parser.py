@@ -141,7 +141,7 @@ def test_scores_marginals_and_top_agree(parser, labelled):
     some = FRESH[:8]
     for one, projective in ((parser, True), (labelled, False)):
         scores, trees = one.decision_function(some), one.predict(some)
-        top = one.predict_top(some, 3)
+        top = one.predict_k_best(some, 3)
         cold = one.predict_marginals(some, temperature=1e-2)
         for i, sentence in enumerate(some):
             heads = trees[i].heads if one is labelled else trees[i]
@@ -350,7 +350,7 @@ def test_bad_questions(parser):
     with pytest.raises(ValueError, match="temperature"):
         parser.predict_marginals(X, temperature=0.0)
     with pytest.raises(ValueError, match="k must"):
-        parser.predict_top(X, 0)
+        parser.predict_k_best(X, 0)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.auto import Auto
 from maxmargin.structures.dependency.features import N_TEMPLATES, _set_arc_columns
 from maxmargin.structures.dependency.oracle import (
-    DependencyTrainingSet,
+    DependencyOracle,
     EncodedSentences,
     FeatureLayout,
     HashedArcs,
@@ -53,32 +53,32 @@ def hashed(seed, structure, n_labels=None, *, n=5, longest=4, n_columns=64):
         EncodedSentences.of(sentences, words, tags), FeatureLayout.of(n_columns, 8, n_labels)
     )
     outputs = [all_outputs(m, structure, n_labels) for m in arcs.lengths]
-    truth = [one[random.integers(len(one))] for one in outputs]
-    training = DependencyTrainingSet(arcs, np.concatenate(truth), structure, random_cost(random, n))
-    return training, outputs
+    y_true = [one[random.integers(len(one))] for one in outputs]
+    oracle = DependencyOracle(arcs, np.concatenate(y_true), structure, random_cost(random, n))
+    return oracle, outputs
 
 
-def dense(planes, n_features):
-    rows = np.zeros((len(planes.losses), n_features))
-    owners = np.repeat(np.arange(len(rows)), np.diff(planes.starts))
-    np.add.at(rows, (owners, planes.columns), planes.values)
+def dense(cuts, n_features):
+    rows = np.zeros((len(cuts.losses), n_features))
+    owners = np.repeat(np.arange(len(rows)), np.diff(cuts.starts))
+    np.add.at(rows, (owners, cuts.columns), cuts.values)
     return rows
 
 
-def tree_score(training, weights, i, arcs):
+def tree_score(oracle, weights, i, arcs):
     """Score of a tree by the scores of its arcs; labels by the features of a model of their own."""
-    n_labels = training.arcs.n_labels
+    n_labels = oracle.arcs.n_labels
     heads, labels = np.divmod(arcs.astype(int), n_labels)
     total = 0.0
     for y in range(n_labels):
         # All labels but y are made worse than it by far, so that the best label is y.
-        layout = training.arcs.layout
+        layout = oracle.arcs.layout
         only = weights.copy()
         if layout.n_rows:
             table = only[layout.n_columns :].reshape(layout.n_rows, layout.width)
             table[:, : layout.n_labels] -= 1e6
             table[:, y] += 1e6
-        scores = training.arcs.arc_scores(only, i)
+        scores = oracle.arcs.arc_scores(only, i)
         total += sum(
             scores[h, m] for m, (h, label) in enumerate(zip(heads, labels, strict=True), start=1)
             if label == y
@@ -90,19 +90,19 @@ def tree_score(training, weights, i, arcs):
 @pytest.mark.parametrize("n_labels", [None, 3])
 def test_planes_of_all_trees_are_differences_of_scores(structure, n_labels):
     for seed in range(3):
-        training, outputs = hashed(seed, structure, n_labels, longest=3)
+        oracle, outputs = hashed(seed, structure, n_labels, longest=3)
         random = np.random.default_rng(seed)
-        weights = random.normal(size=training.n_features)
+        weights = random.normal(size=oracle.n_features)
         for i, listed in enumerate(outputs):
             blocks = np.full(len(listed), i)
-            planes = training.planes_of(blocks, [one.tobytes() for one in listed])
-            truth = training.truth[training.arcs.ends[i] : training.arcs.ends[i + 1]]
-            own = tree_score(training, weights, i, truth)
-            expected = [own - tree_score(training, weights, i, one) for one in listed]
-            found = dense(planes, training.n_features) @ weights
+            cuts = oracle.cuts_of(blocks, [one.tobytes() for one in listed])
+            y_true = oracle.y_true[oracle.arcs.ends[i] : oracle.arcs.ends[i + 1]]
+            own = tree_score(oracle, weights, i, y_true)
+            expected = [own - tree_score(oracle, weights, i, one) for one in listed]
+            found = dense(cuts, oracle.n_features) @ weights
             assert_allclose(found, expected, atol=1e-7)
-            assert_array_equal(planes.losses, [np.sum(one != truth) for one in listed])
-            assert planes.outputs == [one.tobytes() for one in listed]
+            assert_array_equal(cuts.losses, [np.sum(one != y_true) for one in listed])
+            assert cuts.outputs == [one.tobytes() for one in listed]
 
 
 @structures
@@ -110,48 +110,48 @@ def test_planes_of_all_trees_are_differences_of_scores(structure, n_labels):
 @settings(max_examples=10, deadline=None)
 @given(seed=seeds, n_threads=st.integers(1, 3), scale=st.sampled_from([0.0, 0.1, 1.0, 10.0]))
 def test_searches_find_the_best_of_all_trees(structure, n_labels, seed, n_threads, scale):
-    training, outputs = hashed(seed, structure, n_labels, longest=3)
+    oracle, outputs = hashed(seed, structure, n_labels, longest=3)
     random = np.random.default_rng(seed)
-    weights = scale * random.normal(size=training.n_features)
+    weights = scale * random.normal(size=oracle.n_features)
     blocks = random.permutation(5)[: random.integers(1, 6)]
     with Threads(n_threads) as threads:
-        planes = training.planes(weights, blocks, threads)
-        _, totals = parse(training.arcs, weights, structure, threads)
-    slopes = planes.slopes(weights)
-    for slope, output, i in zip(slopes, planes.outputs, blocks, strict=True):
+        cuts = oracle.separate(weights, blocks, threads)
+        _, totals = parse(oracle.arcs, weights, structure, threads)
+    slopes = cuts.slopes(weights)
+    for slope, output, i in zip(slopes, cuts.outputs, blocks, strict=True):
         listed = outputs[i]
-        everything = training.planes_of(np.full(len(listed), i), [y.tobytes() for y in listed])
+        everything = oracle.cuts_of(np.full(len(listed), i), [y.tobytes() for y in listed])
         assert slope == pytest.approx(everything.slopes(weights).max(), abs=1e-9)
         assert output in [y.tobytes() for y in listed]
-        best = max(tree_score(training, weights, i, y) for y in listed)
+        best = max(tree_score(oracle, weights, i, y) for y in listed)
         assert totals[i] == pytest.approx(best, abs=1e-7)
 
 
 class Listed(Enumerable):
     """The planes of a training set as a problem for the referee; inputs are block numbers."""
 
-    def __init__(self, training, outputs):
+    def __init__(self, oracle, outputs):
         super().__init__()
-        self.training, self.listed = training, [[y.tobytes() for y in one] for one in outputs]
+        self.oracle, self.listed = oracle, [[y.tobytes() for y in one] for one in outputs]
 
     def outputs(self, x):
         return self.listed[x]
 
     def joint_feature(self, x, y):
-        return -dense(self.training.planes_of(np.array([x]), [y]), self.training.n_features)[0]
+        return -dense(self.oracle.cuts_of(np.array([x]), [y]), self.oracle.n_features)[0]
 
-    def loss(self, truth, y):
-        return float(np.sum(np.frombuffer(truth, np.uint32) != np.frombuffer(y, np.uint32)))
+    def loss(self, y_true, y):
+        return float(np.sum(np.frombuffer(y_true, np.uint32) != np.frombuffer(y, np.uint32)))
 
 
 @structures
 @pytest.mark.parametrize("n_labels", [None, 2])
 def test_the_optimum_is_the_referees(structure, n_labels):
-    training, outputs = hashed(7, structure, n_labels, longest=3)
-    truths = np.split(training.truth, training.arcs.ends[1:-1])
-    problem = Listed(training, outputs)
-    case = Case(problem, list(range(5)), [y.tobytes() for y in truths], training.cost)
-    result = Auto().solve(training, Stopping(1e-5))
+    oracle, outputs = hashed(7, structure, n_labels, longest=3)
+    y_true = np.split(oracle.y_true, oracle.arcs.ends[1:-1])
+    problem = Listed(oracle, outputs)
+    case = Case(problem, list(range(5)), [y.tobytes() for y in y_true], oracle.cost)
+    result = Auto().solve(oracle, Stopping(1e-5))
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-5)
     assert result.certificate.dual <= case.optimum.value * (1.0 + 1e-9)
@@ -171,8 +171,8 @@ def random_case(seed, structure="projective", n_labels=None, **options):
 def test_given_arcs_bound_and_in_plain_python(structure, n_labels):
     for seed, single_root in product(range(2), [True, False]):
         case = random_case(seed, structure, n_labels, single_root=single_root)
-        bound = case.problem.bind(case.X, case.Y, case.cost, "margin")
-        plain = case.training()
+        bound = case.problem.make_oracle(case.X, case.Y, case.cost, "margin")
+        plain = case.oracle()
         assert bound.n_features == plain.n_features == case.pieces[0].shape[2]
         blocks = np.arange(5)
         for scale in (0.0, 1.0):
@@ -180,12 +180,12 @@ def test_given_arcs_bound_and_in_plain_python(structure, n_labels):
             expected = case.objective(weights)
             assert bound.primal(weights) == pytest.approx(expected, rel=1e-12, abs=1e-12)
             assert plain.primal(weights) == pytest.approx(expected, rel=1e-12, abs=1e-12)
-            ours, theirs = (one.planes(weights, blocks, ONE) for one in (bound, plain))
+            ours, theirs = (one.separate(weights, blocks, ONE) for one in (bound, plain))
             assert_allclose(ours.slopes(weights), theirs.slopes(weights), atol=1e-12)
             for x in case.X:
                 outputs = case.problem.outputs(x)
                 best = max(case.problem.joint_feature(x, y) @ weights for y in outputs)
-                found = case.problem.decode(x, weights)
+                found = case.problem.inference(x, weights)
                 assert case.problem.joint_feature(x, found) @ weights == pytest.approx(best)
 
 
@@ -208,7 +208,7 @@ def test_solvers_reach_the_referees_optimum(solver, structure):
 def test_distributions_over_listed_trees():
     """Partial linearization lists the outputs of the plain problem."""
     case = random_case(4)
-    result = mm.PartialLinearization().solve(case.training(), Stopping(1e-3))
+    result = mm.PartialLinearization().solve(case.oracle(), Stopping(1e-3))
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-3)
 
 
@@ -218,37 +218,37 @@ def test_top_of_given_arcs(n_labels):
     w = np.random.default_rng(0).normal(size=len(case.problem.joint_feature(case.X[0], case.Y[0])))
     for x in case.X:
         scores = sorted(case.problem.joint_feature(x, y) @ w for y in case.problem.outputs(x))
-        found = [case.problem.joint_feature(x, y) @ w for y in case.problem.top(x, w, 4)]
+        found = [case.problem.joint_feature(x, y) @ w for y in case.problem.k_best(x, w, 4)]
         assert_allclose(found, scores[::-1][:4], atol=1e-12)
 
 
 def test_planes_do_not_depend_on_threads_or_on_company():
     for n_labels in (None, 3):
-        training, _ = hashed(1, Structure(True, True), n_labels, n=40)
-        weights = np.random.default_rng(0).normal(size=training.n_features)
+        oracle, _ = hashed(1, Structure(True, True), n_labels, n=40)
+        weights = np.random.default_rng(0).normal(size=oracle.n_features)
         everyone = np.arange(40)
-        expected = training.planes(weights, everyone, ONE)
+        expected = oracle.separate(weights, everyone, ONE)
         for n_threads in (2, 3):
             with Threads(n_threads) as threads:
-                found = training.planes(weights, everyone, threads)
+                found = oracle.separate(weights, everyone, threads)
             for one, other in zip(found[:4], expected[:4], strict=True):
                 assert_array_equal(one, other)
             assert found.outputs == expected.outputs
-        backwards = training.planes(weights, everyone[::-1].copy(), ONE)
+        backwards = oracle.separate(weights, everyone[::-1].copy(), ONE)
         assert backwards.outputs == expected.outputs[::-1]
 
 
 def test_outputs_of_other_lengths_are_refused():
-    training, _ = hashed(0, Structure(True, True))
+    oracle, _ = hashed(0, Structure(True, True))
     with pytest.raises(ValueError, match="length"):
-        training.planes_of(np.arange(5), [b"1234" * 9] * 5)
+        oracle.cuts_of(np.arange(5), [b"1234" * 9] * 5)
 
 
 def test_outputs_that_are_no_trees_are_refused():
-    training, _ = hashed(0, Structure(True, True))
-    outputs = [np.zeros(n, dtype=np.uint32).tobytes() for n in training.arcs.lengths]
+    oracle, _ = hashed(0, Structure(True, True))
+    outputs = [np.zeros(n, dtype=np.uint32).tobytes() for n in oracle.arcs.lengths]
     with pytest.raises(ValueError, match="second one with the root"):
-        training.planes_of(np.arange(5), outputs)
+        oracle.cuts_of(np.arange(5), outputs)
 
 
 def columns_of(words, tags, head, modifier):
@@ -371,7 +371,7 @@ def test_bad_structure():
 
 
 def test_work_is_counted_for_no_sentences_and_for_empty_ones():
-    training, _ = hashed(0, Structure(True, True), longest=0)
-    assert training.search_work == 0.0
-    assert Auto().solve(training, Stopping()).certificate.primal == 0.0
-    assert GivenArcs([np.zeros((1, 1, 2))]).search_work == 0.0
+    oracle, _ = hashed(0, Structure(True, True), longest=0)
+    assert oracle.oracle_work == 0.0
+    assert Auto().solve(oracle, Stopping()).certificate.primal == 0.0
+    assert GivenArcs([np.zeros((1, 1, 2))]).oracle_work == 0.0

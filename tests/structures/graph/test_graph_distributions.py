@@ -23,24 +23,24 @@ from maxmargin.structures.graph.clique_tree import CliqueTree
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs
 from maxmargin.structures.graph.marginals import GraphDistributions, GraphPoint
-from maxmargin.structures.graph.oracle import GraphTrainingSet
+from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphLabelling
 
 ONE = Threads(1)
 
 
-class Listed(GraphTrainingSet):
+class Listed(GraphOracle):
     """The same graphs with a number for every labelling."""
 
 
 @distributions_of.register
-def _(training: Listed, temperature: float) -> ExplicitDistributions:
-    return listed(training, temperature)
+def _(oracle: Listed, temperature: float) -> ExplicitDistributions:
+    return listed(oracle, temperature)
 
 
-def listed(training: GraphTrainingSet, temperature: float) -> ExplicitDistributions:
-    outputs = [training.outputs(g) for g in range(training.n_blocks)]
-    return ExplicitDistributions(training, outputs, temperature)
+def listed(oracle: GraphOracle, temperature: float) -> ExplicitDistributions:
+    outputs = [oracle.outputs(g) for g in range(oracle.n_blocks)]
+    return ExplicitDistributions(oracle, outputs, temperature)
 
 
 def random_tree(random: Any, n: int) -> np.ndarray:
@@ -72,8 +72,8 @@ def ring(random: Any, n: int) -> np.ndarray:
 
 
 def make_training(
-    seed: int, edges_of: Any, sizes: Any, k: int, kind: Any = GraphTrainingSet, **options: Any
-) -> GraphTrainingSet:
+    seed: int, edges_of: Any, sizes: Any, k: int, kind: Any = GraphOracle, **options: Any
+) -> GraphOracle:
     """Random graphs of these sizes with `k` labels."""
     random = np.random.default_rng(seed)
     flags = {"bias": True, "directed": False, "sparse": False, "scale": 1.0} | options
@@ -94,7 +94,7 @@ def make_training(
         flags["scale"] * random.uniform(0.1, 1.0, len(X)),
         random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k)),
         random.uniform(0.2, 1.0, len(labels)),
-        inference=flags.get("inference", "auto"),
+        inference_method=flags.get("inference", "auto"),
     )
 
 
@@ -107,25 +107,25 @@ CASES: dict[str, dict[str, Any]] = {
     "complete": {"edges_of": complete_graph, "sizes": [1, 2, 3, 4], "k": 3},
 }
 TRAININGS = {name: make_training(i, **case) for i, (name, case) in enumerate(CASES.items())}
-every_training = pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS.keys())
+every_training = pytest.mark.parametrize("oracle", TRAININGS.values(), ids=TRAININGS.keys())
 
 
-def everything(training: Any) -> np.ndarray:
-    return np.arange(training.n_blocks, dtype=np.int64)
+def everything(oracle: Any) -> np.ndarray:
+    return np.arange(oracle.n_blocks, dtype=np.int64)
 
 
-def all_labels(training: GraphTrainingSet, g: int) -> np.ndarray:
+def all_labels(oracle: GraphOracle, g: int) -> np.ndarray:
     """One labelling of graph `g` a row."""
-    return np.array([np.frombuffer(y, dtype=np.uint16) for y in training.outputs(g)])
+    return np.array([np.frombuffer(y, dtype=np.uint16) for y in oracle.outputs(g)])
 
 
 def places_of_graph(found: GraphDistributions, g: int) -> np.ndarray:
     """Where the cliques of graph `g` have the number of each of its labellings, one a row."""
-    ends, tree = found.training.graphs.node_ends, found.point.tree
+    ends, tree = found.oracle.graphs.node_ends, found.point.tree
     own = np.arange(ends[g], ends[g + 1])
     labels = np.zeros(ends[-1], dtype=np.int64)
     rows = []
-    for y in all_labels(found.training, g):
+    for y in all_labels(found.oracle, g):
         labels[own] = y
         rows.append(tree.places_of(labels)[own])
     return np.array(rows)
@@ -133,7 +133,7 @@ def places_of_graph(found: GraphDistributions, g: int) -> np.ndarray:
 
 def written_out(found: GraphDistributions, g: int) -> np.ndarray:
     """The probability of each labelling: that of each node given its scope, multiplied."""
-    mass, n = found.point.mass, found.training.layout.n_labels
+    mass, n = found.point.mass, found.oracle.layout.n_labels
     at = places_of_graph(found, g)
     scopes = mass.reshape(-1, n).sum(axis=1)[at // n]
     return np.prod(np.where(scopes > 0.0, mass[at] / np.maximum(scopes, 1e-300), 0.0), axis=1)
@@ -149,13 +149,13 @@ def collected(found: GraphDistributions, g: int, masses: np.ndarray) -> np.ndarr
 
 def write_out_all(found: GraphDistributions, reference: ExplicitDistributions) -> None:
     """Give all labellings the probabilities that they have by their cliques."""
-    for g in everything(found.training):
+    for g in everything(found.oracle):
         reference.point.mass[reference._first[g] : reference._first[g + 1]] = written_out(found, g)
     reference.linear = reference.expectations()[1]
 
 
-def duals(solver: Any, training: Any, rounds: int = 12, seed: int = 3) -> np.ndarray:
-    result = solver.solve(training, Stopping(tol=-1.0, max_iter=rounds), seed=seed)
+def duals(solver: Any, oracle: Any, iterations: int = 12, seed: int = 3) -> np.ndarray:
+    result = solver.solve(oracle, Stopping(tol=-1.0, max_iter=iterations), seed=seed)
     return np.array([line.dual for line in result.history])
 
 
@@ -164,22 +164,20 @@ def duals(solver: Any, training: Any, rounds: int = 12, seed: int = 3) -> np.nda
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1, 1e-3, 0.0], ids=str)
 @every_training
-def test_proposals_and_steps_are_those_of_all_labellings(training: Any, temperature: float) -> None:
-    found, reference = distributions_of(training, 1.0), listed(training, 1.0)
+def test_proposals_and_steps_are_those_of_all_labellings(oracle: Any, temperature: float) -> None:
+    found, reference = distributions_of(oracle, 1.0), listed(oracle, 1.0)
     assert isinstance(found, GraphDistributions)
     weights = found.expectations()[0]
     random = np.random.default_rng(0)
     for _ in range(3):
-        for g in random.permutation(training.n_blocks):
+        for g in random.permutation(oracle.n_blocks):
             # The same distribution, because a mixture of two is kept by its cliques alone.
             write_out_all(found, reference)
             expected, linear = reference.expectations()
             assert_allclose(weights, expected, atol=1e-9)
             assert_allclose(found.expectations()[0], expected, atol=1e-9)
             assert found.linear == pytest.approx(linear, abs=1e-9)
-            assert training.dual(found.point) == pytest.approx(
-                training.dual(reference.point), abs=1e-9
-            )
+            assert oracle.dual(found.point) == pytest.approx(oracle.dual(reference.point), abs=1e-9)
 
             for one in (found, reference):
                 one.propose(weights, np.array([g]), temperature, ONE)
@@ -187,7 +185,7 @@ def test_proposals_and_steps_are_those_of_all_labellings(training: Any, temperat
             assert ours.hinges[0] == pytest.approx(theirs.hinges[0], abs=1e-9)
             assert ours.values[0] == pytest.approx(theirs.values[0], abs=1e-9)
             assert_allclose(ours.mass, collected(found, g, theirs.mass), atol=1e-9)
-            directions = np.zeros((2, training.n_features))
+            directions = np.zeros((2, oracle.n_features))
             terms = [
                 one._add_direction(direction)
                 for one, direction in zip((found, reference), directions, strict=True)
@@ -203,35 +201,35 @@ def test_proposals_and_steps_are_those_of_all_labellings(training: Any, temperat
 
 @every_training
 @pytest.mark.parametrize("temperature", [1.0, 0.05, 0.0], ids=str)
-def test_one_step_for_all_is_that_of_all_labellings(training: Any, temperature: float) -> None:
-    found, reference = distributions_of(training, 1.0), listed(training, 1.0)
+def test_one_step_for_all_is_that_of_all_labellings(oracle: Any, temperature: float) -> None:
+    found, reference = distributions_of(oracle, 1.0), listed(oracle, 1.0)
     weights = found.expectations()[0]
     for _ in range(4):
         write_out_all(found, reference)
         moved = weights.copy()
-        visits = []
+        updates = []
         for one, own in ((found, weights), (reference, moved)):
-            one.propose(own, everything(training), temperature, ONE)
-            visits.append(one.step_together(own))
-        assert_allclose(visits[0][:3], visits[1][:3], atol=1e-9)
+            one.propose(own, everything(oracle), temperature, ONE)
+            updates.append(one.step_together(own))
+        assert_allclose(updates[0][:3], updates[1][:3], atol=1e-9)
         assert_allclose(weights, moved, atol=1e-9)
-        assert training.dual(found.point) == pytest.approx(training.dual(reference.point), abs=1e-9)
+        assert oracle.dual(found.point) == pytest.approx(oracle.dual(reference.point), abs=1e-9)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_steps_of_one_stay_those_of_all_labellings(name: str) -> None:
     # Nothing is mixed, so the distributions are the same in all rounds.
-    training = TRAININGS[name]
-    found, reference = distributions_of(training, 2.0), listed(training, 2.0)
+    oracle = TRAININGS[name]
+    found, reference = distributions_of(oracle, 2.0), listed(oracle, 2.0)
     write_out_all(found, reference)
     weights = found.expectations()[0]
     theirs = weights.copy()
     for _ in range(6):
-        found.visit(weights, everything(training), 2.0, 1.0)
-        reference.visit(theirs, everything(training), 2.0, 1.0)
+        found.update(weights, everything(oracle), 2.0, 1.0)
+        reference.update(theirs, everything(oracle), 2.0, 1.0)
         assert_allclose(weights, theirs, atol=1e-9)
-        assert training.dual(found.point) == pytest.approx(training.dual(reference.point), abs=1e-9)
-    for g in everything(training):
+        assert oracle.dual(found.point) == pytest.approx(oracle.dual(reference.point), abs=1e-9)
+    for g in everything(oracle):
         own = reference.point.mass[reference._first[g] : reference._first[g + 1]]
         assert_allclose(written_out(found, g), own, rtol=1e-8, atol=1e-14)
 
@@ -252,8 +250,8 @@ def test_a_graph_that_is_one_clique_takes_the_same_way(temperature: Any, block: 
     # Its clique has a number for every labelling.
     solver = mm.PartialLinearization(temperature=temperature, block=block)
     explicit = make_training([*CASES].index("complete"), **CASES["complete"], kind=Listed)
-    found = duals(solver, TRAININGS["complete"], rounds=20)
-    assert_allclose(found, duals(solver, explicit, rounds=20), rtol=1e-9, atol=1e-9)
+    found = duals(solver, TRAININGS["complete"], iterations=20)
+    assert_allclose(found, duals(solver, explicit, iterations=20), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("solver", [mm.PartialLinearization(), mm.ExponentiatedGradient()])
@@ -261,7 +259,7 @@ def test_a_path_is_a_chain(solver: Any) -> None:
     chains = random_chains(50, n=12, k=3, bias=True, ends=False, normalized=False, longest=12)
     paths = [(x, np.array([(t, t + 1) for t in range(len(x) - 1)])) for x in chains.X]
     stacked = stack_graphs(paths)
-    training = GraphTrainingSet(
+    oracle = GraphOracle(
         Graphs(*stacked),
         np.array([label for y in chains.Y for label in y]),
         GraphLayout.of(3, 1, 3, bias=True, directed=True),
@@ -269,7 +267,7 @@ def test_a_path_is_a_chain(solver: Any) -> None:
         chains.problem.matrix,
         np.ones(len(stacked.X)),
     )
-    found, expected = duals(solver, training, 30), duals(solver, compiled_chains(chains), 30)
+    found, expected = duals(solver, oracle, 30), duals(solver, compiled_chains(chains), 30)
     assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -291,9 +289,9 @@ def test_the_optimum_is_that_of_the_referee(edges_of: Any) -> None:
     X = [(random.normal(size=(5, 2)), edges_of(random, 5)) for _ in range(6)]
     Y = [tuple(random.integers(0, 2, 5).tolist()) for _ in X]
     case = Case(problem, X, Y, random.uniform(0.2, 1.0, 6))  # type: ignore[arg-type]
-    training = problem.bind(X, [np.array(y) for y in Y], case.cost)
+    oracle = problem.make_oracle(X, [np.array(y) for y in Y], case.cost)
     for solver in (mm.PartialLinearization(), mm.ExponentiatedGradient(temperature=10.0)):
-        result = solver.solve(training, Stopping(tol=1e-3, max_iter=5000))
+        result = solver.solve(oracle, Stopping(tol=1e-3, max_iter=5000))
         assert result.status is Status.CONVERGED
         assert result.certificate.dual <= case.optimum.value * (1 + 1e-8)
         assert result.certificate.primal >= case.optimum.value * (1 - 1e-8)
@@ -309,71 +307,71 @@ LARGE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", LARGE)
 def test_larger_graphs_reach_the_optimum_of_auto(name: str) -> None:
-    training = make_training(70, **LARGE[name], scale=0.05)
-    best = mm.Auto().solve(training, Stopping(tol=1e-5)).certificate
+    oracle = make_training(70, **LARGE[name], scale=0.05)
+    best = mm.Auto().solve(oracle, Stopping(tol=1e-5)).certificate
     for solver, tol in ((mm.PartialLinearization(), 1e-3), (mm.ExponentiatedGradient(), 1e-2)):
-        result = solver.solve(training, Stopping(tol=tol, max_iter=2000))
+        result = solver.solve(oracle, Stopping(tol=tol, max_iter=2000))
         assert result.status is Status.CONVERGED
         assert result.certificate.dual <= best.primal * (1 + 1e-9)
         assert result.certificate.primal >= best.dual * (1 - 1e-9)
         assert result.certificate.primal == pytest.approx(best.primal, rel=tol)
-        assert result.certificate.primal == pytest.approx(training.primal(result.weights))
+        assert result.certificate.primal == pytest.approx(oracle.primal(result.weights))
 
 
 @pytest.mark.parametrize("block", [True, False])
 @every_training
-def test_the_dual_never_falls_and_is_what_the_steps_say(training: Any, block: bool) -> None:
-    found = distributions_of(training, 0.1)
+def test_the_dual_never_falls_and_is_what_the_steps_say(oracle: Any, block: bool) -> None:
+    found = distributions_of(oracle, 0.1)
     weights = found.expectations()[0]
-    value = training.dual(found.point)
+    value = oracle.dual(found.point)
     assert value >= 0.0
     for temperature in (0.3, 0.0, 0.01, 1.0, 1e-4, 0.3):
-        found.propose(weights, everything(training), temperature, ONE)  # and they grow stale
-        visit = found.step(weights) if block else found.step_together(weights)
-        assert visit.gain >= 0.0
-        assert visit.gap >= -1e-12
-        assert training.dual(found.point) == pytest.approx(value + visit.gain, abs=1e-9)
-        value = training.dual(found.point)
+        found.propose(weights, everything(oracle), temperature, ONE)  # and they grow stale
+        update = found.step(weights) if block else found.step_together(weights)
+        assert update.gain >= 0.0
+        assert update.gap >= -1e-12
+        assert oracle.dual(found.point) == pytest.approx(value + update.gain, abs=1e-9)
+        value = oracle.dual(found.point)
         assert_allclose(found.expectations()[0], weights, atol=1e-9)
         assert found.linear == pytest.approx(found.expectations()[1], abs=1e-9)
 
 
 def test_cliques_must_agree_to_have_a_dual_value() -> None:
-    for training in TRAININGS.values():
-        point = distributions_of(training, 1.0).point
-        tree, n = point.tree, training.layout.n_labels
-        training.dual(point)
+    for oracle in TRAININGS.values():
+        point = distributions_of(oracle, 1.0).point
+        tree, n = point.tree, oracle.layout.n_labels
+        oracle.dual(point)
         for place, (start, stop) in enumerate(pairwise(tree.starts)):
             # Another label of the node for the same labels of its scope.
             other = point.copy()
             other.mass[start : start + 2] += 0.5 * point.mass[start + 1] * np.array([1.0, -1.0])
             if place in tree.scope:
                 with pytest.raises(ValueError, match="not feasible"):
-                    training.dual(other)
+                    oracle.dual(other)
             else:
-                assert training.dual(other) < np.inf
+                assert oracle.dual(other) < np.inf
             for factor in (0.99, 1.01):
                 other = point.copy()
                 other.mass[stop - n : stop] *= factor
                 with pytest.raises(ValueError, match="not feasible"):
-                    training.dual(other)
+                    oracle.dual(other)
         other = point.copy()
         other.mass[0] = np.nan
         with pytest.raises(ValueError, match="not feasible"):
-            training.dual(other)
+            oracle.dual(other)
 
 
 def test_probabilities_below_zero_are_none() -> None:
     # One node, where nothing else can be wrong.
-    training = make_training(0, random_tree, [1], 3)
-    point = distributions_of(training, 1.0).point
+    oracle = make_training(0, random_tree, [1], 3)
+    point = distributions_of(oracle, 1.0).point
     point.mass[:] = [1.5, -0.5, 0.0]
     with pytest.raises(ValueError, match="not feasible"):
-        training.dual(point)
+        oracle.dual(point)
 
 
 def test_cliques_of_other_graphs_have_no_dual_value() -> None:
-    training = TRAININGS["trees"]
+    oracle = TRAININGS["trees"]
     for other in (
         make_training(9, random_tree, [5, 6, 4, 1, 2], 3),  # other edges
         make_training(0, random_tree, [5, 6, 4, 1, 3], 3),
@@ -382,21 +380,21 @@ def test_cliques_of_other_graphs_have_no_dual_value() -> None:
         point = distributions_of(other, 1.0).point
         other.dual(point)
         with pytest.raises(ValueError, match="not feasible"):
-            training.dual(point)
+            oracle.dual(point)
         with pytest.raises(ValueError, match="The start is no distribution over the"):
-            distributions_of(training, 1.0).take(point)
+            distributions_of(oracle, 1.0).take(point)
 
 
 def test_pairs_around_a_ring_are_not_enough() -> None:
     # Each pair of neighbours differs for certain, which three nodes with two labels cannot. As
     # cliques of an elimination that forgets the pair it has to add, all of them agree.
-    training = make_training(0, ring, [3], 2, directed=True)
+    oracle = make_training(0, ring, [3], 2, directed=True)
     differ = np.array([0.0, 0.5, 0.5, 0.0])
     forgetful = CliqueTree(2, np.arange(3), np.array([0, 2, 3, 3]), np.array([1, 2, 2]))
-    assert training.dual(GraphPoint(forgetful.even(), forgetful))
+    assert oracle.dual(GraphPoint(forgetful.even(), forgetful))
     pairs_only = CliqueTree(2, np.arange(3), np.array([0, 1, 2, 3]), np.array([1, 2, 0]))
     with pytest.raises(ValueError, match="not feasible"):
-        training.dual(GraphPoint(np.tile(differ, 3), pairs_only))
+        oracle.dual(GraphPoint(np.tile(differ, 3), pairs_only))
     # A scope that is no part of the next clique.
     loose = CliqueTree(2, np.arange(4), np.array([0, 2, 3, 4, 4]), np.array([1, 2, 3, 3]))
     assert not loose.is_distribution(loose.even(), 1e-9)
@@ -405,15 +403,15 @@ def test_pairs_around_a_ring_are_not_enough() -> None:
 
 
 @every_training
-def test_marginals_are_those_of_all_labellings(training: Any) -> None:
-    found = distributions_of(training, 0.5)
-    found.visit(found.expectations()[0], everything(training), 0.5)
-    graphs, n = training.graphs, training.layout.n_labels
+def test_marginals_are_those_of_all_labellings(oracle: Any) -> None:
+    found = distributions_of(oracle, 0.5)
+    found.update(found.expectations()[0], everything(oracle), 0.5)
+    graphs, n = oracle.graphs, oracle.layout.n_labels
     edges = graphs.edges + np.repeat(graphs.node_ends[:-1], graphs.n_edges)[:, None]
     nodes = found.point.tree.node_marginals(found.point.mass)
     pairs = found.point.tree.edge_marginals(found.point.mass, edges)
-    for g in everything(training):
-        mass, y = written_out(found, g), all_labels(training, g)
+    for g in everything(oracle):
+        mass, y = written_out(found, g), all_labels(oracle, g)
         assert mass.sum() == pytest.approx(1.0, abs=1e-12)
         of_nodes = np.einsum("j,jva->va", mass, np.eye(n)[y])
         assert_allclose(nodes[graphs.node_ends[g] : graphs.node_ends[g + 1]], of_nodes, atol=1e-12)
@@ -427,19 +425,19 @@ def test_marginals_are_those_of_all_labellings(training: Any) -> None:
 
 
 @every_training
-def test_a_cold_start_has_weights_of_exactly_zero(training: Any) -> None:
-    weights, linear = distributions_of(training, 0.0).expectations()
+def test_a_cold_start_has_weights_of_exactly_zero(oracle: Any) -> None:
+    weights, linear = distributions_of(oracle, 0.0).expectations()
     assert not weights.any()
     assert linear == 0.0
 
 
 @every_training
-def test_a_warm_start_goes_on_where_the_last_solve_ended(training: Any) -> None:
+def test_a_warm_start_goes_on_where_the_last_solve_ended(oracle: Any) -> None:
     solver = mm.PartialLinearization(temperature=0.1)
-    first = solver.solve(training, Stopping(tol=0.0, max_iter=10))
+    first = solver.solve(oracle, Stopping(tol=0.0, max_iter=10))
     start = pickle.loads(pickle.dumps(first.dual_point))
-    assert training.dual(start) == first.certificate.dual
-    again = solver.solve(training, Stopping(tol=0.0, max_iter=1), start=start)
+    assert oracle.dual(start) == first.certificate.dual
+    again = solver.solve(oracle, Stopping(tol=0.0, max_iter=1), start=start)
     assert again.history[0].dual >= first.certificate.dual - 1e-12
     assert again.history[0].dual == pytest.approx(first.certificate.dual, rel=0.1)
 
@@ -456,10 +454,10 @@ def test_a_labeler_starts_warm_with_another_c() -> None:
 
 
 def test_a_dual_point_does_not_keep_the_data() -> None:
-    training = make_training(0, random_tree, [5, 6], 3)
-    point = mm.PartialLinearization().solve(training, Stopping(max_iter=2)).dual_point
-    data = weakref.ref(training)
-    del training
+    oracle = make_training(0, random_tree, [5, 6], 3)
+    point = mm.PartialLinearization().solve(oracle, Stopping(max_iter=2)).dual_point
+    data = weakref.ref(oracle)
+    del oracle
     gc.collect()
     assert data() is None
     assert point.n_variables == 9 * (4 + 5) + 2 * 3
@@ -527,12 +525,12 @@ def test_graphs_that_are_not_searched_exactly(solver: str) -> None:
     expected = (
         r"^PartialLinearization and ExponentiatedGradient need the marginals of an exact search, "
         r"but graph 1 is not searched exactly: use another solver, such as 'auto', or "
-        r"inference='exact' if the treewidth is small\.$"
+        r"inference_method='exact' if the treewidth is small\.$"
     )
     with pytest.raises(ValueError, match=expected):
         model.fit([tree, grid], y)
     with pytest.raises(ValueError, match="graph 0 is not searched exactly"):
-        model.set_params(inference="relaxed").fit([tree], y[:1])
+        model.set_params(inference_method="relaxed").fit([tree], y[:1])
 
 
 def test_more_probabilities_than_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:

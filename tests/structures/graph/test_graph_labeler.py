@@ -206,11 +206,11 @@ def test_hinges_bound_what_is_lost(loss):
     labeler = GraphLabeler(loss=loss).fit(X, Y)
     hinge = labeler.certificate_.primal - 0.5 * np.sum(labeler._weights**2)
     lost = 0.0
-    for truth, found in zip(Y, labeler.predict(X), strict=True):
-        wrong = truth != found
-        costs = np.where((truth == "a") & (found == "b"), 5.0, 1.0) if loss != "hamming" else 1.0
+    for y_true, found in zip(Y, labeler.predict(X), strict=True):
+        wrong = y_true != found
+        costs = np.where((y_true == "a") & (found == "b"), 5.0, 1.0) if loss != "hamming" else 1.0
         if loss == "hamming-normalized":
-            costs = 1.0 / len(truth)
+            costs = 1.0 / len(y_true)
         lost += np.sum(wrong * costs)
     assert lost <= hinge + 1e-9
 
@@ -243,15 +243,17 @@ def test_void_nodes_are_left_out():
 
 
 def test_inference_by_name():
-    exact = GraphLabeler(inference="exact").fit(X, Y)
+    exact = GraphLabeler(inference_method="exact").fit(X, Y)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        relaxed = GraphLabeler(inference="relaxed").fit(X, Y)
+        relaxed = GraphLabeler(inference_method="relaxed").fit(X, Y)
     assert relaxed.certificate_.relaxed
     assert relaxed.certificate_.primal >= exact.certificate_.dual
     assert relaxed.certificate_.dual <= exact.certificate_.primal
-    with pytest.raises(ValueError, match="inference='flow' is for two labels, but there are 3"):
-        GraphLabeler(inference="flow").fit(X, Y)
+    with pytest.raises(
+        ValueError, match="inference_method='flow' is for two labels, but there are 3"
+    ):
+        GraphLabeler(inference_method="flow").fit(X, Y)
 
 
 def noisy_grids(n=6, size=12, seed=0):
@@ -260,17 +262,17 @@ def noisy_grids(n=6, size=12, seed=0):
     X, y = [], []
     for _ in range(n):
         row, column = random.integers(3, size - 3, 2)
-        truth = np.zeros((size, size), dtype=int)
-        truth[row - 3 : row + 3, column - 3 : column + 3] = 1
-        X.append(((2 * truth - 1 + random.normal(size=truth.shape)).reshape(-1, 1), edges))
-        y.append(truth.ravel())
+        y_true = np.zeros((size, size), dtype=int)
+        y_true[row - 3 : row + 3, column - 3 : column + 3] = 1
+        X.append(((2 * y_true - 1 + random.normal(size=y_true.shape)).reshape(-1, 1), edges))
+        y.append(y_true.ravel())
     return X, y
 
 
 @pytest.mark.parametrize("inference", ["auto", "relaxed", "flow"])
 def test_grids_of_two_labels(inference):
     train, test = noisy_grids(), noisy_grids(seed=1)
-    labeler = GraphLabeler(C=0.1, inference=inference, tol=1e-2).fit(*train)
+    labeler = GraphLabeler(C=0.1, inference_method=inference, tol=1e-2).fit(*train)
     alone = GraphLabeler(C=0.1, tol=1e-2).fit([(x, []) for x, _ in train[0]], train[1])
     assert labeler.status_ == "converged"
     assert labeler.certificate_.relaxed
@@ -278,7 +280,7 @@ def test_grids_of_two_labels(inference):
     assert alone.score([(x, []) for x, _ in test[0]], test[1]) < 0.9
     many = [np.arange(len(y)) % 60 for y in train[1]]
     with pytest.raises(ValueError, match="Graph 0 cannot be searched exactly: its treewidth is "):
-        GraphLabeler(inference="exact").fit(train[0], many)
+        GraphLabeler(inference_method="exact").fit(train[0], many)
 
 
 def test_no_marginals_of_graphs_with_many_loops():
@@ -296,7 +298,7 @@ def test_a_fit_that_the_relaxation_cannot_finish_says_so():
     y = [np.roll([0, 1, 0, 1, random.integers(2)], random.integers(5)) for _ in range(30)]
     X = [((2 * labels - 1 + random.normal(size=5)).reshape(-1, 1), ring) for labels in y]
     with pytest.warns(ConvergenceWarning, match="as far as its relaxed searches can tell"):
-        labeler = GraphLabeler(C=10.0, inference="relaxed").fit(X, y)
+        labeler = GraphLabeler(C=10.0, inference_method="relaxed").fit(X, y)
     assert labeler.status_ == "relaxed"
     exact = GraphLabeler(C=10.0).fit(X, y).certificate_
     assert labeler.certificate_.dual <= exact.primal
@@ -430,8 +432,8 @@ def test_other_bad_input(labeler):
         GraphLabeler().fit(X, Y, node_weight=[np.ones(len(y)) for y in Y[1:]])
     with pytest.raises(ValueError, match="temperature must be positive"):
         labeler.predict_marginals(X, temperature=0.0)
-    with pytest.raises(ValueError, match="'inference' parameter"):
-        GraphLabeler(inference="guess").fit(X, Y)
+    with pytest.raises(ValueError, match="'inference_method' parameter"):
+        GraphLabeler(inference_method="guess").fit(X, Y)
     with pytest.raises(ValueError, match="loss_matrix has shape"):
         GraphLabeler(loss=np.ones((2, 2))).fit(X, Y)
 

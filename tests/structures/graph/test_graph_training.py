@@ -19,7 +19,7 @@ from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.partial_linearization import PartialLinearization
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs
-from maxmargin.structures.graph.oracle import GraphTrainingSet
+from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphLabelling, GraphModel
 
 ONE = Threads(1)
@@ -51,10 +51,10 @@ class PlainGraphs(Enumerable):
                 table[layout.pairs + j * n + a, b] += value
         return table.ravel()
 
-    def loss(self, truth, y):
+    def loss(self, y_true, y):
         # The only one among the graphs with this truth; see `random_graphs`.
-        scales = self.scales[truth]
-        return float(sum(self.matrix[a, b] * s for a, b, s in zip(truth, y, scales, strict=True)))
+        scales = self.scales[y_true]
+        return float(sum(self.matrix[a, b] * s for a, b, s in zip(y_true, y, scales, strict=True)))
 
 
 def random_graphs(seed, *, n=8, n_labels=None, smallest=1, largest=4, density=0.7, **options):
@@ -80,20 +80,20 @@ def random_graphs(seed, *, n=8, n_labels=None, smallest=1, largest=4, density=0.
     return Case(PlainGraphs(layout, matrix, scales), X, Y, random_cost(random, n))
 
 
-def compiled_graphs(case, inference="auto", sparse=False, **options):
+def compiled_graphs(case, inference_method="auto", sparse=False, **options):
     stacked = stack_graphs(case.X)
     if sparse:
         stacked = stacked._replace(
             X=sp.csr_array(stacked.X), edge_rows=sp.csr_array(stacked.edge_rows)
         )
-    return GraphTrainingSet(
+    return GraphOracle(
         Graphs(*stacked),
         np.array([label for y in case.Y for label in y]),
         case.problem.layout,
         case.cost,
         case.problem.matrix,
         np.concatenate([case.problem.scales[y] for y in case.Y]),
-        inference=inference,
+        inference_method=inference_method,
         **options,
     )
 
@@ -103,79 +103,79 @@ def case_of(seed, **options):
     return random_graphs(seed, **dict(options))
 
 
-def blocks_of(training):
-    return np.arange(training.n_blocks, dtype=np.int64)
+def blocks_of(oracle):
+    return np.arange(oracle.n_blocks, dtype=np.int64)
 
 
-def dense(planes, training):
-    rows = np.zeros((len(planes.losses), training.n_features))
-    owners = np.repeat(np.arange(len(rows)), np.diff(planes.starts))
-    np.add.at(rows, (owners, planes.columns), planes.values)
+def dense(cuts, oracle):
+    rows = np.zeros((len(cuts.losses), oracle.n_features))
+    owners = np.repeat(np.arange(len(rows)), np.diff(cuts.starts))
+    np.add.at(rows, (owners, cuts.columns), cuts.values)
     return rows
 
 
-def random_weights(seed, training, scale=1.0):
-    return np.random.default_rng(seed).normal(size=training.n_features) * scale
+def random_weights(seed, oracle, scale=1.0):
+    return np.random.default_rng(seed).normal(size=oracle.n_features) * scale
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_planes_of_given_labels(sparse):
     for seed in range(8):
         case = case_of(seed)
-        training = compiled_graphs(case, sparse=sparse)
+        oracle = compiled_graphs(case, sparse=sparse)
         psi, losses = case.pieces
         for i, x in enumerate(case.X):
             outputs = case.problem.outputs(x)
             raw = [np.array(y, dtype=np.uint16).tobytes() for y in outputs]
-            planes = training.planes_of(np.full(len(raw), i), raw)
-            assert_allclose(dense(planes, training), psi[i, : len(raw)], atol=1e-12)
-            assert_allclose(planes.losses, losses[i, : len(raw)], atol=1e-12)
-            assert set(raw) == set(training.outputs(i))
+            cuts = oracle.cuts_of(np.full(len(raw), i), raw)
+            assert_allclose(dense(cuts, oracle), psi[i, : len(raw)], atol=1e-12)
+            assert_allclose(cuts.losses, losses[i, : len(raw)], atol=1e-12)
+            assert set(raw) == set(oracle.outputs(i))
             # Every column once, and no zeros.
-            assert planes.values.all()
-            for a, b in zip(planes.starts[:-1], planes.starts[1:], strict=True):
-                assert len(np.unique(planes.columns[a:b])) == b - a
+            assert cuts.values.all()
+            for a, b in zip(cuts.starts[:-1], cuts.starts[1:], strict=True):
+                assert len(np.unique(cuts.columns[a:b])) == b - a
 
 
 @pytest.mark.parametrize("inference", ["auto", "exact", "relaxed"])
 def test_searches_find_or_enclose_the_hinge(inference):
     for seed in range(8):
         case = case_of(seed)
-        training = compiled_graphs(case, inference)
+        oracle = compiled_graphs(case, inference)
         psi, losses = case.pieces
         for scale in [0.0, 0.3, 3.0]:
-            weights = random_weights(seed, training, scale)
-            weights[dense_padding(training)] = 0.0
-            planes = training.planes(weights, blocks_of(training), ONE)
+            weights = random_weights(seed, oracle, scale)
+            weights[dense_padding(oracle)] = 0.0
+            cuts = oracle.separate(weights, blocks_of(oracle), ONE)
             hinges = (losses - psi @ weights).max(axis=1)
-            slopes = planes.slopes(weights)
+            slopes = cuts.slopes(weights)
             if inference == "relaxed":
-                assert training.relaxed
+                assert oracle.relaxed
                 assert (slopes <= hinges + 1e-9).all()
                 assert (slopes >= -1e-9).all()
-                assert (slopes + planes.excess >= hinges - 1e-9).all()
+                assert (slopes + cuts.suboptimality >= hinges - 1e-9).all()
             else:
-                assert not training.relaxed
-                assert planes.excess is None
+                assert not oracle.relaxed
+                assert cuts.suboptimality is None
                 assert_allclose(slopes, hinges, atol=1e-9)
-            for i, output in enumerate(planes.outputs):
+            for i, output in enumerate(cuts.outputs):
                 y = tuple(np.frombuffer(output, dtype=np.uint16).tolist())
                 j = case.problem.outputs(case.X[i]).index(y)
                 assert slopes[i] == pytest.approx(losses[i, j] - psi[i, j] @ weights, abs=1e-9)
 
 
-def dense_padding(training):
+def dense_padding(oracle):
     """Weights that no feature uses; searches must not depend on them, so they stay zero."""
-    layout = training.layout
-    columns = np.arange(training.n_features) % layout.n_columns
+    layout = oracle.layout
+    columns = np.arange(oracle.n_features) % layout.n_columns
     return columns >= layout.n_labels
 
 
-def agreeing_weights(seed, training, scale):
+def agreeing_weights(seed, oracle, scale):
     """Weights with which neighbours like to agree, for edge features that are not negative."""
-    layout = training.layout
-    weights = random_weights(seed, training, scale)
-    weights[dense_padding(training)] = 0.0
+    layout = oracle.layout
+    weights = random_weights(seed, oracle, scale)
+    weights[dense_padding(oracle)] = 0.0
     pairs = layout.table(weights)[layout.pairs :].reshape(-1, 2, layout.n_columns)
     pairs[:, 0, 0] += 2 * np.abs(pairs).sum(axis=(1, 2))
     return weights
@@ -188,21 +188,21 @@ def with_positive_edges(case):
 def test_flows_find_the_hinge_and_fall_back():
     for seed in range(8):
         case = with_positive_edges(case_of(seed, n_labels=2))
-        training = compiled_graphs(case, "flow")
+        oracle = compiled_graphs(case, "flow")
         psi, losses = case.pieces
-        assert training.relaxed
+        assert oracle.relaxed
         for scale in [0.3, 3.0]:
-            agreeing = agreeing_weights(seed, training, scale)
-            planes = training.planes(agreeing, blocks_of(training), ONE)
+            agreeing = agreeing_weights(seed, oracle, scale)
+            cuts = oracle.separate(agreeing, blocks_of(oracle), ONE)
             hinges = (losses - psi @ agreeing).max(axis=1)
-            assert_allclose(planes.slopes(agreeing), hinges, atol=1e-6)
-            assert (planes.slopes(agreeing) + planes.excess >= hinges - 1e-12).all()
-            assert planes.excess.max() < 1e-5
-            planes = training.planes(-agreeing, blocks_of(training), ONE)
+            assert_allclose(cuts.slopes(agreeing), hinges, atol=1e-6)
+            assert (cuts.slopes(agreeing) + cuts.suboptimality >= hinges - 1e-12).all()
+            assert cuts.suboptimality.max() < 1e-5
+            cuts = oracle.separate(-agreeing, blocks_of(oracle), ONE)
             hinges = (losses + psi @ agreeing).max(axis=1)
-            slopes = planes.slopes(-agreeing)
+            slopes = cuts.slopes(-agreeing)
             assert (slopes <= hinges + 1e-9).all()
-            assert (slopes + planes.excess >= hinges - 1e-9).all()
+            assert (slopes + cuts.suboptimality >= hinges - 1e-9).all()
 
 
 def test_methods_are_chosen_by_the_graph():
@@ -271,8 +271,8 @@ SOLVERS = {
 }
 
 
-def solve(training, solver, tol=1e-4, max_iter=300, **options):
-    return solver.solve(training, Stopping(tol, max_iter, None), **options)
+def solve(oracle, solver, tol=1e-4, max_iter=300, **options):
+    return solver.solve(oracle, Stopping(tol, max_iter, None), **options)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -310,9 +310,9 @@ def test_graphs_of_few_nodes_by_partial_linearization():
 
 
 def test_too_many_labellings_are_not_listed():
-    training = compiled_graphs(case_of(0, n=3, n_labels=3, smallest=8, largest=8))
+    oracle = compiled_graphs(case_of(0, n=3, n_labels=3, smallest=8, largest=8))
     with pytest.raises(ValueError, match=r"3\*\*8 labellings"):
-        training.outputs(0)
+        oracle.outputs(0)
 
 
 def test_same_bits_whatever_the_number_of_threads(monkeypatch):
@@ -333,27 +333,27 @@ def test_messages_are_kept_and_tighten_bounds():
     shape = len(edges), 4
     X = [(random.normal(size=(64, 1)), edges, random.normal(size=shape)) for _ in range(5)]
     Y = [random.integers(0, 3, 64) for _ in X]
-    training = GraphLabelling(3, inference="relaxed").bind(X, Y, np.ones(5))
-    weights = random_weights(1, training, 1.0)
-    blocks = blocks_of(training)
-    first = training.planes(weights, blocks, ONE)
+    oracle = GraphLabelling(3, inference_method="relaxed").make_oracle(X, Y, np.ones(5))
+    weights = random_weights(1, oracle, 1.0)
+    blocks = blocks_of(oracle)
+    first = oracle.separate(weights, blocks, ONE)
     for _ in range(5):
-        last = training.planes(weights, blocks, ONE)
-    tops = [planes.slopes(weights) + planes.excess for planes in (first, last)]
+        last = oracle.separate(weights, blocks, ONE)
+    tops = [cuts.slopes(weights) + cuts.suboptimality for cuts in (first, last)]
     assert (tops[1] <= tops[0] + 1e-9).all()
     assert tops[1].sum() < tops[0].sum() - 1e-6
     # A block twice in a batch does without them.
-    twice = training.planes(weights, np.repeat(blocks, 2), ONE)
-    assert_array_equal(twice.excess[::2], twice.excess[1::2])
+    twice = oracle.separate(weights, np.repeat(blocks, 2), ONE)
+    assert_array_equal(twice.suboptimality[::2], twice.suboptimality[1::2])
 
 
 def test_without_room_for_messages(monkeypatch):
     monkeypatch.setattr("maxmargin.structures.graph.oracle.MOST_MESSAGE_BYTES", 0)
     case = case_of(1, n=6, n_labels=3, smallest=6, largest=6, density=1.0)
-    training = compiled_graphs(case, "relaxed")
-    weights = random_weights(1, training, 1.0)
-    found = [training.planes(weights, blocks_of(training), ONE) for _ in range(2)]
-    assert_array_equal(found[0].excess, found[1].excess)
+    oracle = compiled_graphs(case, "relaxed")
+    weights = random_weights(1, oracle, 1.0)
+    found = [oracle.separate(weights, blocks_of(oracle), ONE) for _ in range(2)]
+    assert_array_equal(found[0].suboptimality, found[1].suboptimality)
 
 
 # As a problem
@@ -372,39 +372,41 @@ def test_labelling_as_a_problem():
         assert len(every) == 27
         scores = np.array([problem.joint_feature(x, z) @ weights for z in every])
         losses = np.array([problem.loss(y, z) for z in every])
-        assert_array_equal(problem.decode(x, weights), every[np.argmax(scores)])
-        assert_array_equal(problem.separate(x, y, weights), every[np.argmax(scores + losses)])
-    training = problem.bind(X, Y, np.ones(6))
+        assert_array_equal(problem.inference(x, weights), every[np.argmax(scores)])
+        assert_array_equal(
+            problem.loss_augmented_inference(x, y, weights), every[np.argmax(scores + losses)]
+        )
+    oracle = problem.make_oracle(X, Y, np.ones(6))
     outputs = [np.array([2, 0, 1], dtype=np.uint16).tobytes()] * 6
-    planes = training.planes_of(np.arange(6), outputs)
-    for i, row in enumerate(dense(planes, training)):
+    cuts = oracle.cuts_of(np.arange(6), outputs)
+    for i, row in enumerate(dense(cuts, oracle)):
         expected = problem.joint_feature(X[i], Y[i]) - problem.joint_feature(X[i], [2, 0, 1])
         assert_allclose(row, expected, atol=1e-12)
-        assert planes.losses[i] == problem.loss(Y[i], [2, 0, 1])
+        assert cuts.losses[i] == problem.loss(Y[i], [2, 0, 1])
     for solver in ["auto", "n-slack", "one-slack", "partial-linearization"]:
         model = mm.StructuredSVM(problem, solver=solver, tol=1e-2).fit(X, Y)
         assert model.certificate_.relative_gap <= 1e-2
         assert len(model.predict(X)) == 6
     with pytest.raises(ValueError, match="Graph 0 has 3 nodes, but its labels have the shape"):
-        problem.bind(X, [y[:2] for y in Y], np.ones(6))
+        problem.make_oracle(X, [y[:2] for y in Y], np.ones(6))
     with pytest.raises(ValueError, match="whole numbers from 0 to 2"):
-        problem.bind(X, [y + 1 for y in Y], np.ones(6))
+        problem.make_oracle(X, [y + 1 for y in Y], np.ones(6))
     with pytest.raises(ValueError, match="too many labellings"):
         problem.outputs((np.zeros((20, 2)), []))
 
 
 def test_a_model_answers_with_labels_and_their_score():
     case = with_positive_edges(case_of(2, n=5, n_labels=2, smallest=6, largest=6))
-    training = compiled_graphs(case)
-    weights = agreeing_weights(0, training, 1.0)
+    oracle = compiled_graphs(case)
+    weights = agreeing_weights(0, oracle, 1.0)
     best = [
         max(case.problem.joint_feature(x, y) @ weights for y in case.problem.outputs(x))
         for x in case.X
     ]
     for inference in ["auto", "exact", "relaxed", "flow"]:
-        model = GraphModel(weights, training.layout, inference)
-        labels, scores = model.decode(training.graphs, ONE)
-        ends = training.graphs.node_ends
+        model = GraphModel(weights, oracle.layout, inference)
+        labels, scores = model.inference(oracle.graphs, ONE)
+        ends = oracle.graphs.node_ends
         for i, x in enumerate(case.X):
             y = tuple(labels[ends[i] : ends[i + 1]].tolist())
             assert scores[i] == pytest.approx(case.problem.joint_feature(x, y) @ weights)

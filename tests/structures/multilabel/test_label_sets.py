@@ -40,7 +40,7 @@ class Case:
             return random.normal(size=shape) * 10.0 ** random.uniform(-1.0, 1.0)
 
         self.gains, self.bonus = draw(n, n_labels), draw(len(self.edges))
-        self.truths = (random.random((n, n_labels)) < random.random()).astype(np.int32)
+        self.y_true = (random.random((n, n_labels)) < random.random()).astype(np.int32)
         self.sets = np.array(list(product([0, 1], repeat=n_labels)), dtype=np.int32)
         self.sets = self.sets.reshape(-1, n_labels)
 
@@ -53,21 +53,21 @@ class Case:
 
     def losses(self, row, loss, sets=None):
         sets = self.sets if sets is None else sets
-        return np.array([plain_loss(loss, self.truths[row], y) for y in sets])
+        return np.array([plain_loss(loss, self.y_true[row], y) for y in sets])
 
     def values(self, row, loss, slack, sets=None):
         scores, losses = self.scores(row, sets), self.losses(row, loss, sets)
-        own = self.scores(row, self.truths[row][None])[0]
+        own = self.scores(row, self.y_true[row][None])[0]
         return losses * (1.0 + scores - own) if slack else losses + scores - own
 
 
-def plain_loss(loss, truth, y):
+def plain_loss(loss, y_true, y):
     if loss == "hamming":
-        return float(np.sum(truth != y))
+        return float(np.sum(y_true != y))
     if loss == "zero-one":
-        return float(np.any(truth != y))
-    both = truth.sum() + y.sum()
-    return 1.0 - 2.0 * np.sum(truth * y) / both if both else 0.0
+        return float(np.any(y_true != y))
+    both = y_true.sum() + y.sum()
+    return 1.0 - 2.0 * np.sum(y_true * y) / both if both else 0.0
 
 
 cases = st.builds(
@@ -94,7 +94,7 @@ def test_the_best_of_all_sets(case):
 @settings(max_examples=200, deadline=None)
 @given(case=cases, loss=st.sampled_from(LOSSES), slack=st.booleans())
 def test_the_most_violating_of_all_sets(case, loss, slack):
-    found = case.graph.most_violating(case.gains, case.bonus, case.truths, loss, slack)
+    found = case.graph.most_violating(case.gains, case.bonus, case.y_true, loss, slack)
     for row in range(4):
         expected = case.values(row, loss, slack).max()
         reached = case.values(row, loss, slack, found[row][None])[0]
@@ -106,9 +106,9 @@ def test_the_most_violating_of_all_sets(case, loss, slack):
 def test_the_truth_wins_ties(kind, loss):
     """With a high price on every other set, and with nothing to be had but the loss of zero."""
     case = Case(kind, 5, 0)
-    gains = 100.0 * (2.0 * case.truths - 1.0)
-    found = case.graph.most_violating(gains, 0.0 * case.bonus, case.truths, loss)
-    assert_array_equal(found, case.truths)
+    gains = 100.0 * (2.0 * case.y_true - 1.0)
+    found = case.graph.most_violating(gains, 0.0 * case.bonus, case.y_true, loss)
+    assert_array_equal(found, case.y_true)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,8 +117,8 @@ def test_the_truth_wins_ties(kind, loss):
 def test_empty_and_full_truths(kind, filled, slack):
     for seed in range(10):
         case = Case(kind, 5, seed)
-        case.truths[:] = filled
-        found = case.graph.most_violating(case.gains, case.bonus, case.truths, "f1", slack)
+        case.y_true[:] = filled
+        found = case.graph.most_violating(case.gains, case.bonus, case.y_true, "f1", slack)
         for row in range(4):
             reached = case.values(row, "f1", slack, found[row][None])[0]
             assert reached == pytest.approx(case.values(row, "f1", slack).max(), abs=1e-11)
@@ -159,11 +159,11 @@ def test_counts_in_a_forest_without_bonus_are_those_of_independent_labels():
     n = 30
     random = np.random.default_rng(1)
     gains = random.normal(size=(5, n))
-    truths = (random.random((5, n)) < 0.2).astype(np.int32)
+    y_true = (random.random((5, n)) < 0.2).astype(np.int32)
     edges = [(int(random.integers(i)), i) for i in range(1, n)]
     for slack in (False, True):
-        tree = LabelGraph(n, edges).most_violating(gains, np.zeros(n - 1), truths, "f1", slack)
-        alone = LabelGraph(n, []).most_violating(gains, np.zeros(0), truths, "f1", slack)
+        tree = LabelGraph(n, edges).most_violating(gains, np.zeros(n - 1), y_true, "f1", slack)
+        alone = LabelGraph(n, []).most_violating(gains, np.zeros(0), y_true, "f1", slack)
         assert_array_equal(tree, alone)
 
 

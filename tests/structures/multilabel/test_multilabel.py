@@ -63,7 +63,7 @@ def test_it_learns_and_certifies(model):
 def test_answers_follow_from_the_named_weights(model):
     assert model.pair_coef_.shape == (len(model.edges_), 2, 2)
     predicted, margins = model.predict(X[:20]), model.decision_function(X[:20])
-    top = model.predict_top(X[:20], 4)
+    top = model.predict_k_best(X[:20], 4)
     for x, y, row, best in zip(X[:20], predicted, margins, top, strict=True):
         by_hand = ranked(model, x)
         assert_array_equal(y, by_hand[0])
@@ -152,9 +152,9 @@ def test_losses_bound_what_is_lost(loss, rescaling):
     norm = np.sum(model.coef_**2) + np.sum(model.intercept_**2) + np.sum(model.pair_coef_**2)
     hinges = model.certificate_.primal - 0.5 * norm
     lost = 0.0
-    for truth, found in zip(Y, model.predict(X), strict=True):
-        wrong = np.sum(truth != found)
-        sizes = max(truth.sum() + found.sum(), 1)
+    for y_true, found in zip(Y, model.predict(X), strict=True):
+        wrong = np.sum(y_true != found)
+        sizes = max(y_true.sum() + found.sum(), 1)
         lost += {"hamming": wrong, "f1": wrong / sizes, "zero-one": float(wrong > 0)}[loss]
     assert lost <= hinges + 1e-9
 
@@ -195,10 +195,10 @@ def test_warm_start_with_other_labels_starts_anew():
 
 def test_tools_of_scikit_learn():
     assert cross_val_score(MultilabelClassifier(C=0.3), X, Y, cv=3).min() > 0.3
-    search = GridSearchCV(MultilabelClassifier(), {"C": [1e-4, 0.3], "graph": ["tree"]}, cv=3)
-    assert search.fit(X, Y).best_params_["C"] == 0.3
-    twin = pickle.loads(pickle.dumps(search.best_estimator_))
-    assert_array_equal(twin.predict(X), search.predict(X))
+    infer = GridSearchCV(MultilabelClassifier(), {"C": [1e-4, 0.3], "graph": ["tree"]}, cv=3)
+    assert infer.fit(X, Y).best_params_["C"] == 0.3
+    twin = pickle.loads(pickle.dumps(infer.best_estimator_))
+    assert_array_equal(twin.predict(X), infer.predict(X))
 
 
 def test_one_label_and_labels_that_are_always_or_never_on():
@@ -252,7 +252,7 @@ def test_bad_questions_get_a_sentence(model):
     with pytest.raises(ValueError, match="4 features"):
         model.predict(X[:, :4])
     with pytest.raises(ValueError, match="k must be at least 1"):
-        model.predict_top(X, 0)
+        model.predict_k_best(X, 0)
     with pytest.raises(ValueError, match=r"y has the shape \(80, 3\).* must have \(80, 4\)"):
         model.score(X, Y[:, :3])
 

@@ -47,10 +47,10 @@ class PlainLabels(PlainRows):
             for states in ((0, 0), (0, 1), (1, 0), (1, 1))
         ]
 
-    def loss(self, truth, y):
-        wrong = sum(a != b for a, b in zip(truth, y, strict=True))
+    def loss(self, y_true, y):
+        wrong = sum(a != b for a, b in zip(y_true, y, strict=True))
         if self.loss_name == "f1":
-            return wrong / (sum(truth) + sum(y)) if wrong else 0.0
+            return wrong / (sum(y_true) + sum(y)) if wrong else 0.0
         return float(wrong if self.loss_name == "hamming" else wrong > 0)
 
 
@@ -99,8 +99,8 @@ def test_top(graph):
         ranked = sorted(
             case.problem.outputs(x), key=lambda y, x=x: -(case.problem.joint_feature(x, y) @ w)
         )
-        assert [tuple(y) for y in problem.top(x, w, 5)] == ranked[:5]
-        assert len(problem.top(x, w, 100)) == 16
+        assert [tuple(y) for y in problem.k_best(x, w, 5)] == ranked[:5]
+        assert len(problem.k_best(x, w, 100)) == 16
 
 
 def test_listing_all_sets_has_its_limit():
@@ -108,18 +108,18 @@ def test_listing_all_sets_has_its_limit():
     with pytest.raises(ValueError, match=f"at most {MOST_LABELS} labels, but there are"):
         problem.outputs([0.0])
     with pytest.raises(ValueError, match="ask for the best set alone"):
-        problem.top([0.0], np.zeros(problem.n_weights), 1)
+        problem.k_best([0.0], np.zeros(problem.n_weights), 1)
 
 
 def test_bind_looks_at_what_it_gets():
     case, problem = make(0)
     with pytest.raises(ValueError, match="made for rows of 3 features"):
-        problem.bind(np.ones((10, 2)), case.Y, case.cost)
+        problem.make_oracle(np.ones((10, 2)), case.Y, case.cost)
     for bad in ((0, 1, 0), (0, 1, 0, 2), (0, 1, 0, 0.5), "abcd"):
         with pytest.raises(ValueError, match=r"example 1 is .* 4 whole numbers from 0 to 1"):
-            problem.bind(np.ones((2, 3)), [case.Y[0], bad], case.cost[:2])
+            problem.make_oracle(np.ones((2, 3)), [case.Y[0], bad], case.cost[:2])
     with pytest.raises(ValueError, match="another length"):
-        bound(problem, case).planes_of(np.array([0]), [b"1234"])
+        bound(problem, case).cuts_of(np.array([0]), [b"1234"])
 
 
 def information(Y, a, b):

@@ -114,8 +114,8 @@ def test_sparse_rows_threads_and_pickles(model):
 
 
 def test_grid_search():
-    search = GridSearchCV(OrdinalClassifier(), {"C": [1e-4, 1.0]}, cv=3).fit(X, y)
-    assert search.best_params_ == {"C": 1.0}
+    infer = GridSearchCV(OrdinalClassifier(), {"C": [1e-4, 1.0]}, cv=3).fit(X, y)
+    assert infer.best_params_ == {"C": 1.0}
 
 
 BAD = {

@@ -35,8 +35,8 @@ class PlainOrdinal(PlainRows):
     def extras(self, y):
         return [-1.0 if j <= y else 0.0 for j in range(1, len(self.matrix))]
 
-    def loss(self, truth, y):
-        return float(self.matrix[truth, y])
+    def loss(self, y_true, y):
+        return float(self.matrix[y_true, y])
 
 
 def make(seed, rescaling="margin", loss="absolute", n=14, d=3):
@@ -99,8 +99,8 @@ def test_the_hinge_is_the_larger_of_two_sums_of_binary_hinges():
             above = np.maximum(1.0 + passed[y:], 0.0).sum()
             hinges.append(max(below, above))
         weights = np.concatenate([np.outer(direction, [1, 0, 0, 0]).ravel(), thresholds])
-        planes = bound(problem, case).planes(weights, np.arange(len(case.X)), Threads(1))
-        assert_allclose(planes.slopes(weights), hinges, atol=1e-12)
+        cuts = bound(problem, case).separate(weights, np.arange(len(case.X)), Threads(1))
+        assert_allclose(cuts.slopes(weights), hinges, atol=1e-12)
 
 
 @pytest.mark.parametrize("loss", ["absolute", "squared"])

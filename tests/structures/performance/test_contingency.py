@@ -27,7 +27,7 @@ def labellings(P, N):
 
 
 def plain_score(positive, negative, of_positive, of_negative):
-    """``sum (y - truth) / 2 * score / n``."""
+    """``sum (y - y_true) / 2 * score / n``."""
     n = len(positive) + len(negative)
     return (negative[of_negative].sum() - positive[~of_positive].sum()) / n
 

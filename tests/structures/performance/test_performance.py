@@ -14,7 +14,7 @@ import maxmargin as mm
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.stopping import Stopping
 from maxmargin.solvers.names import make_solver
-from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableTrainingSet
+from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableOracle
 
 ONE = Threads(1)
 BLOCK = np.zeros(1, dtype=np.int64)
@@ -39,8 +39,8 @@ class Enumerated(PerformanceProblem):
 def draw(seed, n=6, ties=False, n_positive=None):
     random = np.random.default_rng(seed)
     x = random.integers(-1, 2, (n, 3)) if ties else random.normal(size=(n, 3))
-    truth = np.arange(n) < (n_positive or random.integers(1, n))
-    return x.astype(float), random.permutation(truth), random
+    y_true = np.arange(n) < (n_positive or random.integers(1, n))
+    return x.astype(float), random.permutation(y_true), random
 
 
 @pytest.mark.parametrize("loss", PLAIN)
@@ -48,16 +48,16 @@ def draw(seed, n=6, ties=False, n_positive=None):
 @given(seed=seeds, ties=st.booleans(), scale=st.sampled_from([0.0, 1.0, 10.0]))
 def test_search_is_the_best_of_all_labellings(loss, seed, ties, scale):
     problem = Enumerated(loss, beta=0.5)
-    x, truth, random = draw(seed, ties=ties)
-    problem.n_positive = truth.sum()
+    x, y_true, random = draw(seed, ties=ties)
+    problem.n_positive = y_true.sum()
     w = scale * random.normal(size=3)
-    base = problem.joint_feature(x, truth)
-    assert problem.loss(truth, truth) == 0.0
+    base = problem.joint_feature(x, y_true)
+    assert problem.loss(y_true, y_true) == 0.0
 
     def value(y):
-        return problem.loss(truth, y) + w @ (problem.joint_feature(x, y) - base)
+        return problem.loss(y_true, y) + w @ (problem.joint_feature(x, y) - base)
 
-    found = problem.separate(x, truth, w)
+    found = problem.loss_augmented_inference(x, y_true, w)
     assert value(found) == pytest.approx(max(map(value, problem.outputs(x))), abs=1e-10)
 
 
@@ -67,37 +67,37 @@ def test_search_is_the_best_of_all_labellings(loss, seed, ties, scale):
 def test_planes_are_the_highest_of_all_labellings(measure, k, sparse):
     called = [np.array(y) for y in product([False, True], repeat=7)]
     for seed in range(6):
-        x, truth, random = draw(seed, n=7, n_positive=3)
+        x, y_true, random = draw(seed, n=7, n_positive=3)
         how = Measure(measure, 2.0, k)
         if measure in ("precision@k", "recall@k", "break-even"):
             allowed = [y for y in called if y.sum() == how.rows_called(7, 3)]
         else:
             allowed = called
         X = sp.csr_array(x) if sparse else x
-        training = TableTrainingSet(X, truth, np.array([0, 7]), np.ones(1), how, bias=2.0)
+        oracle = TableOracle(X, y_true, np.array([0, 7]), np.ones(1), how, bias=2.0)
         w = random.normal(size=4)
         scores = x @ w[:3] + 2.0 * w[3]
-        values = [how.loss_of(truth, y) - how.coefficients(truth, y) @ scores for y in allowed]
-        planes = training.planes(w, BLOCK, ONE)
-        assert planes.slopes(w)[0] == pytest.approx(max(0.0, *values), abs=1e-12)
-        again = training.planes_of(BLOCK, planes.outputs)
-        assert_allclose(again.slopes(w), planes.slopes(w))
+        values = [how.loss_of(y_true, y) - how.coefficients(y_true, y) @ scores for y in allowed]
+        cuts = oracle.separate(w, BLOCK, ONE)
+        assert cuts.slopes(w)[0] == pytest.approx(max(0.0, *values), abs=1e-12)
+        again = oracle.cuts_of(BLOCK, cuts.outputs)
+        assert_allclose(again.slopes(w), cuts.slopes(w))
 
 
 def test_measures_at_k_do_not_care_for_a_shift_of_all_scores():
-    x, truth, random = draw(0, n=9, n_positive=4)
+    x, y_true, random = draw(0, n=9, n_positive=4)
     x[:, 2] = 1.0
     for k in (2, 4, 6):
         how = Measure("precision@k", k=k)
-        training = TableTrainingSet(x, truth, np.array([0, 9]), np.ones(1), how)
+        oracle = TableOracle(x, y_true, np.array([0, 9]), np.ones(1), how)
         w = random.normal(size=3)
         hinges = [
-            training.hinges(training.planes(v, BLOCK, ONE), v, BLOCK).most
+            oracle.hinges(oracle.separate(v, BLOCK, ONE), v, BLOCK).most
             for v in (w, w + np.array([0, 0, 7]))
         ]
         assert hinges[0] == pytest.approx(hinges[1])
         top = np.argsort(-x @ w)[:k]
-        lacking = (min(k, 4) - truth[top].sum()) / k
+        lacking = (min(k, 4) - y_true[top].sum()) / k
         assert hinges[0] >= lacking - 1e-12
 
 
@@ -109,20 +109,20 @@ def test_solvers_agree_with_the_referee(loss, n_sets):
     X, Y = zip(*(draw(seed, n=6, n_positive=3)[:2] for seed in range(n_sets)), strict=True)
     cost = np.array([4.0, 1.0])[:n_sets]
     optimum = Case(problem, list(X), list(Y), cost).optimum.value
-    training = problem.bind(X, Y, cost, "margin")
+    oracle = problem.make_oracle(X, Y, cost, "margin")
     for name in EXACT_SOLVERS:
-        found = make_solver(name).solve(training, Stopping(1e-6, 1000)).certificate
+        found = make_solver(name).solve(oracle, Stopping(1e-6, 1000)).certificate
         assert found.dual <= optimum * (1 + 1e-7) + 1e-9, name
         assert found.primal >= optimum * (1 - 1e-7) - 1e-9, name
         assert found.relative_gap <= 1e-6, name
 
 
 def test_errors_are_the_hinges_of_the_rows():
-    x, truth, random = draw(0, n=30)
-    training = PerformanceProblem("error").bind([x], [truth], np.array([30.0]), "margin")
+    x, y_true, random = draw(0, n=30)
+    oracle = PerformanceProblem("error").make_oracle([x], [y_true], np.array([30.0]), "margin")
     w = random.normal(size=3)
-    hinges = np.maximum(0.0, 1.0 - np.where(truth, 1.0, -1.0) * (x @ w))
-    assert training.primal(w) == pytest.approx(0.5 * w @ w + hinges.sum())
+    hinges = np.maximum(0.0, 1.0 - np.where(y_true, 1.0, -1.0) * (x @ w))
+    assert oracle.primal(w) == pytest.approx(0.5 * w @ w + hinges.sum())
 
 
 def test_shares_and_numbers_of_rows():
@@ -135,23 +135,23 @@ def test_shares_and_numbers_of_rows():
 
 
 def test_outputs_of_other_data_are_refused():
-    training = PerformanceProblem().bind([np.eye(9)], [np.arange(9) > 3], np.ones(1), "margin")
+    oracle = PerformanceProblem().make_oracle([np.eye(9)], [np.arange(9) > 3], np.ones(1), "margin")
     with pytest.raises(ValueError, match="other data"):
-        training.planes_of(BLOCK, [b"\x00"])
+        oracle.cuts_of(BLOCK, [b"\x00"])
 
 
 def test_structured_svm_takes_it():
-    x, truth, _ = draw(0, n=40)
-    model = mm.StructuredSVM(PerformanceProblem("f1"), C=40.0).fit([x], [truth])
+    x, y_true, _ = draw(0, n=40)
+    model = mm.StructuredSVM(PerformanceProblem("f1"), C=40.0).fit([x], [y_true])
     assert model.certificate_.relative_gap <= 1e-3
     assert model.predict([x])[0].dtype == bool
-    assert -1.0 <= model.score([x], [truth]) <= 0.0
+    assert -1.0 <= model.score([x], [y_true]) <= 0.0
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match="'f1', 'error' or 'break-even'"):
         PerformanceProblem("auc")
     with pytest.raises(ValueError, match="flag, True or False"):
-        PerformanceProblem().bind([np.eye(2)], [[1, 0]], np.ones(1), "margin")
+        PerformanceProblem().make_oracle([np.eye(2)], [[1, 0]], np.ones(1), "margin")
     with pytest.raises(ValueError, match="Data set 0 needs a flag for each row, at least one True"):
-        PerformanceProblem().bind([np.eye(2)], [[False, False]], np.ones(1), "margin")
+        PerformanceProblem().make_oracle([np.eye(2)], [[False, False]], np.ones(1), "margin")

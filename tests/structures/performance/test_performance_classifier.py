@@ -86,33 +86,33 @@ def test_hinge_bounds_what_the_measure_lacks(loss):
 
 
 def test_scores_are_the_measures():
-    test, truth = data(seed=2)
+    test, y_true = data(seed=2)
     by_sklearn = {
-        "f1": lambda m: f1_score(truth, m.predict(test), pos_label="yes"),
-        "f2": lambda m: fbeta_score(truth, m.predict(test), beta=2.0, pos_label="yes"),
-        "auc": lambda m: roc_auc_score(truth, m.decision_function(test)),
-        "error": lambda m: accuracy_score(truth, m.predict(test)),
+        "f1": lambda m: f1_score(y_true, m.predict(test), pos_label="yes"),
+        "f2": lambda m: fbeta_score(y_true, m.predict(test), beta=2.0, pos_label="yes"),
+        "auc": lambda m: roc_auc_score(y_true, m.decision_function(test)),
+        "error": lambda m: accuracy_score(y_true, m.predict(test)),
     }
     for loss, measure in by_sklearn.items():
         model = PerformanceClassifier(**LOSSES[loss]).fit(X, Y)
-        assert model.score(test, truth) == pytest.approx(measure(model))
+        assert model.score(test, y_true) == pytest.approx(measure(model))
     model = PerformanceClassifier(**LOSSES["precision@k"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:60]
-    assert model.score(test, truth) == pytest.approx(np.mean(truth[first] == "yes"))
+    assert model.score(test, y_true) == pytest.approx(np.mean(y_true[first] == "yes"))
     model = PerformanceClassifier(**LOSSES["recall@k"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:90]
-    assert model.score(test, truth) == pytest.approx(np.sum(truth[first] == "yes") / 45)
+    assert model.score(test, y_true) == pytest.approx(np.sum(y_true[first] == "yes") / 45)
     model = PerformanceClassifier(**LOSSES["break-even"]).fit(X, Y)
     first = np.argsort(-model.decision_function(test))[:45]
-    assert model.score(test, truth) == pytest.approx(np.mean(truth[first] == "yes"))
+    assert model.score(test, y_true) == pytest.approx(np.mean(y_true[first] == "yes"))
 
 
 def test_f1_is_better_where_positives_are_few():
-    rows, truth = data(2000, share=0.05)
+    rows, y_true = data(2000, share=0.05)
     rows[:, 3] = np.random.default_rng(1).normal(size=2000)
     test = data(4000, seed=3, share=0.05)
-    ours = PerformanceClassifier(C=0.1).fit(rows, truth)
-    linear = mm.LinearClassifier(C=0.1).fit(rows, truth)
+    ours = PerformanceClassifier(C=0.1).fit(rows, y_true)
+    linear = mm.LinearClassifier(C=0.1).fit(rows, y_true)
     of_linear = f1_score(test[1], linear.predict(test[0]), pos_label="yes")
     assert ours.score(*test) >= of_linear
 
@@ -122,8 +122,8 @@ def test_thresholds():
         model = PerformanceClassifier(**LOSSES[loss]).fit(X, Y)
         assert np.sum(model.predict(X) == "yes") == called
         if loss == "break-even":
-            truth = Y == "yes"
-            precision = precision_score(truth, model.predict(X) == "yes")
+            y_true = Y == "yes"
+            precision = precision_score(y_true, model.predict(X) == "yes")
             assert model.score(X, Y) == pytest.approx(precision)
     model = PerformanceClassifier(loss="auc").fit(X, Y)
     scores = X @ model.coef_[0]
@@ -169,9 +169,9 @@ def test_warm_start_and_clone():
 
 def test_zero_weights_are_said_to_be_no_better():
     random = np.random.default_rng(0)
-    truth = np.arange(200) < 100
+    y_true = np.arange(200) < 100
     with pytest.warns(UserWarning, match="No weights promise a better precision@k"):
-        PerformanceClassifier(loss="precision@k", k=5).fit(random.normal(size=(200, 2)), truth)
+        PerformanceClassifier(loss="precision@k", k=5).fit(random.normal(size=(200, 2)), y_true)
 
 
 @pytest.mark.parametrize(

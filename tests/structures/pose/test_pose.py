@@ -8,13 +8,13 @@ from pose_scenes import hooks
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.kernel_oracle import KernelTrainingSet
+from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import LinearKernel, ProductKernel
 from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.inference import TURN, angular_distance
 from maxmargin.structures.pose.linear import LinearPoses
-from maxmargin.structures.pose.problem import AngleKernel, PoseGrid, PoseProblem, PoseTrainingSet
+from maxmargin.structures.pose.problem import AngleKernel, PoseGrid, PoseOracle, PoseProblem
 from maxmargin.structures.pose.windows import Pose, WindowGrid, hog_blocks, overlaps
 
 GRIDS = {
@@ -28,20 +28,20 @@ def training_set(grid, n=6, seed=0, n_angles=6, **options):
     images, rows = hooks(n, seed, shape=(24, 28))
     problem = PoseProblem(grid, n_angles, **options)
     windows = [grid.windows(image) for image in images]
-    truths = [
+    y_true = [
         each.pose(each.nearest(Pose(x, y, grid.scales[0], angle)), angle)
         for each, (x, y, angle) in zip(windows, rows.tolist(), strict=True)
     ]
-    return PoseTrainingSet(problem, windows, truths, np.full(n, 0.5))
+    return PoseOracle(problem, windows, y_true, np.full(n, 0.5))
 
 
-def some_point(training, n=8, seed=0):
+def some_point(oracle, n=8, seed=0):
     """A feasible dual point: coefficients of poses drawn at random."""
     random = np.random.default_rng(seed)
-    blocks = np.sort(random.integers(training.n_blocks, size=n))
+    blocks = np.sort(random.integers(oracle.n_blocks, size=n))
     outputs = []
     for i in blocks:
-        grid = training.problem.outputs(training.X[i])
+        grid = oracle.problem.outputs(oracle.X[i])
         outputs.append(grid[int(random.integers(len(grid)))])
     return DualPoint(blocks=blocks, outputs=outputs, coef=np.full(n, 0.5 / n))
 
@@ -136,15 +136,15 @@ def test_losses_by_hand(name, weight):
     grid = GRIDS[name]
     problem = PoseProblem(grid, n_angles=5, angle_weight=weight)
     windows = grid.windows(np.random.default_rng(0).normal(size=(24, 28)))
-    truth = windows.pose(2, 1.234)
+    y_true = windows.pose(2, 1.234)
     candidates = problem.candidates(windows)
     assert len(candidates.outputs) == 5 * len(windows)
-    for pose, loss in zip(candidates.outputs, problem.losses(truth, candidates), strict=True):
-        overlap = box_overlap(grid.box(truth), grid.box(pose))
-        turned = angular_distance(truth.angle, pose.angle) / np.pi
+    for pose, loss in zip(candidates.outputs, problem.losses(y_true, candidates), strict=True):
+        overlap = box_overlap(grid.box(y_true), grid.box(pose))
+        turned = angular_distance(y_true.angle, pose.angle) / np.pi
         assert loss == pytest.approx(weight * turned + (1 - weight) * (1 - overlap), abs=1e-12)
-        assert problem.loss(truth, pose) == pytest.approx(loss, abs=1e-12)
-    assert problem.loss(truth, truth) == 0.0
+        assert problem.loss(y_true, pose) == pytest.approx(loss, abs=1e-12)
+    assert problem.loss(y_true, y_true) == 0.0
 
 
 def test_candidates_are_windows_times_angles():
@@ -162,10 +162,10 @@ def test_candidates_are_windows_times_angles():
 
 
 def test_the_kernel_is_that_of_the_paper():
-    training = training_set(GRIDS["square"], gamma=2.5)
-    model = training.model_of(some_point(training))
-    point = some_point(training)
-    x = training.X[0]
+    oracle = training_set(GRIDS["square"], gamma=2.5)
+    model = oracle.model_of(some_point(oracle))
+    point = some_point(oracle)
+    x = oracle.X[0]
     pose = x.pose(3, 0.777)
 
     def kernel(x1, y1, x2, y2):
@@ -174,8 +174,8 @@ def test_the_kernel_is_that_of_the_paper():
 
     expected = 0.0
     for i, y, a in zip(point.blocks, point.outputs, point.coef, strict=True):
-        expected += a * kernel(training.X[i], training.Y[i], x, pose)
-        expected -= a * kernel(training.X[i], y, x, pose)
+        expected += a * kernel(oracle.X[i], oracle.Y[i], x, pose)
+        expected -= a * kernel(oracle.X[i], y, x, pose)
     found = model.pair_scores(x.feature(pose)[None], np.array([[pose.angle]]))
     assert found[0] == pytest.approx(expected, abs=1e-10)
 
@@ -186,41 +186,41 @@ def test_the_kernel_is_that_of_the_paper():
 @pytest.mark.parametrize("name", GRIDS)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_search_finds_the_highest_of_all(name, seed):
-    training = training_set(GRIDS[name], seed=seed)
-    model = training.model_of(some_point(training, seed=seed))
+    oracle = training_set(GRIDS[name], seed=seed)
+    model = oracle.model_of(some_point(oracle, seed=seed))
     blocks = np.array([4, 0, 3])
-    found = training.search(model, blocks, Threads(1))
+    found = oracle.infer(model, blocks, Threads(1))
     assert found.outputs.blocks.tolist() == [4, 0, 3]
     for k, i in enumerate(blocks):
-        x, truth = training.X[i], training.Y[i]
+        x, y_true = oracle.X[i], oracle.Y[i]
 
         def score(y, x=x):
             return model.pair_scores(x.feature(y)[None], np.array([[y.angle]]))[0]
 
         slopes = [
-            training.problem.loss(truth, y) + score(y) - score(truth)
-            for y in training.problem.outputs(x)
+            oracle.problem.loss(y_true, y) + score(y) - score(y_true)
+            for y in oracle.problem.outputs(x)
         ]
         assert found.slopes[k] == pytest.approx(max(slopes))
         assert found.hinges[k] == pytest.approx(max(max(slopes), 0.0))
         y = found.outputs.outputs[k]
-        expected = training.problem.loss(truth, y) + score(y) - score(truth)
+        expected = oracle.problem.loss(y_true, y) + score(y) - score(y_true)
         assert found.slopes[k] == pytest.approx(expected)
         np.testing.assert_array_equal(found.outputs.parts[k], x.feature(y))
         assert found.outputs.labels[k] == y.angle
-        assert found.outputs.losses[k] == pytest.approx(training.problem.loss(truth, y))
+        assert found.outputs.losses[k] == pytest.approx(oracle.problem.loss(y_true, y))
 
 
 @pytest.mark.parametrize(("count", "diversity"), [(1, 0.0), (3, 0.0), (4, 2.0)])
 def test_the_search_is_that_of_any_kernel_problem(count, diversity):
     """Image by image or many at once: the same outputs."""
-    training = training_set(GRIDS["scales"])
-    kernel = ProductKernel(LinearKernel(), AngleKernel(training.problem.gamma))
-    plain = KernelTrainingSet(training.problem, training.X, training.Y, training.cost, kernel)
-    model = training.model_of(some_point(training))
+    oracle = training_set(GRIDS["scales"])
+    kernel = ProductKernel(LinearKernel(), AngleKernel(oracle.problem.gamma))
+    plain = KernelOracle(oracle.problem, oracle.X, oracle.Y, oracle.cost, kernel)
+    model = oracle.model_of(some_point(oracle))
     blocks = np.arange(6)
-    ours = training.search(model, blocks, Threads(1), count, diversity)
-    theirs = plain.search(model, blocks, Threads(1), count, diversity)
+    ours = oracle.infer(model, blocks, Threads(1), count, diversity)
+    theirs = plain.infer(model, blocks, Threads(1), count, diversity)
     assert ours.outputs.outputs == theirs.outputs.outputs
     assert len(ours.outputs.outputs) == 6 * count
     np.testing.assert_array_equal(ours.outputs.blocks, theirs.outputs.blocks)
@@ -230,32 +230,32 @@ def test_the_search_is_that_of_any_kernel_problem(count, diversity):
 
 
 def test_threads_find_the_same():
-    training = training_set(GRIDS["square"], n=7)
-    model = training.model_of(some_point(training))
-    one = training.search(model, np.arange(7), Threads(1), 2, 1.0)
+    oracle = training_set(GRIDS["square"], n=7)
+    model = oracle.model_of(some_point(oracle))
+    one = oracle.infer(model, np.arange(7), Threads(1), 2, 1.0)
     with Threads(3) as threads:
-        three = training.search(model, np.arange(7), threads, 2, 1.0)
+        three = oracle.infer(model, np.arange(7), threads, 2, 1.0)
     assert one.outputs.outputs == three.outputs.outputs
     np.testing.assert_array_equal(one.slopes, three.slopes)
 
 
 def test_diverse_poses_are_further_apart():
-    training = training_set(GRIDS["square"])
-    model = training.model_of(some_point(training))
+    oracle = training_set(GRIDS["square"])
+    model = oracle.model_of(some_point(oracle))
 
     def apart(diversity):
-        outputs = training.search(model, np.arange(6), Threads(1), 3, diversity).outputs.outputs
+        outputs = oracle.infer(model, np.arange(6), Threads(1), 3, diversity).outputs.outputs
         triples = zip(outputs[::3], outputs[1::3], outputs[2::3], strict=True)
-        loss = training.problem.loss
+        loss = oracle.problem.loss
         return sum(loss(a, b) + loss(a, c) + loss(b, c) for a, b, c in triples)
 
     assert apart(5.0) > 1.5 * apart(0.0)
 
 
 def test_refined_angles_are_the_highest_nearby():
-    training = training_set(GRIDS["square"], n_angles=16)
-    problem, model = training.problem, training.model_of(some_point(training, n=20))
-    features = training.X[0].features()
+    oracle = training_set(GRIDS["square"], n_angles=16)
+    problem, model = oracle.problem, oracle.model_of(some_point(oracle, n=20))
+    features = oracle.X[0].features()
     grid_angles = problem.angles[(features @ problem.detectors(model)).argmax(axis=1)]
     angles, scores = problem.refined(model, features, grid_angles)
     dense = np.linspace(-problem.spacing, problem.spacing, 4001)
@@ -283,41 +283,41 @@ def test_waves_are_features_of_the_kernel():
 def test_the_linear_problem_has_the_same_optimum(solver):
     import maxmargin as mm
 
-    training = training_set(GRIDS["square"], n=12)
-    result = MiniBatchDual().solve(training, Stopping(tol=1e-4))
-    linear = mm.StructuredSVM(LinearPoses(training.problem), C=0.5, solver=solver, tol=1e-4)
-    linear.fit(training.X, training.Y)
+    oracle = training_set(GRIDS["square"], n=12)
+    result = MiniBatchDual().solve(oracle, Stopping(tol=1e-4))
+    linear = mm.StructuredSVM(LinearPoses(oracle.problem), C=0.5, solver=solver, tol=1e-4)
+    linear.fit(oracle.X, oracle.Y)
     assert result.certificate.relative_gap <= 1e-4
     low, high = linear.certificate_.dual, linear.certificate_.primal
     assert result.certificate.dual <= high * (1 + 1e-6)
     assert low <= result.certificate.primal * (1 + 1e-6)
-    decoded = linear.predict(training.X)
-    detectors = training.problem.detectors(result.weights)
-    for x, pose in zip(training.X, decoded, strict=True):
+    inferred_best = linear.predict(oracle.X)
+    detectors = oracle.problem.detectors(result.weights)
+    for x, pose in zip(oracle.X, inferred_best, strict=True):
         scores = (x.features() @ detectors).ravel()
-        at = list(training.problem.outputs(x)).index(pose)
+        at = list(oracle.problem.outputs(x)).index(pose)
         assert scores[at] >= scores.max() - 0.05 * np.ptp(scores)
 
 
 def test_batched_planes_are_the_searches_one_by_one():
-    training = training_set(GRIDS["flat"])
-    linear = LinearPoses(training.problem)
-    size = linear.joint_feature(training.X[0], training.Y[0]).size
+    oracle = training_set(GRIDS["flat"])
+    linear = LinearPoses(oracle.problem)
+    size = linear.joint_feature(oracle.X[0], oracle.Y[0]).size
     w = 0.1 * np.random.default_rng(0).normal(size=size)
     for weights in (w, 0 * w):
-        planes = linear.planes(training.X, training.Y, weights)
-        for k, (x, truth) in enumerate(zip(training.X, training.Y, strict=True)):
-            assert planes.outputs[k] == linear.separate(x, truth, weights)
-            y = planes.outputs[k]
-            values = planes.values[planes.starts[k] : planes.starts[k + 1]]
-            expected = linear.joint_feature(x, truth) - linear.joint_feature(x, y)
+        cuts = linear.cuts(oracle.X, oracle.Y, weights)
+        for k, (x, y_true) in enumerate(zip(oracle.X, oracle.Y, strict=True)):
+            assert cuts.outputs[k] == linear.loss_augmented_inference(x, y_true, weights)
+            y = cuts.outputs[k]
+            values = cuts.values[cuts.starts[k] : cuts.starts[k + 1]]
+            expected = linear.joint_feature(x, y_true) - linear.joint_feature(x, y)
             np.testing.assert_allclose(values, expected)
 
 
 def test_the_truth_is_found_when_nothing_is_higher():
     """A truth between two angles of the search may be above all of them."""
-    training = training_set(GRIDS["square"], n=1, n_angles=2, gamma=20.0)
-    linear = LinearPoses(training.problem)
-    x, truth = training.X[0], training.Y[0]
-    w = 10.0 * linear.joint_feature(x, truth)
-    assert linear.separate(x, truth, w) == truth
+    oracle = training_set(GRIDS["square"], n=1, n_angles=2, gamma=20.0)
+    linear = LinearPoses(oracle.problem)
+    x, y_true = oracle.X[0], oracle.Y[0]
+    w = 10.0 * linear.joint_feature(x, y_true)
+    assert linear.loss_augmented_inference(x, y_true, w) == y_true

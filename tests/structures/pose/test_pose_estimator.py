@@ -119,7 +119,7 @@ def test_whole_turns_do_not_matter():
 
 def test_top_poses(estimator):
     two = [np.hstack([a, b]) for a, b in zip(TEST_IMAGES[:6], TEST_IMAGES[6:12], strict=True)]
-    tops = estimator.predict_top(two, 3, max_overlap=0.2)
+    tops = estimator.predict_k_best(two, 3, max_overlap=0.2)
     best = estimator.predict(two)
     for top, pose, image in zip(tops, best, two, strict=True):
         assert len(top) == 3
@@ -132,7 +132,7 @@ def test_top_poses(estimator):
         assert estimator.decision_function([image])[0] == pytest.approx(scores[0])
     places = [sorted(p[0] // 32 for p, _ in top[:2]) for top in tops]
     assert sum(place == [0, 1] for place in places) >= 5  # one hook in each half
-    few = estimator.predict_top([TEST_IMAGES[0][:16, :16]], 5)
+    few = estimator.predict_k_best([TEST_IMAGES[0][:16, :16]], 5)
     assert len(few[0]) == 1
 
 
@@ -144,11 +144,11 @@ def test_slack_rescaling_multiplies_the_loss():
     total = model.model_.half_square
     for image, (x, y, angle) in zip(images, poses, strict=True):
         windows = grid.windows(image)
-        truth = windows.pose(windows.nearest(Pose(x, y, 1.0, angle)), angle)
-        own = model.model_.pair_scores(windows.feature(truth)[None], np.array([[angle]]))[0]
+        y_true = windows.pose(windows.nearest(Pose(x, y, 1.0, angle)), angle)
+        own = model.model_.pair_scores(windows.feature(y_true)[None], np.array([[angle]]))[0]
         scores = windows.features() @ model.coef_.T
         losses = [
-            [model._problem.loss(truth, windows.pose(w, a)) for a in model.angles_]
+            [model._problem.loss(y_true, windows.pose(w, a)) for a in model.angles_]
             for w in range(len(windows))
         ]
         total += 0.5 * max(0.0, np.max(np.array(losses) * (1.0 + scores - own)))
@@ -166,7 +166,7 @@ def test_one_angle_weight_learns_angles_only():
     "solver",
     [
         MiniBatchDual(batch_size=40),
-        MiniBatchDual(outputs_per_search=3, diversity=0.5),
+        MiniBatchDual(outputs_per_call=3, diversity=0.5),
         MiniBatchDual(steps="smo"),
     ],
 )
@@ -218,7 +218,7 @@ def test_stopping_early_warns_and_keeps_the_best():
 def test_no_images_no_poses(estimator):
     assert estimator.predict([]).shape == (0, 3)
     assert estimator.decision_function([]).shape == (0,)
-    assert estimator.predict_top([], 2) == []
+    assert estimator.predict_k_best([], 2) == []
 
 
 def changed(poses, row, column, value):
@@ -279,7 +279,7 @@ def test_bad_input_to_a_trained_model(estimator):
     with pytest.raises(ValueError, match="Image 1 has 8 x 8 pixels, too few for a window of 16"):
         estimator.predict([IMAGES[0], np.ones((8, 8))])
     with pytest.raises(ValueError, match="k must be at least 1"):
-        estimator.predict_top(IMAGES, 0)
+        estimator.predict_k_best(IMAGES, 0)
     with pytest.raises(ValueError, match="25 images but 40 poses"):
         estimator.score(TEST_IMAGES, POSES)
     with pytest.raises(NotFittedError):

@@ -137,9 +137,9 @@ def test_warm_start_and_clone(model):
 def test_auc_is_what_sklearn_measures():
     random = np.random.default_rng(0)
     rows = random.normal(size=(80, 3))
-    truth = (rows[:, 0] + random.normal(size=80) > 0).astype(int)
-    model = Ranker(loss="auc", C=100.0).fit(rows, truth, np.zeros(80))
-    lacking = 1.0 - roc_auc_score(truth, model.predict(rows))
+    y_true = (rows[:, 0] + random.normal(size=80) > 0).astype(int)
+    model = Ranker(loss="auc", C=100.0).fit(rows, y_true, np.zeros(80))
+    lacking = 1.0 - roc_auc_score(y_true, model.predict(rows))
     hinge = (model.certificate_.primal - 0.5 * model.coef_ @ model.coef_) / 100.0
     assert lacking <= hinge + 1e-9
 
@@ -236,15 +236,15 @@ def test_slack_rescaling_of_pairs_against_all_outputs(loss, C, n_levels):
     y = random.integers(0, n_levels, size=(3, 4)).astype(float)
     y[:, 0], y[:, 1] = 0, n_levels - 1
     orders = [np.array(order, dtype=np.int32) for order in permutations(range(4))]
-    planes = []
-    for x, truth in zip(X, y, strict=True):
-        right = problem.joint_feature(x, problem.truth(truth))
-        outputs = [Ranking(truth, np.array(pair)) for pair in product(orders, orders)]
+    cuts = []
+    for x, y_true in zip(X, y, strict=True):
+        right = problem.joint_feature(x, problem.y_true(y_true))
+        outputs = [Ranking(y_true, np.array(pair)) for pair in product(orders, orders)]
         psi = np.array([right - problem.joint_feature(x, output) for output in outputs])
-        planes.append((psi, np.array([problem.loss(truth, output) for output in outputs])))
+        cuts.append((psi, np.array([problem.loss(y_true, output) for output in outputs])))
 
     def objective(w):
-        hinges = [np.max(losses * (1.0 - psi @ w)) for psi, losses in planes]
+        hinges = [np.max(losses * (1.0 - psi @ w)) for psi, losses in cuts]
         return 0.5 * w @ w + C * np.sum(np.maximum(hinges, 0.0))
 
     model = Ranker(C=C, loss=loss, rescaling="slack", tol=1e-6)

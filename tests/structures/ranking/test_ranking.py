@@ -46,9 +46,9 @@ class Enumerated(RankingProblem):
         super().__init__(*arguments)
         self.known = {}
 
-    def truth(self, relevance, x=None):
+    def y_true(self, relevance, x=None):
         self.known[id(x)] = np.asarray(relevance, dtype=float)
-        return super().truth(relevance)
+        return super().y_true(relevance)
 
     def outputs(self, x):
         return all_outputs(self, self.known[id(x)])
@@ -61,7 +61,7 @@ def all_outputs(problem, relevance):
         rising = [np.array(r, np.int32) for r in combinations_with_replacement(range(n + 1), n)]
         chosen = product(orders, rising)
     else:
-        chosen = product(orders, repeat=len(problem.truth(relevance).orders))
+        chosen = product(orders, repeat=len(problem.y_true(relevance).orders))
     return [Ranking(relevance, np.array(rows)) for rows in chosen]
 
 
@@ -76,10 +76,10 @@ def draw(seed, problem, n=None, n_levels=3, ties=False):
             return rows.astype(float), relevance, random
 
 
-def value(problem, x, truth, y, w):
+def value(problem, x, y_true, y, w):
     """Score plus loss, relative to the truth."""
-    difference = problem.joint_feature(x, y) - problem.joint_feature(x, truth)
-    return problem.loss(truth, y) + w @ difference
+    difference = problem.joint_feature(x, y) - problem.joint_feature(x, y_true)
+    return problem.loss(y_true, y) + w @ difference
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -90,11 +90,11 @@ def test_search_is_the_best_of_all_outputs(loss, seed, ties, scale):
     n = 3 if loss == "pairwise" else None
     x, relevance, random = draw(seed, problem, n, ties=ties)
     w = scale * (random.integers(-1, 2, 3) if ties else random.normal(size=3))
-    truth = problem.truth(relevance)
-    assert problem.loss(truth, truth) == 0.0
-    found = problem.separate(x, truth, w)
-    values = [value(problem, x, truth, y, w) for y in all_outputs(problem, relevance)]
-    assert value(problem, x, truth, found, w) == pytest.approx(max(values), abs=1e-10)
+    y_true = problem.y_true(relevance)
+    assert problem.loss(y_true, y_true) == 0.0
+    found = problem.loss_augmented_inference(x, y_true, w)
+    values = [value(problem, x, y_true, y, w) for y in all_outputs(problem, relevance)]
+    assert value(problem, x, y_true, found, w) == pytest.approx(max(values), abs=1e-10)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -104,26 +104,26 @@ def test_planes_are_those_of_the_definition(loss, sparse, monkeypatch):
     problem = RankingProblem(*LOSSES[loss])
     queries = [draw(seed, problem, n, 4)[:2] for seed, n in enumerate([3, 9, 4, 20, 50, 7] * 4)]
     X = [sp.csr_array(x) if sparse else x for x, _ in queries]
-    training = problem.bind(X, [relevance for _, relevance in queries], np.ones(24), "margin")
+    oracle = problem.make_oracle(X, [relevance for _, relevance in queries], np.ones(24), "margin")
     random = np.random.default_rng(0)
     for scale in (0.1, 1.0):
         weights = scale * random.normal(size=3)
         blocks = random.permutation(24)[:15]
         with Threads(3) as threads:
-            planes = training.planes(weights, blocks, threads)
+            cuts = oracle.separate(weights, blocks, threads)
         dense = np.zeros((15, 3))
         np.add.at(
-            dense, (np.repeat(np.arange(15), np.diff(planes.starts)), planes.columns), planes.values
+            dense, (np.repeat(np.arange(15), np.diff(cuts.starts)), cuts.columns), cuts.values
         )
         for k, b in enumerate(blocks):
             x, relevance = queries[b]
-            truth = problem.truth(relevance)
-            y = Ranking(relevance, np.frombuffer(planes.outputs[k], np.int32).reshape(-1, len(x)))
-            psi = problem.joint_feature(x, truth) - problem.joint_feature(x, y)
+            y_true = problem.y_true(relevance)
+            y = Ranking(relevance, np.frombuffer(cuts.outputs[k], np.int32).reshape(-1, len(x)))
+            psi = problem.joint_feature(x, y_true) - problem.joint_feature(x, y)
             assert_allclose(dense[k], psi, atol=1e-12)
-            assert planes.losses[k] == pytest.approx(problem.loss(truth, y), abs=1e-12)
-        again = training.planes_of(blocks, planes.outputs)
-        for one, two in zip(planes[:4], again[:4], strict=True):
+            assert cuts.losses[k] == pytest.approx(problem.loss(y_true, y), abs=1e-12)
+        again = oracle.cuts_of(blocks, cuts.outputs)
+        for one, two in zip(cuts[:4], again[:4], strict=True):
             np.testing.assert_array_equal(one, two)
 
 
@@ -145,17 +145,17 @@ def test_losses_are_what_the_measures_lack(seed):
         problem = RankingProblem(*LOSSES[loss])
         if problem.informs(relevance):
             lacking = 1.0 - measure(relevance, scores)
-            assert problem.loss(relevance, problem.decode(x, w)) == pytest.approx(lacking)
+            assert problem.loss(relevance, problem.inference(x, w)) == pytest.approx(lacking)
     problem = RankingProblem("precision@k", 2)
     if problem.informs(relevance):
         share = precision_at(relevance, scores, 2) / precision_at(relevance, best, 2)
-        assert problem.loss(relevance, problem.decode(x, w)) == pytest.approx(1.0 - share)
+        assert problem.loss(relevance, problem.inference(x, w)) == pytest.approx(1.0 - share)
     for loss, levels in (("pairwise", relevance), ("auc", relevance >= 1.0)):
         pairs = [(i, j) for i in range(n) for j in range(n) if levels[i] > levels[j]]
         if pairs:
             wrong = np.mean([scores[i] < scores[j] for i, j in pairs])
             problem = RankingProblem(loss)
-            assert problem.loss(relevance, problem.decode(x, w)) == pytest.approx(wrong)
+            assert problem.loss(relevance, problem.inference(x, w)) == pytest.approx(wrong)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -164,9 +164,9 @@ def test_hinge_bounds_the_loss_of_the_prediction(loss):
     for seed in range(20):
         x, relevance, random = draw(seed, problem, n=15, n_levels=4)
         w = random.normal(size=3)
-        training = problem.bind([x], [relevance], np.ones(1), "margin")
-        hinge = training.planes(w, BLOCK, ONE).slopes(w)[0]
-        assert hinge >= problem.loss(relevance, problem.decode(x, w)) - 1e-12
+        oracle = problem.make_oracle([x], [relevance], np.ones(1), "margin")
+        hinge = oracle.separate(w, BLOCK, ONE).slopes(w)[0]
+        assert hinge >= problem.loss(relevance, problem.inference(x, w)) - 1e-12
 
 
 def test_levels_searched_on_their_own_bound_a_ranking_for_all():
@@ -174,13 +174,13 @@ def test_levels_searched_on_their_own_bound_a_ranking_for_all():
     for seed in range(20):
         x, relevance, random = draw(seed, problem, n=4)
         w = random.normal(size=3)
-        truth = problem.truth(relevance)
+        y_true = problem.y_true(relevance)
         one_for_all = max(
-            value(problem, x, truth, y, w)
+            value(problem, x, y_true, y, w)
             for y in all_outputs(problem, relevance)
             if (y.orders == y.orders[0]).all()
         )
-        found = value(problem, x, truth, problem.separate(x, truth, w), w)
+        found = value(problem, x, y_true, problem.loss_augmented_inference(x, y_true, w), w)
         assert found >= one_for_all - 1e-12
         if len(np.unique(relevance)) == 2:
             assert found == pytest.approx(one_for_all)
@@ -197,8 +197,8 @@ def test_pairwise_hinge_is_the_mean_over_pairs():
         for j in range(40)
         if relevance[i] > relevance[j]
     ]
-    training = problem.bind([x], [relevance], np.ones(1), "margin")
-    assert training.primal(w) == pytest.approx(0.5 * w @ w + np.mean(hinges))
+    oracle = problem.make_oracle([x], [relevance], np.ones(1), "margin")
+    assert oracle.primal(w) == pytest.approx(0.5 * w @ w + np.mean(hinges))
 
 
 def test_long_lists_are_sorted_by_numpy_to_the_same_end():
@@ -206,11 +206,11 @@ def test_long_lists_are_sorted_by_numpy_to_the_same_end():
     x, relevance = random.normal(size=(1500, 3)), random.integers(0, 3, 1500).astype(float)
     w = random.normal(size=3)
     problem = RankingProblem("pairwise")
-    training = problem.bind([x], [relevance], np.ones(1), "margin")
+    oracle = problem.make_oracle([x], [relevance], np.ones(1), "margin")
     scores = x @ w
     pairs = relevance[:, None] > relevance
     hinges = np.maximum(0.0, 1.0 - scores[:, None] + scores)[pairs]
-    assert training.primal(w) == pytest.approx(0.5 * w @ w + hinges.mean())
+    assert oracle.primal(w) == pytest.approx(0.5 * w @ w + hinges.mean())
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -218,17 +218,17 @@ def test_solvers_agree_with_the_referee(loss):
     problem = Enumerated(*LOSSES[loss])
     queries = [draw(seed, problem, n=3)[:2] for seed in range(5)]
     X = [x for x, _ in queries]
-    Y = [problem.truth(relevance, x) for x, relevance in queries]
+    Y = [problem.y_true(relevance, x) for x, relevance in queries]
     cost = np.array([3.0, 0.5, 0.0, 1.0, 2.0])
     optimum = Case(problem, X, Y, cost).optimum.value
-    training = problem.bind(X, Y, cost, "margin")
+    oracle = problem.make_oracle(X, Y, cost, "margin")
     for name in EXACT_SOLVERS:
-        result = make_solver(name).solve(training, Stopping(1e-6, 500))
+        result = make_solver(name).solve(oracle, Stopping(1e-6, 500))
         found = result.certificate
         assert found.dual <= optimum * (1 + 1e-7) + 1e-9, name
         assert found.primal >= optimum * (1 - 1e-7) - 1e-9, name
         assert found.relative_gap <= 1e-6, name
-    plain = make_solver("frank-wolfe").solve(training, Stopping(1e-2, 2000))
+    plain = make_solver("frank-wolfe").solve(oracle, Stopping(1e-2, 2000))
     assert plain.certificate.dual <= optimum * (1 + 1e-7) <= plain.certificate.primal * (1 + 2e-7)
 
 
@@ -236,20 +236,20 @@ def test_queries_that_tell_nothing_have_no_hinge():
     for loss in LOSSES.values():
         problem = RankingProblem(*loss)
         queries = [np.ones((1, 2)), np.eye(2), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])]
-        truths = [[2.0], [1.0, 1.0], [2.0, 0.0, 1.0]]
-        training = problem.bind(queries, truths, np.ones(3), "margin")
-        planes = training.planes(np.array([5.0, -3.0]), np.arange(2), ONE)
-        assert not planes.losses.any()
-        assert not planes.values.any()
+        y_true = [[2.0], [1.0, 1.0], [2.0, 0.0, 1.0]]
+        oracle = problem.make_oracle(queries, y_true, np.ones(3), "margin")
+        cuts = oracle.separate(np.array([5.0, -3.0]), np.arange(2), ONE)
+        assert not cuts.losses.any()
+        assert not cuts.values.any()
 
 
 def test_outputs_of_other_data_are_refused():
     for loss in ("pairwise", "ndcg"):
         problem = RankingProblem(loss)
-        training = problem.bind([np.eye(3)], [[2.0, 1.0, 0.0]], np.ones(1), "margin")
+        oracle = problem.make_oracle([np.eye(3)], [[2.0, 1.0, 0.0]], np.ones(1), "margin")
         for foreign in (np.arange(3), np.zeros(6), [0, 1, 3, 0, 1, 2], [0, 1, 2, 2, 1, 9]):
             with pytest.raises(ValueError, match="other documents"):
-                training.planes_of(BLOCK, [np.array(foreign, np.int32).tobytes()])
+                oracle.cuts_of(BLOCK, [np.array(foreign, np.int32).tobytes()])
 
 
 def test_structured_svm_takes_it():
@@ -279,6 +279,6 @@ def test_bad_parameters(arguments, match):
 def test_bad_truths():
     problem = RankingProblem()
     with pytest.raises(ValueError, match="none negative"):
-        problem.truth([1.0, -1.0])
+        problem.y_true([1.0, -1.0])
     with pytest.raises(ValueError, match="Query 1 has 2 documents but relevance for 3"):
-        problem.bind([np.eye(2), np.eye(2)], [[0, 1], [0, 1, 2]], np.ones(2), "margin")
+        problem.make_oracle([np.eye(2), np.eye(2)], [[0, 1], [0, 1, 2]], np.ones(2), "margin")

@@ -39,11 +39,11 @@ class PlainHierarchy(PlainRows):
     def factors(self, y):
         return [node in self.paths[y] for node in self.nodes]
 
-    def loss(self, truth, y):
+    def loss(self, y_true, y):
         if self.costs is not None:
-            return float(self.costs[truth, y])
-        shared = len(set(self.paths[truth]) & set(self.paths[y]))
-        return float(len(self.paths[truth]) + len(self.paths[y]) - 2 * shared)
+            return float(self.costs[y_true, y])
+        shared = len(set(self.paths[y_true]) & set(self.paths[y]))
+        return float(len(self.paths[y_true]) + len(self.paths[y]) - 2 * shared)
 
 
 def make(seed, rescaling="margin", intercept=True, n=14, d=3, costs=False):

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.data.labels import flat_labels, label_array
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source
@@ -30,7 +30,7 @@ from maxmargin.estimators.checks import (
 )
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.chain.model import ChainModel
-from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 from maxmargin.training.partitions import Survey
 from maxmargin.training.sharded import ENGINES, ShardedEstimator, check_widths
 from maxmargin.training.streaming import (
@@ -252,8 +252,8 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
             if lengths is not None:
                 X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
             return self._fit_shards(X, y, examples, sample_weight)
-        training, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_training(training, X, y, attributes)
+        oracle, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, X, y, attributes)
         self._finish(X, fixed)
         return self
 
@@ -363,9 +363,9 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         }
         return fixed if vocabulary is None else fixed | {"vocabulary_": vocabulary}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
         classes = fixed["classes_"]
-        training = ChainTrainingSet(
+        oracle = ChainOracle(
             _with_tied(examples.X, fixed["_tied"]),
             numbers_among(examples.y, classes),
             fixed["_layout"],
@@ -373,8 +373,8 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
             check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
             **self._loss_options(),
         )
-        exact = training.slack or training.zero_one
-        return training if exact else self._rescaled(training)
+        exact = oracle.slack or oracle.zero_one
+        return oracle if exact else self._rescaled(oracle)
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         table = fixed["_layout"].table(weights)
@@ -413,7 +413,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         """
         sequences = self._checked(X, lengths)
         with Threads(n_threads(self.n_jobs)) as threads:
-            numbers, _ = self._model.decode(sequences, threads)
+            numbers, _ = self._model.inference(sequences, threads)
         return self._named(numbers, sequences, lengths)
 
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
@@ -424,7 +424,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         scores : ndarray of shape (n_sequences,)
         """
         with Threads(n_threads(self.n_jobs)) as threads:
-            return self._model.decode(self._checked(X, lengths), threads)[1]
+            return self._model.inference(self._checked(X, lengths), threads)[1]
 
     def predict_marginals(
         self, X: Any, *, lengths: ArrayLike | None = None, temperature: float = 1.0
@@ -444,19 +444,19 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         found = self._model.marginals(self._checked(X, lengths), float(temperature))
         return found if lengths is None else np.concatenate(found)
 
-    def predict_top(
+    def predict_k_best(
         self, X: Any, k: int, *, lengths: ArrayLike | None = None
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """The k best labellings of each sequence with their scores, best first.
 
         Returns
         -------
-        top : list of lists of (labels, score)
+        k_best : list of lists of (labels, score)
             Fewer than k where there are fewer labellings.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, but is {k}.")
-        found = self._model.top(self._checked(X, lengths), int(k))
+        found = self._model.k_best(self._checked(X, lengths), int(k))
         return [
             [(self.classes_[row], float(score)) for row, score in zip(labels, scores, strict=True)]
             for labels, scores in found
@@ -465,10 +465,10 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
         """Share of positions whose label is right; labels not seen in training are mistakes."""
         sequences = self._checked(X, lengths)
-        truth = _flat_labels(y, sequences.lengths)
+        y_true = _flat_labels(y, sequences.lengths)
         with Threads(n_threads(self.n_jobs)) as threads:
-            numbers, _ = self._model.decode(sequences, threads)
-        return float(np.mean(self.classes_[numbers] == truth)) if len(truth) else 1.0
+            numbers, _ = self._model.inference(sequences, threads)
+        return float(np.mean(self.classes_[numbers] == y_true)) if len(y_true) else 1.0
 
     @property
     def _model(self) -> ChainModel:

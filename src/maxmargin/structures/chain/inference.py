@@ -122,7 +122,7 @@ def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  
 
 
 @compiled
-def top(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
+def k_best(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
     """The `k` best labellings, best first: `labels` ``(k, length)``, `scores` ``(k,)``.
 
     Pair scores `edges` as in `viterbi_along`.
@@ -158,8 +158,8 @@ def top(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # 
 
 
 @compiled
-def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ignore[no-untyped-def]
-    """Set `labels` to the best labelling that is not `truth` and return its score.
+def best_other(nodes, pairs, n_labels, y_true, labels, best, agreed):  # type: ignore[no-untyped-def]
+    """Set `labels` to the best labelling that is not `y_true` and return its score.
 
     The score is ``-inf`` if there is none. Of equal ones, one that differs from the truth earlier,
     then as for `viterbi`. Scratch: `best` float64 ``(length, P)``, `agreed` float64 ``(length,)``.
@@ -167,16 +167,16 @@ def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ig
     # Two layers: `best` for beginnings that differ from the truth, `agreed` for the one that does
     # not. A labelling goes from the second to the first where it first differs.
     last = len(nodes) - 1
-    agreed[0] = nodes[0, truth[0]]
+    agreed[0] = nodes[0, y_true[0]]
     _set(best[0], n_labels, nodes[0])
-    best[0, truth[0]] = -np.inf
+    best[0, y_true[0]] = -np.inf
     for t in range(1, last + 1):
         max_plus(best[t - 1], pairs, nodes[t], n_labels, best[t])
         for b in range(n_labels):
-            if b != truth[t]:
-                leaving = agreed[t - 1] + pairs[truth[t - 1], b] + nodes[t, b]
+            if b != y_true[t]:
+                leaving = agreed[t - 1] + pairs[y_true[t - 1], b] + nodes[t, b]
                 best[t, b] = max(best[t, b], leaving)
-        agreed[t] = agreed[t - 1] + pairs[truth[t - 1], truth[t]] + nodes[t, truth[t]]
+        agreed[t] = agreed[t - 1] + pairs[y_true[t - 1], y_true[t]] + nodes[t, y_true[t]]
     label = highest_label(best[last], n_labels)
     score = best[last, label]
     differs = True
@@ -185,31 +185,31 @@ def best_other(nodes, pairs, n_labels, truth, labels, best, agreed):  # type: ig
         if differs:
             origin = _origin(best[t - 1], pairs, n_labels, label)
             stayed = best[t - 1, origin] + pairs[origin, label]
-            differs = label == truth[t] or stayed >= agreed[t - 1] + pairs[truth[t - 1], label]
+            differs = label == y_true[t] or stayed >= agreed[t - 1] + pairs[y_true[t - 1], label]
             label = origin
         if not differs:
-            label = np.int64(truth[t - 1])
+            label = np.int64(y_true[t - 1])
         labels[t - 1] = label
     return score
 
 
 @compiled
-def most_slack(nodes, pairs, n_labels, truth, labels, best):  # type: ignore[no-untyped-def]
+def most_slack(nodes, pairs, n_labels, y_true, labels, best):  # type: ignore[no-untyped-def]
     """Set `labels` to the largest slack of a Hamming loss that rescales it, and return that slack.
 
-    The slack is ``errors * (1 + score - score of the truth)``, `errors` the number of positions
-    with another label than in `truth`, which itself has slack 0 and is the answer if no other has
+    The slack is ``errors * (1 + score - score of the y_true)``, `errors` the number of positions
+    with another label than in `y_true`, which itself has slack 0 and is the answer if no other has
     more. Of equal ones the one with fewer errors, then as for `viterbi`. Takes
     ``O(length ** 2 * n_labels ** 2)``. Scratch: `best` float64 ``(length, length + 1, P)``.
     """
     # best[t, errors, b]: the best score of a beginning that ends in b and has so many errors.
     last = len(nodes) - 1
     for b in range(n_labels):
-        wrong = b != truth[0]
+        wrong = b != y_true[0]
         best[0, 0, b] = -np.inf if wrong else nodes[0, b]
         best[0, 1, b] = nodes[0, b] if wrong else -np.inf
     for t in range(1, last + 1):
-        right = truth[t]
+        right = y_true[t]
         for b in range(n_labels):
             best[t, 0, b] = -np.inf
         for errors in range(1, t + 2):
@@ -221,18 +221,18 @@ def most_slack(nodes, pairs, n_labels, truth, labels, best):  # type: ignore[no-
             origin = _origin(before, pairs, n_labels, right)
             best[t, errors, right] = before[origin] + pairs[origin, right] + nodes[t, right]
 
-    truth_score = best[last, 0, truth[last]]
+    true_score = best[last, 0, y_true[last]]
     slack = 0.0
     errors = 0
     for e in range(1, last + 2):
-        value = e * (1.0 + best[last, e, highest_label(best[last, e], n_labels)] - truth_score)
+        value = e * (1.0 + best[last, e, highest_label(best[last, e], n_labels)] - true_score)
         if value > slack:
             slack = value
             errors = e
     label = highest_label(best[last, errors], n_labels)
     labels[last] = label
     for t in range(last, 0, -1):
-        errors -= label != truth[t]
+        errors -= label != y_true[t]
         label = _origin(best[t - 1, errors], pairs, n_labels, label)
         labels[t - 1] = label
     return slack

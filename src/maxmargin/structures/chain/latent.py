@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
-from maxmargin.core.latent import LatentProblem, LatentTrainingSet
+from maxmargin.core.latent import LatentOracle, LatentProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.data.sequences import stack
 from maxmargin.structures.chain.model import ChainModel
-from maxmargin.structures.chain.problem import ChainTrainingSet, Layout, Sequences
+from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 
 Floats = NDArray[np.float64]
 States = NDArray[np.int64]
@@ -84,29 +84,29 @@ class HiddenChains(Remade, LatentProblem):
             table[layout.last, numbers[-1]] += 1.0
         return table.ravel()
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(np.sum(np.asarray(truth) != np.asarray(y)))
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(np.sum(np.asarray(y_true) != np.asarray(y)))
 
-    def decode(self, x: Any, w: Floats) -> tuple[Any, Any]:
+    def inference(self, x: Any, w: Floats) -> tuple[Any, Any]:
         model = ChainModel(self.layout.table(w), self.layout)
-        return self.split(model.decode(self._sequences([x]), Threads(1))[0])
+        return self.split(model.inference(self._sequences([x]), Threads(1))[0])
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> tuple[Any, Any]:
-        completed = self._bound(x, truth).completed([np.zeros(len(truth), dtype=np.int64)])
-        planes = completed.planes(w, np.zeros(1, dtype=np.int64), Threads(1))
-        return self.split(np.frombuffer(planes.outputs[0], dtype=np.uint16))
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> tuple[Any, Any]:
+        imputed = self._bound(x, y_true).imputed([np.zeros(len(y_true), dtype=np.int64)])
+        cuts = imputed.separate(w, np.zeros(1, dtype=np.int64), Threads(1))
+        return self.split(np.frombuffer(cuts.outputs[0], dtype=np.uint16))
 
-    def complete(self, x: Any, truth: Any, w: Floats) -> States:
-        start = [np.zeros(len(truth), dtype=np.int64)]
-        return self._bound(x, truth).complete(w, start, Threads(1))[0]
+    def latent(self, x: Any, y_true: Any, w: Floats) -> States:
+        start = [np.zeros(len(y_true), dtype=np.int64)]
+        return self._bound(x, y_true).impute(w, start, Threads(1))[0]
 
-    def initial(self, x: Any, truth: Any, random: np.random.Generator) -> States:
-        return random.integers(self.n_states, size=len(truth))
+    def init_latent(self, x: Any, y_true: Any, random: np.random.Generator) -> States:
+        return random.integers(self.n_states, size=len(y_true))
 
-    def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> "HiddenChainTraining":
+    def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> "HiddenChainOracle":
         """The training set with compiled searches."""
         labels = [self._checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
-        return HiddenChainTraining(self, self._sequences(X), labels, cost)
+        return HiddenChainOracle(self, self._sequences(X), labels, cost)
 
     def numbers(self, y: Any, h: Any) -> States:
         """Labels and their states as one number for each position."""
@@ -117,8 +117,8 @@ class HiddenChains(Remade, LatentProblem):
         y, h = np.divmod(numbers.astype(np.int64), self.n_states)
         return y, h
 
-    def _bound(self, x: Any, truth: Any) -> "HiddenChainTraining":
-        return self.bind([x], [truth], np.ones(1))
+    def _bound(self, x: Any, y_true: Any) -> "HiddenChainOracle":
+        return self.make_oracle([x], [y_true], np.ones(1))
 
     def _sequences(self, X: Sequence[Any]) -> Sequences:
         rows, ends = stack(X, None, self.layout.n_features)
@@ -134,8 +134,8 @@ class HiddenChains(Remade, LatentProblem):
         return labels.astype(np.int64)
 
 
-class HiddenChainTraining(LatentTrainingSet):
-    """Labelled sequences; completions are lists of arrays of states.
+class HiddenChainOracle(LatentOracle):
+    """Labelled sequences; imputations are lists of arrays of states.
 
     Parameters
     ----------
@@ -152,15 +152,15 @@ class HiddenChainTraining(LatentTrainingSet):
         of_state = np.arange(problem.layout.n_labels) // problem.n_states
         self._wrong = of_state[:, None] != of_state
 
-    def initial(self, random: np.random.Generator) -> list[States]:
+    def init_latent(self, random: np.random.Generator) -> list[States]:
         # The best at random weights: the same features then have the same state everywhere, as
         # they will have in the end. States drawn at random for each position would have none of it.
         weights = random.normal(size=self.problem.layout.n_rows * self.problem.layout.n_columns)
-        return self.complete(weights, [np.zeros_like(y) for y in self.labels], Threads(1))
+        return self.impute(weights, [np.zeros_like(y) for y in self.labels], Threads(1))
 
-    def complete(self, weights: Floats, before: list[States], threads: Threads) -> list[States]:
+    def impute(self, weights: Floats, before: list[States], threads: Threads) -> list[States]:
         chains = self._chains(before, np.where(self._wrong, -np.inf, 0.0))
-        found = chains.planes(weights, np.arange(len(before), dtype=np.int64), threads)
+        found = chains.separate(weights, np.arange(len(before), dtype=np.int64), threads)
         # The plane's slope is how much better the found states are than those before.
         better = found.slopes(weights) > _ROUNDING
         return [
@@ -168,14 +168,14 @@ class HiddenChainTraining(LatentTrainingSet):
             for output, states, is_better in zip(found.outputs, before, better, strict=True)
         ]
 
-    def completed(self, completions: list[States]) -> ChainTrainingSet:
-        return self._chains(completions, self._wrong.astype(np.float64))
+    def imputed(self, imputations: list[States]) -> ChainOracle:
+        return self._chains(imputations, self._wrong.astype(np.float64))
 
     def changes(self, before: list[States], after: list[States]) -> NDArray[np.bool_]:
         return np.array([not np.array_equal(a, b) for a, b in zip(before, after, strict=True)])
 
-    def _chains(self, states: list[States], loss: Floats) -> ChainTrainingSet:
+    def _chains(self, states: list[States], loss: Floats) -> ChainOracle:
         numbers = map(self.problem.numbers, self.labels, states)
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers])
         check_indices("states", flat, self.problem.layout.n_labels)
-        return ChainTrainingSet(self.sequences, flat, self.problem.layout, self.cost, loss)
+        return ChainOracle(self.sequences, flat, self.problem.layout, self.cost, loss)

@@ -22,7 +22,7 @@ from maxmargin.compiled.reweighting import (
     set_factors,
     set_labelling,
     set_potentials,
-    truth_score,
+    true_score,
 )
 from maxmargin.compiled.rows import Rows, add_row_multiple, squared_norms
 from maxmargin.core.registry import registered
@@ -45,7 +45,7 @@ from maxmargin.dual.marginal import (
 )
 from maxmargin.structures.chain.inference import marginals_along, viterbi_along
 from maxmargin.structures.chain.problem import (
-    ChainTrainingSet,
+    ChainOracle,
     Labels,
     Layout,
     add_losses,
@@ -209,7 +209,7 @@ def propose_block(data, b, old, temperature, usable, table, scratch, new):  # ty
     node_scores(data.rows, first, last, table, data.layout, scores)
     add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
     edges = edge_scores(data.tied, first, last, table, data.layout, scratch.edges)
-    own = truth_score(data.labels[first:last], scores, edges)
+    own = true_score(data.labels[first:last], scores, edges)
     hinge = viterbi_along(scores, edges, n, scratch.labels, scratch.best) - own
     mean = mean_score(old.nodes, old.pairs, scores, edges) - own
     if temperature == 0.0:
@@ -363,15 +363,15 @@ class ChainPoint(DistributionPoint):
     pairs: Floats
 
     @classmethod
-    def even(cls, training: ChainTrainingSet) -> Self:
+    def even(cls, oracle: ChainOracle) -> Self:
         """All labels, and so all pairs, alike."""
-        layout, lengths = training.layout, training.sequences.lengths
+        layout, lengths = oracle.layout, oracle.sequences.lengths
         n = layout.n_labels
-        nodes = np.zeros((len(training.labels), layout.n_columns))
+        nodes = np.zeros((len(oracle.labels), layout.n_columns))
         nodes[:, :n] = 1.0 / n
         pairs = np.zeros((np.maximum(lengths - 1, 0).sum(), n, layout.n_columns))
         pairs[:, :, :n] = 1.0 / n**2
-        return cls(training.sequences.ends, nodes, pairs)
+        return cls(oracle.sequences.ends, nodes, pairs)
 
     @property
     def n_variables(self) -> int:
@@ -387,23 +387,23 @@ class ChainPoint(DistributionPoint):
     def copy(self) -> Self:
         return replace(self, nodes=self.nodes.copy(), pairs=self.pairs.copy())
 
-    def fits(self, training: ChainTrainingSet) -> bool:
+    def fits(self, oracle: ChainOracle) -> bool:
         """Whether the training set has sequences of these lengths and as many labels."""
-        same_lengths = np.array_equal(self.ends, training.sequences.ends)
-        return same_lengths and self.pairs.shape[1] == training.layout.n_labels
+        same_lengths = np.array_equal(self.ends, oracle.sequences.ends)
+        return same_lengths and self.pairs.shape[1] == oracle.layout.n_labels
 
-    def expectations(self, training: ChainTrainingSet) -> tuple[Floats, float]:
+    def expectations(self, oracle: ChainOracle) -> tuple[Floats, float]:
         """The weights and the linear term of the dual that belong to the distributions."""
-        weights = np.zeros(training.n_features)
-        table = training.layout.table(weights)
-        self._add_nodes(training, table)
-        self._add_pairs(training, table)
-        return weights, self._linear(training)
+        weights = np.zeros(oracle.n_features)
+        table = oracle.layout.table(weights)
+        self._add_nodes(oracle, table)
+        self._add_pairs(oracle, table)
+        return weights, self._linear(oracle)
 
-    def dual(self, training: ChainTrainingSet) -> float:
-        if not (self.fits(training) and self._feasible):
+    def dual(self, oracle: ChainOracle) -> float:
+        if not (self.fits(oracle) and self._feasible):
             raise ValueError("The dual point is not feasible.")
-        weights, linear = self.expectations(training)
+        weights, linear = self.expectations(oracle)
         return linear - 0.5 * float(weights @ weights)
 
     @property
@@ -416,18 +416,18 @@ class ChainPoint(DistributionPoint):
         positive = all((part >= 0.0).all() for part in (self.nodes, self.pairs))
         return positive and all(np.abs(part).max(initial=0.0) <= TOLERANCE for part in off)
 
-    def _linear(self, training: ChainTrainingSet) -> float:
-        cost = np.repeat(training.cost * training.loss_scale, training.sequences.lengths)
+    def _linear(self, oracle: ChainOracle) -> float:
+        cost = np.repeat(oracle.cost * oracle.loss_scale, oracle.sequences.lengths)
         total = 0.0
         for some in chunks_of(self.nodes):
-            losses = training.loss[training.labels[some]]
+            losses = oracle.loss[oracle.labels[some]]
             total += float(cost[some] @ (losses * self.nodes[some]).sum(axis=1))
         return total
 
-    def _add_nodes(self, training: ChainTrainingSet, table: Floats) -> None:
+    def _add_nodes(self, oracle: ChainOracle, table: Floats) -> None:
         """Add the weights of features, biases and ends."""
-        layout, sequences, labels = training.layout, training.sequences, training.labels
-        cost = np.repeat(training.cost, sequences.lengths)
+        layout, sequences, labels = oracle.layout, oracle.sequences, oracle.labels
+        cost = np.repeat(oracle.cost, sequences.lengths)
         for some in chunks_of(self.nodes):
             changes = changes_of(self.nodes[some], labels[some], cost[some])
             table[: layout.n_features] += sequences.X[some].T @ changes
@@ -439,16 +439,16 @@ class ChainPoint(DistributionPoint):
             for row, ends in ((layout.first, firsts), (layout.last, lasts)):
                 table[row] += changes_of(self.nodes[ends], labels[ends], cost[ends]).sum(axis=0)
 
-    def _add_pairs(self, training: ChainTrainingSet, table: Floats) -> None:
+    def _add_pairs(self, oracle: ChainOracle, table: Floats) -> None:
         """Add the weights of transitions and of features tied to pairs."""
-        layout, tied, before = training.layout, training.sequences.tied, self.before
-        labels = training.labels.astype(np.int64)
-        truths = labels[before] * layout.n_columns + labels[before + 1]
-        cost = np.repeat(training.cost, training.sequences.lengths)[before]
+        layout, tied, before = oracle.layout, oracle.sequences.tied, self.before
+        labels = oracle.labels.astype(np.int64)
+        y_true = labels[before] * layout.n_columns + labels[before + 1]
+        cost = np.repeat(oracle.cost, oracle.sequences.lengths)[before]
         pairs = self.pairs.reshape(len(self.pairs), layout.n_labels * layout.n_columns)
         transitions = table[layout.transitions : layout.transitions + layout.n_labels].reshape(-1)
         for some in chunks_of(pairs):
-            changes = changes_of(pairs[some], truths[some], cost[some])
+            changes = changes_of(pairs[some], y_true[some], cost[some])
             transitions += changes.sum(axis=0)
             if tied is not None:
                 rows = table[layout.tied :].reshape(tied.shape[1], -1)
@@ -460,37 +460,37 @@ class ChainDistributions(Distributions):
 
     Parameters
     ----------
-    training : ChainTrainingSet
+    oracle : ChainTrainingSet
         Of order one, with margin rescaling and a loss that adds up over the positions.
     temperature : float
         Whether it is zero decides on the start.
     """
 
-    training: ChainTrainingSet
+    oracle: ChainOracle
     point: ChainPoint
 
-    def __init__(self, training: ChainTrainingSet, temperature: float) -> None:
-        super().__init__(training)
-        layout, sequences = training.layout, training.sequences
+    def __init__(self, oracle: ChainOracle, temperature: float) -> None:
+        super().__init__(oracle)
+        layout, sequences = oracle.layout, oracle.sequences
         self._pair_counts = np.maximum(sequences.lengths - 1, 0)
         self._data = ChainData(
-            rows=training.rows,
+            rows=oracle.rows,
             tied=sequences.tied_rows,
             ends=sequences.ends,
             pair_at=starts_of(self._pair_counts),
-            labels=training.labels,
+            labels=oracle.labels,
             layout=layout,
-            loss=training.loss,
-            loss_scale=training.loss_scale,
-            totals=training.cost,
-            squares=_squares(training),
+            loss=oracle.loss,
+            loss_scale=oracle.loss_scale,
+            totals=oracle.cost,
+            squares=_squares(oracle),
         )
         self._scratch = StepScratch(
             direction=np.zeros((layout.n_rows, layout.n_columns)),
             touched=np.zeros((2, layout.n_rows), dtype=np.int64),
             changes=np.zeros((sequences.longest + 1, layout.n_columns)),
         )
-        self.point = ChainPoint.even(training)
+        self.point = ChainPoint.even(oracle)
         self._start(temperature)
 
     @property
@@ -498,24 +498,24 @@ class ChainDistributions(Distributions):
         return Marginals(self.point.nodes, self.point.pairs)
 
     def expectations(self) -> tuple[Floats, float]:
-        return self.point.expectations(self.training)
+        return self.point.expectations(self.oracle)
 
-    def _give_to_truth(self, kept: float) -> None:
+    def _give_to_true_output(self, kept: float) -> None:
         nodes, pairs = self._marginals
-        labels, before = self.training.labels, self.point.before
+        labels, before = self.oracle.labels, self.point.before
         nodes *= kept
         pairs *= kept
         nodes[np.arange(len(nodes)), labels] += 1.0 - kept
         pairs[np.arange(len(pairs)), labels[before], labels[before + 1]] += 1.0 - kept
 
     def _fits(self, start: Any) -> bool:
-        return isinstance(start, ChainPoint) and start.fits(self.training)
+        return isinstance(start, ChainPoint) and start.fits(self.oracle)
 
     def _set(self, start: ChainPoint) -> None:
         self.point.nodes[:], self.point.pairs[:] = start.nodes, start.pairs
 
     def _room(self, blocks: Order, for_all: bool) -> ChainProposals:
-        node_at, n_nodes = places_for(self.training.sequences.lengths[blocks], for_all)
+        node_at, n_nodes = places_for(self.oracle.sequences.lengths[blocks], for_all)
         pair_at, n_pairs = places_for(self._pair_counts[blocks], for_all)
         nodes = np.empty((n_nodes, *self.point.nodes.shape[1:]))
         pairs = np.empty((n_pairs, *self.point.pairs.shape[1:]))
@@ -524,12 +524,12 @@ class ChainDistributions(Distributions):
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
         moved: tuple[float, float, float] = move_chains(
             self._data, self._marginals, self._proposals, part.start, part.stop, move,
-            self.training.layout.table(weights), self._proposal_scratch(), self._scratch,
+            self.oracle.layout.table(weights), self._proposal_scratch(), self._scratch,
         )  # fmt: skip
         return moved
 
     def _proposal_scratch(self) -> ProposalScratch:
-        longest, layout = self.training.sequences.longest, self.training.layout
+        longest, layout = self.oracle.sequences.longest, self.oracle.layout
         scores, best, sums = np.empty((3, longest, layout.n_columns))
         return ProposalScratch(
             labels=np.empty(longest, dtype=np.uint16),
@@ -542,19 +542,19 @@ class ChainDistributions(Distributions):
         )
 
     def _add_direction(self, direction: Floats) -> float:
-        table, changes = self.training.layout.table(direction), self._scratch.changes
+        table, changes = self.oracle.layout.table(direction), self._scratch.changes
         return float(add_all_chains(self._data, self._marginals, self._proposals, table, changes))
 
     def _mix(self, step: float) -> None:
         mix_all_chains(self._data, self._marginals, self._proposals, step)
 
 
-def _squares(training: ChainTrainingSet) -> Floats:
+def _squares(oracle: ChainOracle) -> Floats:
     """See `ChainData`."""
-    X, layout = training.sequences.X, training.layout
+    X, layout = oracle.sequences.X, oracle.layout
     if sp.issparse(X) and not X.has_canonical_format:
         return np.zeros(0)
-    squares = np.empty(len(training.labels))
-    squared_norms(training.rows, squares)
+    squares = np.empty(len(oracle.labels))
+    squared_norms(oracle.rows, squares)
     squares += (layout.bias >= 0) + 2 * (layout.first >= 0)
     return squares

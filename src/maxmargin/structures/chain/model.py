@@ -9,9 +9,9 @@ from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows
 from maxmargin.compiled.threads import Threads
 from maxmargin.structures.chain.inference import (
+    k_best,
     marginals2,
     marginals_along,
-    top,
     viterbi2,
     viterbi_along,
 )
@@ -43,7 +43,9 @@ class ChainModel:
     def __init__(self, table: Floats, layout: Layout) -> None:
         self.table, self.layout = table, layout
 
-    def decode(self, sequences: Sequences, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
+    def inference(
+        self, sequences: Sequences, threads: Threads
+    ) -> tuple[NDArray[np.uint16], Floats]:
         """Best labels of all positions, and the score of each sequence."""
         labels = np.empty(int(sequences.ends[-1]), dtype=np.uint16)
         scores = np.zeros(len(sequences.lengths))
@@ -51,17 +53,17 @@ class ChainModel:
         length, width = sequences.longest, self.layout.n_columns
         shared = rows, sequences.ends, self.table, self.layout
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             where = part.start, part.stop, labels, scores, np.empty((length, width))
             if self.layout.triples >= 0:
                 deep = np.empty((length, self.layout.n_labels, width))
-                decode_second_order(*shared, *where, deep)
+                infer_best_second_order(*shared, *where, deep)
             else:
                 edges = edge_scratch(length, self.layout)
                 best = np.empty((length, width))
-                decode_chains(*shared, sequences.tied_rows, *where, edges, best)
+                infer_chains(*shared, sequences.tied_rows, *where, edges, best)
 
-        threads.map(search, threads.shares(len(scores)))
+        threads.map(infer, threads.shares(len(scores)))
         return labels, scores
 
     def node_scores(self, sequences: Sequences) -> list[Floats]:
@@ -95,7 +97,7 @@ class ChainModel:
             found.append(answer[:, :n])
         return found
 
-    def top(self, sequences: Sequences, k: int) -> list[tuple[NDArray[np.uint16], Floats]]:
+    def k_best(self, sequences: Sequences, k: int) -> list[tuple[NDArray[np.uint16], Floats]]:
         """The k best labellings of each sequence, best first, and their scores."""
         layout = self.layout
         n = layout.n_labels
@@ -144,7 +146,7 @@ def _top(nodes: Floats, edges: Floats, n: int, k: int) -> tuple[NDArray[np.uint1
     totals = np.zeros(k)
     count = 1
     if length:
-        count = top(
+        count = k_best(
             nodes, edges, n, k, labels, totals,
             np.empty((length + 1, k, width)), np.empty((length + 1, k, width), np.int32),
             np.empty(width), np.empty(width, np.int32),
@@ -162,7 +164,7 @@ def score_nodes(rows, ends, table, layout, nodes):  # type: ignore[no-untyped-de
 
 
 @compiled
-def decode_chains(  # type: ignore[no-untyped-def]
+def infer_chains(  # type: ignore[no-untyped-def]
     rows, ends, table, layout, tied, first, last, labels, scores, nodes, edges, best
 ):
     """Best labels of the sequences ``first..last-1``."""
@@ -176,7 +178,7 @@ def decode_chains(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def decode_second_order(rows, ends, table, layout, first, last, labels, scores, nodes, best):  # type: ignore[no-untyped-def]
+def infer_best_second_order(rows, ends, table, layout, first, last, labels, scores, nodes, best):  # type: ignore[no-untyped-def]
     """The same for chains of the second order."""
     triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
     for i in range(first, last):

@@ -25,8 +25,8 @@ from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.structures.chain.inference import best_other, most_slack, viterbi2, viterbi_along
 
@@ -144,7 +144,7 @@ class Sequences:
         return starts
 
 
-class ChainTrainingSet(TrainingSet):
+class ChainOracle(Oracle):
     """Labelled sequences with compiled searches.
 
     Parameters
@@ -187,40 +187,40 @@ class ChainTrainingSet(TrainingSet):
         self.loss_scale = 1.0 / lengths if normalized else np.ones(len(lengths))
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         per_row = self.sequences.entries_per_row
         tokens = len(self.labels) / max(self.n_blocks, 1)
         pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
         return tokens * self.layout.n_columns * (per_row + pairs)
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         starts = self.sequences.starts(blocks)
         found = np.empty(starts[-1], dtype=np.uint16)
         shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
         tied = self.sequences.tied_rows
-        truth = self.labels, self.loss, self.loss_scale
+        y_true = self.labels, self.loss, self.loss_scale
         length, width = self.sequences.longest, self.layout.n_columns
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             where = blocks[part], starts[part.start :], found
             nodes, best = np.empty((length, width)), np.empty((length, width))
             if self.layout.triples >= 0:
                 deep = np.empty((length, self.layout.n_labels, width))
-                search_second_order(*shared, *truth, *where, nodes, deep)
+                infer_second_order(*shared, *y_true, *where, nodes, deep)
             elif self.zero_one:
-                search_other(*shared, self.labels, *where, nodes, best, np.empty(length))
+                infer_other(*shared, self.labels, *where, nodes, best, np.empty(length))
             elif self.slack:
                 deep = np.empty((length, length + 1, width))
-                search_slack(*shared, self.labels, *where, nodes, deep)
+                infer_slack(*shared, self.labels, *where, nodes, deep)
             else:
                 edges = edge_scratch(length, self.layout)
-                search_margin(*shared, tied, *truth, *where, nodes, edges, best)
+                infer_margin(*shared, tied, *y_true, *where, nodes, edges, best)
 
-        parts = threads.shares(len(blocks), self.search_work)
-        threads.map(search, parts)
-        return self._make_planes(blocks, starts, found, parts, threads)
+        parts = threads.shares(len(blocks), self.oracle_work)
+        threads.map(infer, parts)
+        return self._make_cuts(blocks, starts, found, parts, threads)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
         starts = self.sequences.starts(blocks)
@@ -228,17 +228,17 @@ class ChainTrainingSet(TrainingSet):
             raise ValueError("The outputs are of other lengths than the sequences.")
         check_indices("labels of outputs", found, self.layout.n_labels)
         parts = Threads(1).shares(len(blocks))
-        return self._make_planes(blocks, starts, found, parts, Threads(1))
+        return self._make_cuts(blocks, starts, found, parts, Threads(1))
 
-    def _make_planes(
+    def _make_cuts(
         self, blocks: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
-    ) -> Planes:
+    ) -> Cuts:
         shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         losses = np.empty(len(blocks))
 
         def measure(part: slice) -> None:
-            measure_planes(
+            measure_cuts(
                 *shared, self.loss, self.loss_scale, self.zero_one, blocks[part],
                 starts[part.start :], found, counts[part.start + 1 :], losses[part.start :],
             )  # fmt: skip
@@ -250,7 +250,7 @@ class ChainTrainingSet(TrainingSet):
 
         def fill(part: slice) -> None:
             scales = losses[part] if self.slack else np.ones(part.stop - part.start)
-            fill_planes(
+            fill_cuts(
                 *shared, scales, blocks[part], starts[part.start :], found,
                 entries[part.start :], columns, values,
             )  # fmt: skip
@@ -258,7 +258,7 @@ class ChainTrainingSet(TrainingSet):
         threads.map(fill, parts)
         raw = found.tobytes()
         outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
-        return Planes(entries, columns, values, losses, outputs)
+        return Cuts(entries, columns, values, losses, outputs)
 
 
 @inlined
@@ -314,7 +314,7 @@ def edge_scratch(length: int, layout: Layout) -> Floats:
 
 
 @compiled
-def search_margin(  # type: ignore[no-untyped-def]
+def infer_margin(  # type: ignore[no-untyped-def]
     rows, ends, table, layout, tied, labels, loss, loss_scale, blocks, starts, found,
     nodes, edges, best,
 ):  # fmt: skip
@@ -331,7 +331,7 @@ def search_margin(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_second_order(  # type: ignore[no-untyped-def]
+def infer_second_order(  # type: ignore[no-untyped-def]
     rows, ends, table, layout, labels, loss, loss_scale, blocks, starts, found, nodes, best
 ):
     """The same for chains of the second order."""
@@ -348,7 +348,7 @@ def search_second_order(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_other(  # type: ignore[no-untyped-def]
+def infer_other(  # type: ignore[no-untyped-def]
     rows, ends, table, layout, labels, blocks, starts, found, nodes, best, agreed
 ):
     """Labels of the highest score among those that are not all right."""
@@ -359,12 +359,12 @@ def search_other(  # type: ignore[no-untyped-def]
             set_node_scores(rows, start, stop, table, layout, nodes)
             out = found[starts[k] : starts[k + 1]]
             pairs = pair_scores(table, layout)
-            truth = labels[start:stop]
-            best_other(nodes[: stop - start], pairs, layout.n_labels, truth, out, best, agreed)
+            y_true = labels[start:stop]
+            best_other(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best, agreed)
 
 
 @compiled
-def search_slack(rows, ends, table, layout, labels, blocks, starts, found, nodes, best):  # type: ignore[no-untyped-def]
+def infer_slack(rows, ends, table, layout, labels, blocks, starts, found, nodes, best):  # type: ignore[no-untyped-def]
     """Labels of the highest number of mistakes times violation of a margin of one."""
     for k in range(len(blocks)):
         b = blocks[k]
@@ -373,8 +373,8 @@ def search_slack(rows, ends, table, layout, labels, blocks, starts, found, nodes
             set_node_scores(rows, start, stop, table, layout, nodes)
             out = found[starts[k] : starts[k + 1]]
             pairs = pair_scores(table, layout)
-            truth = labels[start:stop]
-            most_slack(nodes[: stop - start], pairs, layout.n_labels, truth, out, best)
+            y_true = labels[start:stop]
+            most_slack(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best)
 
 
 @inlined
@@ -387,7 +387,7 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 
 @compiled
-def measure_planes(  # type: ignore[no-untyped-def]
+def measure_cuts(  # type: ignore[no-untyped-def]
     rows, tied, ends, labels, layout, loss, loss_scale, zero_one, blocks, starts, found,
     counts, losses,
 ):  # fmt: skip
@@ -417,9 +417,9 @@ def measure_planes(  # type: ignore[no-untyped-def]
 
 
 @inlined
-def put_pair(columns, values, at, width, row, truth, other_row, other, value):  # type: ignore[no-untyped-def]
+def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
     """Two entries: `value` where the truth stands, minus it where the other does."""
-    columns[at] = row * width + truth
+    columns[at] = row * width + y_true
     columns[at + 1] = other_row * width + other
     values[at] = value
     values[at + 1] = -value
@@ -427,7 +427,7 @@ def put_pair(columns, values, at, width, row, truth, other_row, other, value):  
 
 
 @compiled
-def fill_planes(  # type: ignore[no-untyped-def]
+def fill_cuts(  # type: ignore[no-untyped-def]
     rows, tied, ends, labels, layout, scales, blocks, starts, found, entries, columns, values
 ):
     """The entries: features of the true labels less those of the found ones, where they differ."""

@@ -41,9 +41,9 @@ class SequenceAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths = self._as_lists(self.y)
-        self._flat: tuple[Labels, Labels] = flat_pairs(self.truths, self.predictions)
-        check_words(self.words, [len(labels) for labels in self.truths], "labels")
+        self.y_true = self._as_lists(self.y)
+        self._flat: tuple[Labels, Labels] = flat_pairs(self.y_true, self.predictions)
+        check_words(self.words, [len(labels) for labels in self.y_true], "labels")
 
     def _as_lists(self, y: Any) -> Sequence[Any]:
         """Labels of each sequence, also where they came one after the other."""
@@ -62,16 +62,16 @@ class SequenceAnswers(Answers):
 
     def more_scores(self) -> list[tuple[str, float]]:
         """Accuracy, with and without what is outside of chunks; whole sequences; chunks."""
-        truth, predicted = self._flat
-        right = truth == predicted
-        whole = [np.array_equal(y, z) for y, z in zip(self.truths, self.predictions, strict=True)]
+        y_true, predicted = self._flat
+        right = y_true == predicted
+        whole = [np.array_equal(y, z) for y, z in zip(self.y_true, self.predictions, strict=True)]
         found = [
             (f"Accuracy: share of {self.position}s whose label is right", _mean(right)),
             (f"Share of {self.unit}s without any mistake", _mean(np.array(whole))),
         ]
         if self._chunked:
-            found.insert(1, ("The same without the label O", _mean(right[truth != OUTSIDE])))
-            total = chunk_scores(self.truths, self.predictions)[-1]
+            found.insert(1, ("The same without the label O", _mean(right[y_true != OUTSIDE])))
+            total = chunk_scores(self.y_true, self.predictions)[-1]
             found.append(("F1 of chunks, as conlleval counts them", total.f1))
         return found
 
@@ -79,7 +79,7 @@ class SequenceAnswers(Answers):
         """Of labels, and of chunks if labels look like them."""
         found = [("Scores of each label", class_scores(*self._flat))]
         if self._chunked:
-            chunks = chunk_scores(self.truths, self.predictions)
+            chunks = chunk_scores(self.y_true, self.predictions)
             found.insert(0, ("Scores of chunks: place and kind must be right", chunks))
         return found
 
@@ -91,7 +91,7 @@ class SequenceAnswers(Answers):
         """Those with the most wrong labels; of equal ones, the shorter."""
         wrong = [
             np.asarray(y) != np.asarray(z)
-            for y, z in zip(self.truths, self.predictions, strict=True)
+            for y, z in zip(self.y_true, self.predictions, strict=True)
         ]
         losses = np.array([float(one.sum()) for one in wrong])
         lengths = np.array([float(len(one)) for one in wrong])
@@ -109,7 +109,7 @@ class SequenceAnswers(Answers):
         return ""
 
     def _tokens(self, i: int, wrong: NDArray[np.bool_]) -> Markup:
-        truth, predicted, words = self.truths[i], self.predictions[i], self._words(i)
+        y_true, predicted, words = self.y_true[i], self.predictions[i], self._words(i)
         first = 0
         if len(wrong) > MOST_POSITIONS:
             first = max(0, min(int(np.flatnonzero(wrong)[0]) - 10, len(wrong) - MOST_POSITIONS))
@@ -117,7 +117,7 @@ class SequenceAnswers(Answers):
         rows = []
         for at in range(first, stop):
             said = tag("mark", predicted[at]) if wrong[at] else predicted[at]
-            cells = tag("b", words[at]), tag("span", truth[at]), tag("span", said)
+            cells = tag("b", words[at]), tag("span", y_true[at]), tag("span", said)
             rows.append(tag("li", *cells, class_="wrong" if wrong[at] else None))
         cut = len(wrong) - (stop - first)
         return tag(
@@ -130,7 +130,7 @@ class SequenceAnswers(Answers):
         """What stands above the labels: words, or numbers."""
         if self.words is not None:
             return [text_of(str(word)) for word in self.words[i]]
-        n = len(self.truths[i])
+        n = len(self.y_true[i])
         positions = self.X[i] if isinstance(self.X[i], Sequence) else [None] * n
         return [_word(position, at) for at, position in enumerate(positions)]
 
@@ -149,14 +149,14 @@ class NodeAnswers(SequenceAnswers):
         return hasattr(estimator, "edge_coef_")
 
     def _as_lists(self, y: Any) -> Sequence[Any]:
-        truths = [
+        y_true = [
             node_values(labels, graph, i, "labels")
             for i, (labels, graph) in enumerate(zip(y, self.X, strict=True))
         ]
         void = self.estimator.void
         if void is not None:
-            known = [np.asarray(labels != void) for labels in truths]
-            truths = [labels[kept] for labels, kept in zip(truths, known, strict=True)]
+            known = [np.asarray(labels != void) for labels in y_true]
+            y_true = [labels[kept] for labels, kept in zip(y_true, known, strict=True)]
             pairs = zip(self.predictions, known, strict=True)
             self.predictions = [labels[kept] for labels, kept in pairs]
             if self.words is not None:
@@ -164,12 +164,12 @@ class NodeAnswers(SequenceAnswers):
                     [word for word, keep in zip(words, kept, strict=True) if keep]
                     for words, kept in zip(self.words, known, strict=True)
                 ]
-        return truths
+        return y_true
 
     def _words(self, i: int) -> list[str]:
         if self.words is not None:
             return super()._words(i)
-        return [str(at) for at in range(len(self.truths[i]))]
+        return [str(at) for at in range(len(self.y_true[i]))]
 
 
 def _mean(right: NDArray[Any]) -> float:

@@ -13,14 +13,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights, n_threads
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.constituency.grammar import Grammar
 from maxmargin.structures.constituency.lexicon import Sentence
 from maxmargin.structures.constituency.model import GrammarModel
-from maxmargin.structures.constituency.oracle import GrammarTrainingSet
+from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.training.partitions import Survey
 from maxmargin.training.sharded import ENGINES, ShardedEstimator
@@ -219,8 +219,8 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         examples = self._read(X, y, None)
         if self._on_shards:
             return self._fit_shards(examples.X or examples.y, examples.y, examples, sample_weight)
-        training, attributes, _ = self._anew(examples, sample_weight)
-        self._fit_training(training, X, y, attributes)
+        oracle, attributes, _ = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, X, y, attributes)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -273,7 +273,7 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         )
         return {"grammar_": grammar}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
         grammar, trees = fixed["grammar_"], examples.y
         if examples.X is None:
             sentences = [Sentence(tree.words, tree.tags) for tree in trees]
@@ -284,9 +284,9 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
                 f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
             )
         zero_one = self.loss == "zero-one"
-        training = GrammarTrainingSet(grammar, sentences, trees, cost, zero_one=zero_one)
+        oracle = GrammarOracle(grammar, sentences, trees, cost, zero_one=zero_one)
         # With one cost for all mistakes, the two ways of rescaling are the same.
-        return training if zero_one else self._rescaled(training)
+        return oracle if zero_one else self._rescaled(oracle)
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"coef_": weights}
@@ -311,7 +311,7 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         UnparsedWarning
             If the grammar has no tree for a sentence: it gets a flat one.
         """
-        return [tree for tree, _ in self._decoded(X)]
+        return [tree for tree, _ in self._inferred_best(X)]
 
     def decision_function(self, X: Any) -> Floats:
         """Score of the best tree of each sentence, ``-inf`` where there is none.
@@ -320,20 +320,20 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         -------
         scores : ndarray of shape (n_sentences,)
         """
-        return np.array([score for _, score in self._decoded(X)])
+        return np.array([score for _, score in self._inferred_best(X)])
 
-    def predict_top(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
+    def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
         """The k best trees of each sentence with their scores, best first.
 
         Returns
         -------
-        top : list of lists of (tree, score)
+        k_best : list of lists of (tree, score)
             Fewer than k where there are fewer trees; where there is none, the flat one.
         """
         if k < 1:
             raise ValueError(f"k must be at least 1, but is {k}.")
         sentences = self._checked(X)
-        found = self._model.top(sentences, int(k))
+        found = self._model.k_best(sentences, int(k))
         self._warn_of_unparsed(sentences, [answers[0][1] for answers in found])
         return found
 
@@ -364,14 +364,14 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         y : sequence of trees, default=None
             None if `X` are the trees.
         """
-        truths = _trees(X if y is None else y)
+        y_true = _trees(X if y is None else y)
         predictions = self.predict(X)
-        if len(predictions) != len(truths):
+        if len(predictions) != len(y_true):
             raise ValueError(
-                f"X has {len(predictions)} sentences but y has {len(truths)} trees: give one for "
+                f"X has {len(predictions)} sentences but y has {len(y_true)} trees: give one for "
                 f"each."
             )
-        return bracket_scores(truths, predictions).f1
+        return bracket_scores(y_true, predictions).f1
 
     @property
     def _model(self) -> GrammarModel:
@@ -382,10 +382,10 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         check_is_fitted(self)
         return _sentences(X, self.grammar_.lexicon.given)
 
-    def _decoded(self, X: Any) -> list[tuple[Tree, float]]:
+    def _inferred_best(self, X: Any) -> list[tuple[Tree, float]]:
         sentences = self._checked(X)
         with Threads(n_threads(self.n_jobs)) as threads:
-            found = self._model.decode(sentences, threads)
+            found = self._model.inference(sentences, threads)
         self._warn_of_unparsed(sentences, [score for _, score in found])
         return found
 

@@ -31,7 +31,9 @@ class GrammarModel:
         self.grammar, self.weights = grammar, np.array(weights)
         self.scores = grammar.scores(self.weights)
 
-    def decode(self, sentences: Sequence[Sentence], threads: Threads) -> list[tuple[Tree, float]]:
+    def inference(
+        self, sentences: Sequence[Sentence], threads: Threads
+    ) -> list[tuple[Tree, float]]:
         """The best tree of each sentence and its score; if there is none, a flat one and -inf."""
         found = threads.map(
             lambda leaves: best_derivation(self.grammar.rules, self.scores, leaves),
@@ -42,7 +44,7 @@ class GrammarModel:
             for sentence, answer in zip(sentences, found, strict=True)
         ]
 
-    def top(self, sentences: Sequence[Sentence], k: int) -> list[list[tuple[Tree, float]]]:
+    def k_best(self, sentences: Sequence[Sentence], k: int) -> list[list[tuple[Tree, float]]]:
         """The k best trees of each sentence with their scores, best first."""
         found = []
         for sentence, leaves in zip(sentences, self._leaf_scores(sentences), strict=True):

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle
 from maxmargin.structures.constituency.chart import Nodes, Scores, cell, make_chart, n_cells
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError
 from maxmargin.structures.constituency.inference import best_nodes, fill_chart, next_nodes
@@ -29,7 +29,7 @@ _NODE = 16
 """Bytes of a node in an output."""
 
 
-class GrammarTrainingSet(TrainingSet):
+class GrammarOracle(Oracle):
     """Parsed sentences with compiled searches.
 
     Parameters
@@ -58,52 +58,52 @@ class GrammarTrainingSet(TrainingSet):
         self.lengths = lengths
         self.ends = np.r_[0, np.cumsum(lengths)]
         self.leaves = grammar.leaves(sentences)
-        self.truths = np.concatenate(
+        self.y_true = np.concatenate(
             [
                 _nodes(grammar, i, sentence, tree)
                 for i, (sentence, tree) in enumerate(zip(sentences, trees, strict=True))
             ]
         )
-        self.truth_starts = self._starts(np.arange(len(lengths)))
+        self.true_starts = self._starts(np.arange(len(lengths)))
         self._tables = grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends
 
     @cached_property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         """Rules tried at all places to part all spans."""
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         rules, scores = self.grammar.rules, self.grammar.scores(weights)
         starts = self._starts(blocks)
         found = np.empty((starts[-1], 4), dtype=np.int32)
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             longest = int(self.lengths[blocks[part]].max())
-            where = self.truths, self.truth_starts, blocks[part], starts[part.start :], found
+            where = self.y_true, self.true_starts, blocks[part], starts[part.start :], found
             chart = make_chart(longest, rules)
             leaf_scores = np.empty((longest, rules.n_complete))
             text = self.leaves, self.ends, scores, weights
             if self.zero_one:
-                search_others(rules, *text, *where, chart, leaf_scores)
+                infer_others(rules, *text, *where, chart, leaf_scores)
             else:
                 unit_scores = np.empty((n_cells(longest), rules.n_units))
                 true_units = np.empty(n_cells(longest), dtype=np.int64)
                 scratch = chart, leaf_scores, unit_scores, true_units
-                search_brackets(rules, self.grammar.units, *text, *where, *scratch)
+                infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
 
-        parts = threads.shares(len(blocks), self.search_work)
-        threads.map(search, parts)
-        return self._make_planes(blocks, starts, found)
+        parts = threads.shares(len(blocks), self.oracle_work)
+        threads.map(infer, parts)
+        return self._make_cuts(blocks, starts, found)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
         starts = self._starts(blocks)
         if [len(output) for output in outputs] != (_NODE * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sentences.")
         # Writable, as found nodes are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 4)
         self._check_nodes(blocks, starts, found)
-        return self._make_planes(blocks, starts, found)
+        return self._make_cuts(blocks, starts, found)
 
     def _check_nodes(self, blocks: Order, starts: Order, found: Nodes) -> None:
         """Refuse nodes outside their sentences, or of units and rules that there are not."""
@@ -120,16 +120,16 @@ class GrammarTrainingSet(TrainingSet):
         np.cumsum(2 * self.lengths[blocks] - 1, out=starts[1:])
         return starts
 
-    def _make_planes(self, blocks: Order, starts: Order, found: Nodes) -> Planes:
+    def _make_cuts(self, blocks: Order, starts: Order, found: Nodes) -> Cuts:
         # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
         per_node = 2 + int(np.diff(self.grammar.units.column_starts).max())
         room = 2 * (per_node * int(starts[-1]) + len(blocks))
         columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
         entries = np.zeros(len(blocks) + 1, dtype=np.int64)
-        where = self.truths, self.truth_starts, blocks, starts, found
-        fill_planes(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
+        where = self.y_true, self.true_starts, blocks, starts, found
+        fill_cuts(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
         raw = found.tobytes()
-        return Planes(
+        return Cuts(
             entries,
             columns[: entries[-1]].copy(),
             values[: entries[-1]].copy(),
@@ -138,22 +138,22 @@ class GrammarTrainingSet(TrainingSet):
         )
 
     def _losses(
-        self, truths: Nodes, truth_starts: Order, blocks: Order, starts: Order, found: Nodes
+        self, y_true: Nodes, true_starts: Order, blocks: Order, starts: Order, found: Nodes
     ) -> Floats:
         if self.zero_one:
             pairs = zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
-            right = [np.array_equal(self._truth(b), found[i:j]) for b, (i, j) in pairs]
+            right = [np.array_equal(self._of_y_true(b), found[i:j]) for b, (i, j) in pairs]
             return 1.0 - np.array(right, dtype=np.float64)
         losses = np.empty(len(blocks))
         true_units = np.empty(n_cells(int(self.lengths[blocks].max(initial=1))), dtype=np.int64)
         count_brackets(
-            self.grammar.units, self.ends, truths, truth_starts, blocks, starts, found, losses,
+            self.grammar.units, self.ends, y_true, true_starts, blocks, starts, found, losses,
             true_units,
         )  # fmt: skip
         return losses
 
-    def _truth(self, block: int) -> Nodes:
-        return self.truths[self.truth_starts[block] : self.truth_starts[block + 1]]
+    def _of_y_true(self, block: int) -> Nodes:
+        return self.y_true[self.true_starts[block] : self.true_starts[block + 1]]
 
 
 def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
@@ -200,7 +200,7 @@ def n_labels(units, unit):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def set_truth(units, nodes, length, true_units):  # type: ignore[no-untyped-def]
+def set_true_output(units, nodes, length, true_units):  # type: ignore[no-untyped-def]
     """The true unit of each span, -1 for none; returns the number of true brackets."""
     total = 0
     for c in range(length * (length + 1) // 2):
@@ -233,8 +233,8 @@ def same_nodes(a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_brackets(  # type: ignore[no-untyped-def]
-    rules, units, leaves, ends, scores, weights, truths, truth_starts, blocks, starts, found,
+def infer_brackets(  # type: ignore[no-untyped-def]
+    rules, units, leaves, ends, scores, weights, y_true, true_starts, blocks, starts, found,
     chart, leaf_scores, unit_scores, true_units,
 ):  # fmt: skip
     """The derivation of most score plus wrong brackets of each block, in ``found[starts[k]:]``."""
@@ -242,7 +242,7 @@ def search_brackets(  # type: ignore[no-untyped-def]
         b = blocks[k]
         length = ends[b + 1] - ends[b]
         set_leaves(leaves, ends[b], weights, leaf_scores[:length])
-        set_truth(units, truths[truth_starts[b] : truth_starts[b + 1]], length, true_units)
+        set_true_output(units, y_true[true_starts[b] : true_starts[b + 1]], length, true_units)
         for c in range(length * (length + 1) // 2):
             for u in range(unit_scores.shape[1]):
                 loss = unit_loss(units, true_units[c], u)
@@ -253,8 +253,8 @@ def search_brackets(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_others(  # type: ignore[no-untyped-def]
-    rules, leaves, ends, scores, weights, truths, truth_starts, blocks, starts, found,
+def infer_others(  # type: ignore[no-untyped-def]
+    rules, leaves, ends, scores, weights, y_true, true_starts, blocks, starts, found,
     chart, leaf_scores,
 ):  # fmt: skip
     """The best derivation other than the truth of each block, or the truth if it is alone."""
@@ -265,7 +265,7 @@ def search_others(  # type: ignore[no-untyped-def]
         set_leaves(leaves, ends[b], weights, leaf_scores[:length])
         fill_chart(rules, scores, leaf_scores[:length], chart)
         best_nodes(rules, scores, length, chart, nodes)
-        if same_nodes(nodes, truths[truth_starts[b] : truth_starts[b + 1]]):
+        if same_nodes(nodes, y_true[true_starts[b] : true_starts[b + 1]]):
             next_nodes(rules, scores, length, chart, nodes)
 
 
@@ -302,8 +302,8 @@ def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns
 
 
 @compiled
-def fill_planes(  # type: ignore[no-untyped-def]
-    rules, units, start_columns, leaves, ends, truths, truth_starts, blocks, starts, found,
+def fill_cuts(  # type: ignore[no-untyped-def]
+    rules, units, start_columns, leaves, ends, y_true, true_starts, blocks, starts, found,
     entries, columns, values, counts,
 ):  # fmt: skip
     """Counts of all that the true trees use less those of the found ones, where they differ.
@@ -313,8 +313,8 @@ def fill_planes(  # type: ignore[no-untyped-def]
     for k in range(len(blocks)):
         b = blocks[k]
         first = entries[k]
-        truth = truths[truth_starts[b] : truth_starts[b + 1]]
-        middle = list_columns(rules, units, start_columns, leaves, ends[b], truth, columns, first)
+        nodes = y_true[true_starts[b] : true_starts[b + 1]]
+        middle = list_columns(rules, units, start_columns, leaves, ends[b], nodes, columns, first)
         last = list_columns(
             rules, units, start_columns, leaves, ends[b], found[starts[k] : starts[k + 1]],
             columns, middle,
@@ -334,14 +334,14 @@ def fill_planes(  # type: ignore[no-untyped-def]
 
 @compiled
 def count_brackets(  # type: ignore[no-untyped-def]
-    units, ends, truths, truth_starts, blocks, starts, found, losses, true_units
+    units, ends, y_true, true_starts, blocks, starts, found, losses, true_units
 ):
     """Wrong and missed brackets of the derivation of each block."""
     for k in range(len(blocks)):
         b = blocks[k]
         length = ends[b + 1] - ends[b]
-        truth = truths[truth_starts[b] : truth_starts[b + 1]]
-        total = set_truth(units, truth, length, true_units)
+        nodes = y_true[true_starts[b] : true_starts[b + 1]]
+        total = set_true_output(units, nodes, length, true_units)
         for p in range(starts[k], starts[k + 1]):
             unit = np.int64(found[p, 2])
             if unit >= 0:

@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Problem, TrainingSet
-from maxmargin.core.slack_rescaling import SlackTrainingSet
+from maxmargin.core.problem import Oracle, Problem
+from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.structures.constituency.grammar import Grammar
 from maxmargin.structures.constituency.lexicon import Sentence
 from maxmargin.structures.constituency.model import GrammarModel
-from maxmargin.structures.constituency.oracle import GrammarTrainingSet
+from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.trees import Tree, brackets
 
 Floats = NDArray[np.float64]
@@ -61,43 +61,43 @@ class GrammarProblem(Problem):
     def joint_feature(self, x: Sentence, y: Tree) -> Any:
         return sp.csr_array(self.grammar.features(x, self.grammar.nodes(y))[None, :])
 
-    def loss(self, truth: Tree, y: Tree) -> float:
+    def loss(self, y_true: Tree, y: Tree) -> float:
         if self.loss_name == "zero-one":
-            return float(truth != y)
-        true, found = brackets(truth), brackets(y)
+            return float(y_true != y)
+        true, found = brackets(y_true), brackets(y)
         return float(true.total() + found.total() - 2 * (true & found).total())
 
-    def decode(self, x: Sentence, w: Floats) -> Tree:
+    def inference(self, x: Sentence, w: Floats) -> Tree:
         """The best tree, or a flat one if the grammar has none."""
-        return GrammarModel(self.grammar, w).decode([x], Threads(1))[0][0]
+        return GrammarModel(self.grammar, w).inference([x], Threads(1))[0][0]
 
-    def separate(self, x: Sentence, truth: Tree, w: Floats) -> Tree:
-        return self._searched(x, truth, w, "margin")
+    def loss_augmented_inference(self, x: Sentence, y_true: Tree, w: Floats) -> Tree:
+        return self._inferred(x, y_true, w, "margin")
 
-    def separate_slack(self, x: Sentence, truth: Tree, w: Floats) -> Tree:
+    def slack_rescaled_inference(self, x: Sentence, y_true: Tree, w: Floats) -> Tree:
         """Exact for the zero-one loss; of numbers of brackets the best that a search finds."""
-        return self._searched(x, truth, w, "slack")
+        return self._inferred(x, y_true, w, "slack")
 
-    def _searched(self, x: Sentence, truth: Tree, w: Floats, rescaling: str) -> Tree:
-        training = self.bind([x], [truth], np.ones(1), rescaling)
-        planes = training.planes(np.array(w), np.zeros(1, dtype=np.int64), Threads(1))
-        found = planes.outputs[0]
+    def _inferred(self, x: Sentence, y_true: Tree, w: Floats, rescaling: str) -> Tree:
+        oracle = self.make_oracle([x], [y_true], np.ones(1), rescaling)
+        cuts = oracle.separate(np.array(w), np.zeros(1, dtype=np.int64), Threads(1))
+        found = cuts.outputs[0]
         # With the zero-one loss the search leaves the truth out; it may be better all the same.
-        if found is None or planes.slopes(np.array(w))[0] < 0.0:
-            return truth
+        if found is None or cuts.slopes(np.array(w))[0] < 0.0:
+            return y_true
         nodes = np.frombuffer(found, dtype=np.int32).reshape(-1, 4)
         return self.grammar.tree(nodes, x.words)
 
-    def top(self, x: Sentence, w: Floats, k: int) -> list[Tree]:
+    def k_best(self, x: Sentence, w: Floats, k: int) -> list[Tree]:
         """The k best trees, best first."""
-        return [tree for tree, _ in GrammarModel(self.grammar, w).top([x], k)[0]]
+        return [tree for tree, _ in GrammarModel(self.grammar, w).k_best([x], k)[0]]
 
-    def bind(
+    def make_oracle(
         self, X: Sequence[Sentence], Y: Sequence[Tree], cost: Floats, rescaling: str = "margin"
-    ) -> TrainingSet:
+    ) -> Oracle:
         """Sentences and trees with compiled searches."""
         zero_one = self.loss_name == "zero-one"
-        training = GrammarTrainingSet(self.grammar, X, Y, cost, zero_one=zero_one)
+        oracle = GrammarOracle(self.grammar, X, Y, cost, zero_one=zero_one)
         # With one cost for all mistakes, the two ways of rescaling are the same.
         by_slack = rescaling == "slack" and not zero_one
-        return SlackTrainingSet(training) if by_slack else training
+        return SlackRescaledOracle(oracle) if by_slack else oracle

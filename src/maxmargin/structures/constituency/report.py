@@ -30,13 +30,13 @@ class TreeAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths = [as_tree(tree) for tree in (self.X if self.y is None else self.y)]
-        self._scores = bracket_scores(self.truths, self.predictions)
+        self.y_true = [as_tree(tree) for tree in (self.X if self.y is None else self.y)]
+        self._scores = bracket_scores(self.y_true, self.predictions)
 
     @property
     def size(self) -> str:
         """Sentences and words."""
-        n_words = sum(len(tree.words) for tree in self.truths)
+        n_words = sum(len(tree.words) for tree in self.y_true)
         return f"{super().size}, {plural(n_words, 'word')}"
 
     def score(self) -> float:
@@ -55,8 +55,8 @@ class TreeAnswers(Answers):
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
         """Brackets of each label."""
         counts: dict[str, list[int]] = {}
-        for truth, prediction in zip(self.truths, self.predictions, strict=True):
-            true, said = brackets(truth), brackets(prediction)
+        for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
+            true, said = brackets(y_true), brackets(prediction)
             for place, found in enumerate((true & said, said, true)):
                 for (label, *_), n in found.items():
                     counts.setdefault(label, [0, 0, 0])[place] += n
@@ -75,12 +75,12 @@ class TreeAnswers(Answers):
     def mistakes(self, most: int) -> list[Markup]:
         """Those with the most wrong or missed brackets."""
         losses = []
-        for truth, prediction in zip(self.truths, self.predictions, strict=True):
-            true, said = brackets(truth), brackets(prediction)
+        for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
+            true, said = brackets(y_true), brackets(prediction)
             losses.append(float((true - said).total() + (said - true).total()))
         found = []
-        for i in worst_drawable(losses, [len(tree.words) for tree in self.truths], most):
-            above, below = drawn_pair(self.truths[i], self.predictions[i])
+        for i in worst_drawable(losses, [len(tree.words) for tree in self.y_true], most):
+            above, below = drawn_pair(self.y_true[i], self.predictions[i])
             what = f"{losses[i]:.0f} wrong or missed brackets"
             found.append(
                 self.item(i, what, drawn(figure("true", above), figure("predicted", below)))
@@ -89,7 +89,7 @@ class TreeAnswers(Answers):
 
     def shown(self, i: int) -> str:
         """The sentence."""
-        return super().shown(i) or " ".join(self.truths[i].words)
+        return super().shown(i) or " ".join(self.y_true[i].words)
 
 
 class ArcAnswers(Answers):
@@ -110,10 +110,10 @@ class ArcAnswers(Answers):
             X = read_dependencies(X, tag=estimator.tag)
         super().__init__(estimator, X, y, words, groups)
         given = [own_tree(one) for one in X] if y is None else y
-        self.truths = [_arcs(tree) for tree in given]
+        self.y_true = [_arcs(tree) for tree in given]
         self.predictions = [_arcs(tree) for tree in self.predictions]
-        check_words(words, [len(tree.heads) for tree in self.truths], "heads")
-        self.wrong = [z.differences(y) for y, z in zip(self.truths, self.predictions, strict=True)]
+        check_words(words, [len(tree.heads) for tree in self.y_true], "heads")
+        self.wrong = [z.differences(y) for y, z in zip(self.y_true, self.predictions, strict=True)]
 
     @property
     def size(self) -> str:
@@ -124,7 +124,7 @@ class ArcAnswers(Answers):
         """Attachment of words, with and without labels."""
         heads = [
             a == b
-            for y, z in zip(self.truths, self.predictions, strict=True)
+            for y, z in zip(self.y_true, self.predictions, strict=True)
             for a, b in zip(y.heads, z.heads, strict=True)
         ]
         found = [("Share of words whose head is right (UAS)", float(np.mean(heads)))]
@@ -139,14 +139,14 @@ class ArcAnswers(Answers):
         """Labels of the words, whatever their heads."""
         if not self._labelled:
             return []
-        pairs = zip(self.truths, self.predictions, strict=True)
+        pairs = zip(self.y_true, self.predictions, strict=True)
         columns = list(zip(*((y.labels, z.labels) for y, z in pairs), strict=True))
-        truth, said = (np.concatenate([np.asarray(one) for one in column]) for column in columns)
-        return [("Labels of words, whatever their heads", class_scores(truth, said))]
+        y_true, said = (np.concatenate([np.asarray(one) for one in column]) for column in columns)
+        return [("Labels of words, whatever their heads", class_scores(y_true, said))]
 
     @property
     def _labelled(self) -> bool:
-        return all(one.labels is not None for one in (*self.truths, *self.predictions))
+        return all(one.labels is not None for one in (*self.y_true, *self.predictions))
 
     def mistakes(self, most: int) -> list[Markup]:
         """Those with the most wrong arcs."""
@@ -154,7 +154,7 @@ class ArcAnswers(Answers):
         found = []
         for i in worst_drawable(losses, [len(wrong) for wrong in self.wrong], most):
             words, tags = self._words(i)
-            arcs = drawn_arcs(words, tags, self.truths[i], self.predictions[i])
+            arcs = drawn_arcs(words, tags, self.y_true[i], self.predictions[i])
             what = f"{losses[i]:.0f} of {plural(len(words), 'word')} wrong"
             caption = "True arcs above, predicted ones below"
             found.append(self.item(i, what, drawn(figure(caption, arcs))))

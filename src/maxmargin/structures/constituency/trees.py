@@ -353,7 +353,7 @@ class BracketScores(NamedTuple):
 
 
 def bracket_scores(
-    truths: Sequence[Tree],
+    y_true: Sequence[Tree],
     predictions: Iterable[Tree],
     ignored: frozenset[str] = PUNCTUATION,
 ) -> BracketScores:
@@ -366,13 +366,13 @@ def bracket_scores(
     Examples
     --------
     >>> from maxmargin.structures.constituency.trees import bracket_scores, read_trees
-    >>> truth = read_trees("(S (NP (NNS dogs)) (VP (VBP bark)))")
-    >>> bracket_scores(truth, read_trees("(S (NNS dogs) (VP (VBP bark)))"))
+    >>> y_true = read_trees("(S (NP (NNS dogs)) (VP (VBP bark)))")
+    >>> bracket_scores(y_true, read_trees("(S (NNS dogs) (VP (VBP bark)))"))
     BracketScores(precision=1.0, recall=0.6666666666666666, f1=0.8, exact=0.0)
     """
     n_true = n_found = n_right = n_exact = 0
-    for truth, prediction in zip(truths, predictions, strict=True):
-        true, found = brackets(truth, ignored), brackets(prediction, ignored)
+    for tree, prediction in zip(y_true, predictions, strict=True):
+        true, found = brackets(tree, ignored), brackets(prediction, ignored)
         n_true += true.total()
         n_found += found.total()
         n_right += (true & found).total()
@@ -380,4 +380,4 @@ def bracket_scores(
     precision = n_right / n_found if n_found else 1.0
     recall = n_right / n_true if n_true else 1.0
     f1 = 2 * n_right / (n_true + n_found) if n_true + n_found else 1.0
-    return BracketScores(precision, recall, f1, n_exact / max(len(truths), 1))
+    return BracketScores(precision, recall, f1, n_exact / max(len(y_true), 1))

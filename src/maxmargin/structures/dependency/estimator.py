@@ -27,7 +27,7 @@ from maxmargin.structures.dependency.inference import top_trees, tree_marginals
 from maxmargin.structures.dependency.oracle import (
     FIRST_NUMBER,
     ArcFeatures,
-    DependencyTrainingSet,
+    DependencyOracle,
     EncodedSentences,
     FeatureLayout,
     HashedArcs,
@@ -341,11 +341,11 @@ class DependencyParser(StructuredEstimator):
             heads, n_projectivized = projectivized(heads, ends)
         check_trees(heads, ends, structure)
         learned: dict[str, Any] = {"_structure": structure, "n_projectivized_": n_projectivized}
-        truth, n_labels = heads, None
+        y_true, n_labels = heads, None
         if trees.labels is not None:
             learned["labels_"], numbers = np.unique(trees.labels, return_inverse=True)
             n_labels = len(learned["labels_"])
-            truth = heads * n_labels + numbers
+            y_true = heads * n_labels + numbers
         if given:
             arcs: ArcFeatures = GivenArcs(sentences, n_labels)
             learned["_n_arc_features"] = arcs.n_features
@@ -356,12 +356,12 @@ class DependencyParser(StructuredEstimator):
             learned["_layout"] = FeatureLayout.of(self.n_features, n_rows, n_labels)
             arcs = _hashed(sentences, learned)
         cost = self._costs(len(sentences), sample_weight)
-        training = DependencyTrainingSet(arcs, truth, structure, cost)
+        oracle = DependencyOracle(arcs, y_true, structure, cost)
 
         def attributes(weights: Floats) -> dict[str, Any]:
             return learned | {"_weights": weights, **_parts(weights, arcs)}
 
-        self._fit_training(self._rescaled(training), X, y, attributes)
+        self._fit_oracle(self._rescaled(oracle), X, y, attributes)
         for name in _OPTIONAL - {*learned, *_parts(self._weights, arcs)}:
             self.__dict__.pop(name, None)
         return self
@@ -436,12 +436,12 @@ class DependencyParser(StructuredEstimator):
             for i in range(len(arcs.lengths))
         ]
 
-    def predict_top(self, X: Any, k: int) -> list[list[tuple[Numbers, float]]]:
+    def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Numbers, float]]]:
         """The k best trees of each sentence with their scores, best first.
 
         Returns
         -------
-        top : list of lists of (heads, score)
+        k_best : list of lists of (heads, score)
             Heads only: with labels, the score is that of the best labels. Fewer than k where there
             are fewer trees.
         """
@@ -473,13 +473,13 @@ class DependencyParser(StructuredEstimator):
         check_is_fitted(self)
         sentences, y = self._sentences(X, y)
         arcs = self._encoded(sentences)
-        truth = flat_trees(y, arcs.lengths, self.labelled)
+        y_true = flat_trees(y, arcs.lengths, self.labelled)
         with Threads(n_threads(self.n_jobs)) as threads:
             found, _ = parse(arcs, self._weights, self._structure, threads)
         heads, numbers = np.divmod(found.astype(np.int64), arcs.n_labels)
-        right = heads == truth.heads
-        if truth.labels is not None:
-            right &= self.labels_[numbers] == truth.labels
+        right = heads == y_true.heads
+        if y_true.labels is not None:
+            right &= self.labels_[numbers] == y_true.labels
         if ignore_tags:
             if self._is_given(sentences):
                 raise ValueError("ignore_tags needs sentences of (word, tag) pairs.")

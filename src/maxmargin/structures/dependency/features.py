@@ -192,7 +192,7 @@ def _best_label(weights, layout, rows, right, temperature, labels):  # type: ign
 
 @inlined
 def score_arcs(  # type: ignore[no-untyped-def]
-    words, tags, ends, i, weights, layout, truth, with_loss, temperature, scores, arcs,
+    words, tags, ends, i, weights, layout, y_true, with_loss, temperature, scores, arcs,
     keys, columns, between, counts, labels,
 ):  # fmt: skip
     """Scores of the arcs of sentence `i`, flat ``(n + 1, n + 1)``; `arcs` get their best labels.
@@ -230,7 +230,7 @@ def score_arcs(  # type: ignore[no-untyped-def]
                 score *= VALUE
                 right = -1
                 if with_loss:
-                    code = np.int64(truth[ends[i] + m - 1])
+                    code = np.int64(y_true[ends[i] + m - 1])
                     if code // layout.n_labels == h:
                         right = code % layout.n_labels
                     else:
@@ -246,8 +246,8 @@ def score_arcs(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_hashed(  # type: ignore[no-untyped-def]
-    words, tags, ends, weights, layout, truth, with_loss, projective, single_root,
+def infer_hashed(  # type: ignore[no-untyped-def]
+    words, tags, ends, weights, layout, y_true, with_loss, projective, single_root,
     blocks, starts, found, totals, scores, arcs, heads, keys, columns, between, counts, labels,
     floats, integers,
 ):  # fmt: skip
@@ -256,7 +256,7 @@ def search_hashed(  # type: ignore[no-untyped-def]
         i = blocks[k]
         n = ends[i + 1] - ends[i]
         score_arcs(
-            words, tags, ends, i, weights, layout, truth, with_loss, 0.0, scores, arcs,
+            words, tags, ends, i, weights, layout, y_true, with_loss, 0.0, scores, arcs,
             keys, columns, between, counts, labels,
         )  # fmt: skip
         square = scores[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
@@ -275,8 +275,8 @@ def _put(at, writing, column, value, columns, values):  # type: ignore[no-untype
 
 
 @compiled
-def write_planes(  # type: ignore[no-untyped-def]
-    words, tags, ends, layout, truth, blocks, starts, found, places, writing, out, values,
+def write_cuts(  # type: ignore[no-untyped-def]
+    words, tags, ends, layout, y_true, blocks, starts, found, places, writing, out, values,
     keys, columns, between, counts, labels,
 ):  # fmt: skip
     """Features of true arcs less those of found ones, where they differ, from ``places[k]`` on.
@@ -290,7 +290,7 @@ def write_planes(  # type: ignore[no-untyped-def]
         at = places[k]
         for m in range(1, ends[i + 1] - ends[i] + 1):
             code, other_code = (
-                np.int64(truth[ends[i] + m - 1]),
+                np.int64(y_true[ends[i] + m - 1]),
                 np.int64(found[starts[k] + m - 1]),
             )
             if code == other_code:

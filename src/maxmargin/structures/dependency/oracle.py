@@ -20,16 +20,16 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.simd import padded
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.structures.dependency.features import (
     LINE,
     N_LABEL_TEMPLATES,
     N_TEMPLATES,
+    infer_hashed,
     score_arcs,
-    search_hashed,
-    write_planes,
+    write_cuts,
 )
 from maxmargin.structures.dependency.inference import tree_scratch
 from maxmargin.structures.dependency.trees import Structure, check_trees
@@ -48,12 +48,12 @@ class ArcFeatures(Protocol):
     n_labels: int
 
     @property
-    def search_work(self) -> float: ...
+    def oracle_work(self) -> float: ...
 
-    def search(
+    def infer(
         self,
         weights: Floats,
-        truth: Arcs | None,
+        y_true: Arcs | None,
         structure: tuple[bool, bool],
         blocks: Numbers,
         starts: Numbers,
@@ -61,11 +61,11 @@ class ArcFeatures(Protocol):
         totals: Floats,
     ) -> None: ...
 
-    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
+    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
 
     def fill(
         self,
-        truth: Arcs,
+        y_true: Arcs,
         blocks: Numbers,
         starts: Numbers,
         found: Arcs,
@@ -84,50 +84,50 @@ def parse(
     blocks = np.arange(len(arcs.lengths), dtype=np.int64)
     found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(blocks))
 
-    def search(part: slice) -> None:
+    def infer(part: slice) -> None:
         where = blocks[part], arcs.ends[part.start :], found, totals[part]
-        arcs.search(weights, None, structure, *where)
+        arcs.infer(weights, None, structure, *where)
 
-    threads.map(search, threads.shares(len(blocks)))
+    threads.map(infer, threads.shares(len(blocks)))
     return found, totals
 
 
-class DependencyTrainingSet(TrainingSet):
+class DependencyOracle(Oracle):
     """Sentences with their trees; the loss is the number of words with a wrong arc.
 
     Parameters
     ----------
     arcs : ArcFeatures
-    truth : ndarray of shape (n_words,)
+    y_true : ndarray of shape (n_words,)
         True arc of each word of all sentences.
     structure : Structure
     cost : ndarray of shape (n_sentences,)
     """
 
     def __init__(
-        self, arcs: ArcFeatures, truth: NDArray[Any], structure: Structure, cost: Floats
+        self, arcs: ArcFeatures, y_true: NDArray[Any], structure: Structure, cost: Floats
     ) -> None:
         self.arcs, self.structure, self.cost = arcs, structure, cost
-        self.truth = truth.astype(np.uint32)
+        self.y_true = y_true.astype(np.uint32)
         self.n_features = arcs.n_features
 
     @property
-    def search_work(self) -> float:
-        return self.arcs.search_work
+    def oracle_work(self) -> float:
+        return self.arcs.oracle_work
 
-    def planes(self, weights: Floats, blocks: Numbers, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Numbers, threads: Threads) -> Cuts:
         starts = self._starts(blocks)
         found, totals = np.empty(starts[-1], dtype=np.uint32), np.empty(len(blocks))
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             where = blocks[part], starts[part.start :], found, totals[part]
-            self.arcs.search(weights, self.truth, self.structure, *where)
+            self.arcs.infer(weights, self.y_true, self.structure, *where)
 
-        parts = threads.shares(len(blocks), self.search_work)
-        threads.map(search, parts)
-        return self._make_planes(blocks, starts, found, parts, threads)
+        parts = threads.shares(len(blocks), self.oracle_work)
+        threads.map(infer, parts)
+        return self._make_cuts(blocks, starts, found, parts, threads)
 
-    def planes_of(self, blocks: Numbers, outputs: Sequence[bytes]) -> Planes:
+    def cuts_of(self, blocks: Numbers, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found arcs are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.uint32)
         starts = self._starts(blocks)
@@ -135,7 +135,7 @@ class DependencyTrainingSet(TrainingSet):
             raise ValueError("The outputs are of other lengths than the sentences.")
         # A plane of what is no tree would be no bound.
         check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
-        return self._make_planes(blocks, starts, found, Threads(1).shares(len(blocks)), Threads(1))
+        return self._make_cuts(blocks, starts, found, Threads(1).shares(len(blocks)), Threads(1))
 
     def _starts(self, blocks: Numbers) -> Numbers:
         """Where the words of each of some sentences start when they stand one after the other."""
@@ -143,14 +143,14 @@ class DependencyTrainingSet(TrainingSet):
         np.cumsum(self.arcs.lengths[blocks], out=starts[1:])
         return starts
 
-    def _make_planes(
+    def _make_cuts(
         self, blocks: Numbers, starts: Numbers, found: Arcs, parts: list[slice], threads: Threads
-    ) -> Planes:
+    ) -> Cuts:
         entries = np.zeros(len(blocks) + 1, dtype=np.int64)
 
         def measure(part: slice) -> None:
             where = blocks[part], starts[part.start :], found
-            entries[part.start + 1 : part.stop + 1] = self.arcs.measure(self.truth, *where)
+            entries[part.start + 1 : part.stop + 1] = self.arcs.measure(self.y_true, *where)
 
         threads.map(measure, parts)
         np.cumsum(entries, out=entries)
@@ -158,14 +158,14 @@ class DependencyTrainingSet(TrainingSet):
 
         def fill(part: slice) -> None:
             where = blocks[part], starts[part.start :], found, entries[part.start :]
-            self.arcs.fill(self.truth, *where, columns, values)
+            self.arcs.fill(self.y_true, *where, columns, values)
 
         threads.map(fill, parts)
-        wrong = found != self.truth[_ranges(self.arcs.ends[blocks], starts)]
+        wrong = found != self.y_true[_ranges(self.arcs.ends[blocks], starts)]
         losses = np.diff(np.r_[0, np.cumsum(wrong)][starts]).astype(np.float64)
         raw = found.tobytes()
         outputs = [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
-        return Planes(entries, columns, values, losses, outputs)
+        return Cuts(entries, columns, values, losses, outputs)
 
 
 def _ranges(firsts: Numbers, starts: Numbers) -> Numbers:
@@ -268,7 +268,7 @@ class HashedArcs:
         self._n_tags = int(sentences.tags.max(initial=0)) + 1
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         """Multiplications of one search, on average."""
         arcs = float(np.mean(self.lengths**2)) if len(self.lengths) else 0.0
         spans = float(np.mean(self.lengths**3)) if len(self.lengths) else 0.0
@@ -276,10 +276,10 @@ class HashedArcs:
         labels = N_LABEL_TEMPLATES * (_LOOKUP + self.layout.width) if self.layout.n_rows else 0.0
         return arcs * (_LOOKUP * lookups + labels) + spans
 
-    def search(
+    def infer(
         self,
         weights: Floats,
-        truth: Arcs | None,
+        y_true: Arcs | None,
         structure: tuple[bool, bool],
         blocks: Numbers,
         starts: Numbers,
@@ -288,13 +288,13 @@ class HashedArcs:
     ) -> None:
         """Arcs of the best tree of each of the `blocks`, written to ``found[starts[k]:]``.
 
-        With the `truth` of all sentences, one is added for each wrong arc. `structure` says whether
-        trees are projective and have a single root; `totals` gets the scores.
+        With the `y_true` of all sentences, one is added for each wrong arc. `structure` says
+        whether trees are projective and have a single root; `totals` gets the scores.
         """
         n = self._longest
-        search_hashed(
+        infer_hashed(
             *self.sentences, weights, self.layout,
-            _NO_ARCS if truth is None else truth, truth is not None, *structure,
+            _NO_ARCS if y_true is None else y_true, y_true is not None, *structure,
             blocks, starts, found, totals,
             np.empty((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32),
             np.empty(n, dtype=np.int32), *self._scratch(), *tree_scratch(n),
@@ -311,18 +311,18 @@ class HashedArcs:
         )  # fmt: skip
         return scores.reshape(n + 1, n + 1)
 
-    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
         """Number of entries of the plane of each of the `blocks`."""
         counts = np.zeros(len(blocks), dtype=np.int64)
-        write_planes(
-            *self.sentences, self.layout, truth, blocks, starts, found,
+        write_cuts(
+            *self.sentences, self.layout, y_true, blocks, starts, found,
             counts, False, _NO_ARCS, np.empty(0), *self._scratch(),
         )  # fmt: skip
         return counts
 
     def fill(
         self,
-        truth: Arcs,
+        y_true: Arcs,
         blocks: Numbers,
         starts: Numbers,
         found: Arcs,
@@ -331,8 +331,8 @@ class HashedArcs:
         values: Floats,
     ) -> None:
         """The entries, from ``entries[k]`` on for the k-th of the `blocks`."""
-        write_planes(
-            *self.sentences, self.layout, truth, blocks, starts, found,
+        write_cuts(
+            *self.sentences, self.layout, y_true, blocks, starts, found,
             entries[: len(blocks)].copy(), True, columns, values, *self._scratch(),
         )  # fmt: skip
 

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.magnitudes import LARGEST, are_moderate
-from maxmargin.core.problem import Problem, TrainingSet
+from maxmargin.core.problem import Oracle, Problem
 from maxmargin.structures.dependency.inference import search_tree, top_trees, tree_scratch
-from maxmargin.structures.dependency.oracle import DependencyTrainingSet
+from maxmargin.structures.dependency.oracle import DependencyOracle
 from maxmargin.structures.dependency.trees import Structure, check_trees
 
 Numbers = NDArray[np.int64]
@@ -45,7 +45,7 @@ class GivenArcs:
         self.n_features = self.n_arc_features * (1 + (self.n_labels if self.labelled else 0))
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         """Multiplications of one search, on average."""
         per_arc = self.n_features + 3 * float(self.lengths.mean())
         return per_arc * float(np.mean(self.lengths**2))
@@ -61,24 +61,24 @@ class GivenArcs:
             highest = highest + temperature * np.log(rest)
         return scores + highest
 
-    def search(
+    def infer(
         self,
         weights: Floats,
-        truth: Arcs | None,
+        y_true: Arcs | None,
         structure: tuple[bool, bool],
         blocks: Numbers,
         starts: Numbers,
         found: Arcs,
         totals: Floats,
     ) -> None:
-        """See `HashedArcs.search`."""
+        """See `HashedArcs.infer`."""
         scratch = tree_scratch(int(self.lengths[blocks].max(initial=0)))
         for k, i in enumerate(blocks.tolist()):
             n = int(self.lengths[i])
             words = np.arange(1, n + 1)
             scores, by_label = self._scores(weights, i)
-            if truth is not None:
-                heads, labels = np.divmod(truth[self.ends[i] : self.ends[i + 1]], self.n_labels)
+            if y_true is not None:
+                heads, labels = np.divmod(y_true[self.ends[i] : self.ends[i + 1]], self.n_labels)
                 by_label = by_label + 1.0
                 by_label[heads, words, labels] -= 1.0
             labels = by_label.argmax(axis=2)
@@ -87,14 +87,14 @@ class GivenArcs:
             totals[k] = search_tree(scores, *structure, heads, *scratch)
             found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
 
-    def measure(self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
         """See `HashedArcs.measure`."""
-        some = self._differences(truth, blocks, starts, found)
+        some = self._differences(y_true, blocks, starts, found)
         return np.array([np.count_nonzero(one) for one in some], dtype=np.int64)
 
     def fill(
         self,
-        truth: Arcs,
+        y_true: Arcs,
         blocks: Numbers,
         starts: Numbers,
         found: Arcs,
@@ -103,7 +103,7 @@ class GivenArcs:
         values: Floats,
     ) -> None:
         """See `HashedArcs.fill`."""
-        for k, one in enumerate(self._differences(truth, blocks, starts, found)):
+        for k, one in enumerate(self._differences(y_true, blocks, starts, found)):
             where = slice(int(entries[k]), int(entries[k + 1]))
             columns[where] = np.flatnonzero(one)
             values[where] = one[columns[where]]
@@ -127,12 +127,12 @@ class GivenArcs:
         return scores, features @ weights[d:].reshape(self.n_labels, d).T
 
     def _differences(
-        self, truth: Arcs, blocks: Numbers, starts: Numbers, found: Arcs
+        self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs
     ) -> list[Floats]:
         """Features of the true tree less those of the found one, of each of the `blocks`."""
         result = []
         for i, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=False):
-            true = self.feature(i, truth[self.ends[i] : self.ends[i + 1]])
+            true = self.feature(i, y_true[self.ends[i] : self.ends[i + 1]])
             result.append(true - self.feature(i, found[start:stop]))
         return result
 
@@ -185,14 +185,14 @@ class DependencyTrees(Problem):
     def joint_feature(self, x: Any, y: Any) -> Floats:
         return GivenArcs([x], self.n_labels).feature(0, self._arcs(y))
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(np.sum(self._arcs(truth) != self._arcs(y)))
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(np.sum(self._arcs(y_true) != self._arcs(y)))
 
-    def decode(self, x: Any, w: Floats) -> Any:
-        return self._search(x, w, None)
+    def inference(self, x: Any, w: Floats) -> Any:
+        return self._infer(x, w, None)
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
-        return self._search(x, w, self._arcs(truth).astype(np.uint32))
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
+        return self._infer(x, w, self._arcs(y_true).astype(np.uint32))
 
     def outputs(self, x: Any) -> list[Any]:
         """All trees: for sentences of very few words."""
@@ -212,7 +212,7 @@ class DependencyTrees(Problem):
                 ]
         return found
 
-    def top(self, x: Any, w: Floats, k: int) -> list[Any]:
+    def k_best(self, x: Any, w: Floats, k: int) -> list[Any]:
         """The k best trees, best first; with labels, trees with all their labels."""
         arcs = GivenArcs([x], self.n_labels)
         scores, by_label = arcs._scores(np.asarray(w), 0)
@@ -230,24 +230,26 @@ class DependencyTrees(Problem):
         found.sort(key=lambda each: -each[0])
         return [self._output(tree) for _, tree in found[:k]]
 
-    def bind(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str) -> TrainingSet:
+    def make_oracle(
+        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+    ) -> Oracle:
         """A training set that looks at trees as arrays, for margin rescaling."""
         arcs = GivenArcs(X, self.n_labels)
-        truth = [self._arcs(y) for y in Y]
-        for i, (tree, n) in enumerate(zip(truth, arcs.lengths.tolist(), strict=True)):
+        y_true = [self._arcs(y) for y in Y]
+        for i, (tree, n) in enumerate(zip(y_true, arcs.lengths.tolist(), strict=True)):
             if len(tree) != n:
                 raise ValueError(
                     f"Sentence {i} has {n} words but the tree {len(tree)} heads: give one for each."
                 )
-        flat = np.concatenate(truth)
+        flat = np.concatenate(y_true)
         check_trees(flat // arcs.n_labels, arcs.ends, self.structure)
-        return DependencyTrainingSet(arcs, flat, self.structure, cost)
+        return DependencyOracle(arcs, flat, self.structure, cost)
 
-    def _search(self, x: Any, w: Floats, truth: Arcs | None) -> Any:
+    def _infer(self, x: Any, w: Floats, y_true: Arcs | None) -> Any:
         arcs = GivenArcs([x], self.n_labels)
         found = np.empty(arcs.ends[-1], dtype=np.uint32)
         where = np.zeros(1, dtype=np.int64), arcs.ends, found, np.empty(1)
-        arcs.search(np.asarray(w), truth, self.structure, *where)
+        arcs.infer(np.asarray(w), y_true, self.structure, *where)
         return self._output(found)
 
     def _arcs(self, y: Any) -> Numbers:

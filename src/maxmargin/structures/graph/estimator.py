@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.labels import flat_labels
 from maxmargin.data.sources import Source
@@ -25,7 +25,7 @@ from maxmargin.estimators.checks import (
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
-from maxmargin.structures.graph.oracle import GraphTrainingSet
+from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphModel
 from maxmargin.training.sharded import ENGINES, ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed, numbers_among
@@ -60,7 +60,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         weight in either order.
     fit_intercept : bool, default=True
         A bias for each label.
-    inference : {"auto", "exact", "relaxed", "flow"}, default="auto"
+    inference_method : {"auto", "exact", "relaxed", "flow"}, default="auto"
         How the best labels are found; see Notes.
     void : label, default=None
         Stands in `y` for nodes whose label is not known. These are left out of the graph, with
@@ -143,7 +143,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
         "directed": ["boolean"],
         "fit_intercept": ["boolean"],
-        "inference": [StrOptions(set(METHODS))],
+        "inference_method": [StrOptions(set(METHODS))],
         "void": "no_validation",
         "rescaling": [StrOptions({"margin", "slack"})],
         "engine": ENGINES,
@@ -156,7 +156,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         loss: Any = "hamming",
         directed: bool = False,
         fit_intercept: bool = True,
-        inference: str = "auto",
+        inference_method: str = "auto",
         void: Any = None,
         rescaling: str = "margin",
         solver: Any = "auto",
@@ -175,7 +175,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         self.loss = loss
         self.directed = directed
         self.fit_intercept = fit_intercept
-        self.inference = inference
+        self.inference_method = inference_method
         self.void = void
         self.rescaling = rescaling
         self.solver = solver
@@ -242,8 +242,8 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
             if node_weight is not None:
                 raise ValueError("node_weight needs all data in one process: use engine='threads'.")
             return self._fit_shards(X, y, examples, sample_weight)
-        training, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_training(training, X, y, attributes)
+        oracle, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, X, y, attributes)
         self._finish(X, fixed)
         return self
 
@@ -315,7 +315,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
             "_layout": layout,
         }
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
         graphs, labels, _, factors = examples
         named = isinstance(self.loss, str)
         if named and self.loss == "hamming-normalized":
@@ -323,18 +323,18 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         losses = check_loss_matrix(None if named else self.loss, fixed["classes_"])
         # No objective is above that of weights of zero, with the worst label at every node.
         highest = float(cost.max(initial=0.0) * factors.sum() * losses.max())
-        training = GraphTrainingSet(
+        oracle = GraphOracle(
             graphs,
             numbers_among(labels, fixed["classes_"]),
             fixed["_layout"],
             cost,
             losses,
             factors,
-            inference=self.inference,
+            inference_method=self.inference_method,
             enough=SHARE_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
             quick=self.rescaling == "margin",
         )
-        return self._rescaled(training)
+        return self._rescaled(oracle)
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"_weights": weights, **_parts(weights, fixed["_layout"])}
@@ -364,7 +364,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         y : list of ndarray of shape (n_nodes,)
         """
         graphs = self._checked(X)
-        labels, _ = self._decode(graphs)
+        labels, _ = self._infer_best(graphs)
         return np.split(self.classes_[labels], graphs.node_ends[1:-1])
 
     def decision_function(self, X: Any) -> Floats:
@@ -374,7 +374,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         -------
         scores : ndarray of shape (n_graphs,)
         """
-        return self._decode(self._checked(X))[1]
+        return self._infer_best(self._checked(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
         """Share of each label at each node, if labellings are weighted by their scores.
@@ -394,19 +394,19 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
     def score(self, X: Any, y: Any) -> float:
         """Share of nodes whose label is right; labels not seen in training are mistakes."""
         graphs = self._checked(X)
-        truth = _of_nodes(y, X, graphs, "labels", self.void)
-        known = self._known(truth)
-        right = self.classes_[self._decode(graphs)[0]] == truth
+        y_true = _of_nodes(y, X, graphs, "labels", self.void)
+        known = self._known(y_true)
+        right = self.classes_[self._infer_best(graphs)[0]] == y_true
         return float(np.mean(right[known])) if known.any() else 1.0
 
     @property
     def _model(self) -> GraphModel:
         check_is_fitted(self)
-        return GraphModel(self._weights, self._layout, self.inference)
+        return GraphModel(self._weights, self._layout, self.inference_method)
 
-    def _decode(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
+    def _infer_best(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
         with Threads(n_threads(self.n_jobs)) as threads:
-            return self._model.decode(graphs, threads)
+            return self._model.inference(graphs, threads)
 
     def _known(self, labels: NDArray[Any]) -> NDArray[np.bool_]:
         """Nodes whose label is not void."""

@@ -177,27 +177,27 @@ class Graphs:
         """Kind of each edge, counted in its graph."""
         return self._kinds[0]
 
-    def elimination(self, n_labels: int, inference: str) -> Elimination:
+    def elimination(self, n_labels: int, inference_method: str) -> Elimination:
         """Plans of exact searches, for the graphs that are to be searched so.
 
         Raises
         ------
         ValueError
-            If ``inference="exact"`` is too much for a graph.
+            If ``inference_method="exact"`` is too much for a graph.
         """
         entries = AUTO_PASSES * self.n_edges * float(n_labels**2)
         limits = {
             "exact": np.full(self.n_graphs, MOST_ENTRIES),
             "auto": np.where(self.is_forest, np.inf, np.minimum(entries, MOST_ENTRIES)),
-        }.get(inference, np.full(self.n_graphs, -1.0))
+        }.get(inference_method, np.full(self.n_graphs, -1.0))
         found, given_up = make_elimination(self.incidence, self.edges, n_labels, limits)
-        if given_up and inference == "exact":
+        if given_up and inference_method == "exact":
             g, width = next(iter(given_up.items()))
             most = min(width - 1, int(np.log(MOST_ENTRIES) / np.log(max(n_labels, 2))) - 1)
             raise ValueError(
                 f"Graph {g} cannot be searched exactly: its treewidth is about {width} or more, "
-                f"but with {n_labels} labels the limit is {most}; inference='relaxed' finds good "
-                f"labels and a bound, though no marginals."
+                f"but with {n_labels} labels the limit is {most}; inference_method='relaxed' finds "
+                f"good labels and a bound, though no marginals."
             )
         return found
 

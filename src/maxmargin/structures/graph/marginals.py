@@ -59,7 +59,7 @@ from maxmargin.structures.graph.junction_tree import (
 from maxmargin.structures.graph.routines import GraphData, score_graph
 
 if TYPE_CHECKING:
-    from maxmargin.structures.graph.oracle import GraphTrainingSet
+    from maxmargin.structures.graph.oracle import GraphOracle
 
 
 @compiled
@@ -275,9 +275,9 @@ def set_changes(data, g, old, new, scratch):  # type: ignore[no-untyped-def]
                     pairs[kind, a, b] = 0.0
     linear = 0.0
     for v in range(n_nodes):
-        truth = graphs.labels[first + v]
+        y_true = graphs.labels[first + v]
         for m in range(layout.n_columns):
-            linear -= graphs.scales[first + v] * nodes[v, m] * graphs.loss[truth, m]
+            linear -= graphs.scales[first + v] * nodes[v, m] * graphs.loss[y_true, m]
     return linear
 
 
@@ -379,61 +379,61 @@ class GraphPoint(FlatPoint):
     tree: CliqueTree
 
     @classmethod
-    def even(cls, training: "GraphTrainingSet") -> Self:
+    def even(cls, oracle: "GraphOracle") -> Self:
         """All labellings alike; each graph must have an elimination."""
-        graphs, elimination = training.graphs, training.searches.elimination
+        graphs, elimination = oracle.graphs, oracle.oracle_calls.elimination
         first = np.repeat(graphs.node_ends[:-1], graphs.n_nodes)
         nodes = first + elimination.order
         places = np.empty_like(nodes)
         places[nodes] = np.arange(len(nodes))
         scope = places[np.repeat(first, np.diff(elimination.scope_starts)) + elimination.scope]
-        tree = CliqueTree(training.layout.n_labels, nodes, elimination.scope_starts, scope)
+        tree = CliqueTree(oracle.layout.n_labels, nodes, elimination.scope_starts, scope)
         return cls(tree.even(), tree)
 
     def is_like(self, other: FlatPoint) -> bool:
         return isinstance(other, GraphPoint) and self.tree.is_like(other.tree)
 
-    def expectations(self, training: "GraphTrainingSet") -> tuple[Floats, float]:
+    def expectations(self, oracle: "GraphOracle") -> tuple[Floats, float]:
         """The weights and the linear term of the dual that belong to the distributions."""
-        weights = np.zeros(training.n_features)
-        linear = self._add_nodes(training, weights)
-        self._add_edges(training, weights)
+        weights = np.zeros(oracle.n_features)
+        linear = self._add_nodes(oracle, weights)
+        self._add_edges(oracle, weights)
         return weights, linear
 
-    def dual(self, training: "GraphTrainingSet") -> float:
+    def dual(self, oracle: "GraphOracle") -> float:
         fits = (
-            self.tree.n_labels == training.layout.n_labels
-            and len(self.tree.nodes) == training.graphs.node_ends[-1]
-            and self.tree.covers(_all_edges(training.graphs))
+            self.tree.n_labels == oracle.layout.n_labels
+            and len(self.tree.nodes) == oracle.graphs.node_ends[-1]
+            and self.tree.covers(_all_edges(oracle.graphs))
         )
         if not (fits and self.tree.is_distribution(self.mass, TOLERANCE)):
             raise ValueError("The dual point is not feasible.")
-        weights, linear = self.expectations(training)
+        weights, linear = self.expectations(oracle)
         return linear - 0.5 * float(weights @ weights)
 
-    def _add_nodes(self, training: "GraphTrainingSet", weights: Floats) -> float:
+    def _add_nodes(self, oracle: "GraphOracle", weights: Floats) -> float:
         """Add the weights of features and biases; returns the linear term."""
-        layout, graphs, truth = training.layout, training.graphs, training.searches.data
+        layout, graphs, y_true = oracle.layout, oracle.graphs, oracle.oracle_calls.data
         n, table = layout.n_labels, layout.table(weights)
-        cost = np.repeat(training.cost, graphs.n_nodes)
+        cost = np.repeat(oracle.cost, graphs.n_nodes)
         nodes = self.tree.node_marginals(self.mass)
         linear = 0.0
         for some in chunks_of(nodes):
-            labels = truth.labels[some]
-            losses = (truth.loss[labels, :n] * nodes[some]).sum(axis=1)
-            linear += float((cost[some] * truth.scales[some]) @ losses)
+            labels = y_true.labels[some]
+            losses = (y_true.loss[labels, :n] * nodes[some]).sum(axis=1)
+            linear += float((cost[some] * y_true.scales[some]) @ losses)
             changes = changes_of(nodes[some], labels, cost[some])
             table[: layout.n_features, :n] += graphs.X[some].T @ changes
             if layout.bias >= 0:
                 table[layout.bias, :n] += changes.sum(axis=0)
         return linear
 
-    def _add_edges(self, training: "GraphTrainingSet", weights: Floats) -> None:
+    def _add_edges(self, oracle: "GraphOracle", weights: Floats) -> None:
         """Add the weights of edges."""
-        layout, graphs = training.layout, training.graphs
+        layout, graphs = oracle.layout, oracle.graphs
         n, edges = layout.n_labels, _all_edges(graphs)
-        first, second = training.searches.data.labels.astype(np.int64)[edges].T
-        cost = np.repeat(training.cost, graphs.n_edges)
+        first, second = oracle.oracle_calls.data.labels.astype(np.int64)[edges].T
+        cost = np.repeat(oracle.cost, graphs.n_edges)
         pairs = self.tree.edge_marginals(self.mass, edges).reshape(len(edges), n * n)
         sums = np.zeros((layout.n_edge_features, n * n))
         for some in chunks_of(pairs):
@@ -459,7 +459,7 @@ class GraphDistributions(FlatDistributions):
 
     Parameters
     ----------
-    training : GraphTrainingSet
+    oracle : GraphTrainingSet
         Of graphs that are searched exactly.
     temperature : float
         Whether it is zero decides on the start.
@@ -470,18 +470,18 @@ class GraphDistributions(FlatDistributions):
         If a graph has no exact search, or the cliques of all have too many labellings.
     """
 
-    training: "GraphTrainingSet"
+    oracle: "GraphOracle"
     point: GraphPoint
 
-    def __init__(self, training: "GraphTrainingSet", temperature: float) -> None:
-        layout, data = training.layout, training.searches.data
-        sizes = layout.n_labels * _exact_sizes(training)
-        super().__init__(training, GraphPoint.even(training), sizes)
-        self._data = CliqueData(data, self._first, data.incidence.tables // 2, training.cost)
-        self._most_nodes = int(training.graphs.n_nodes.max(initial=1))
+    def __init__(self, oracle: "GraphOracle", temperature: float) -> None:
+        layout, data = oracle.layout, oracle.oracle_calls.data
+        sizes = layout.n_labels * _exact_sizes(oracle)
+        super().__init__(oracle, GraphPoint.even(oracle), sizes)
+        self._data = CliqueData(data, self._first, data.incidence.tables // 2, oracle.cost)
+        self._most_nodes = int(oracle.graphs.n_nodes.max(initial=1))
         self._most_kinds = int(np.diff(data.kind_ends).max(initial=1))
         self._scratch = StepScratch(
-            direction=self._tables(np.zeros(training.n_features)),
+            direction=self._tables(np.zeros(oracle.n_features)),
             touched=np.zeros((2, layout.n_rows), dtype=np.int64),
             nodes=np.empty((self._most_nodes, layout.n_columns)),
             pairs=np.empty((self._most_kinds, layout.n_labels, layout.n_columns)),
@@ -491,9 +491,9 @@ class GraphDistributions(FlatDistributions):
         self._start(temperature)
 
     def expectations(self) -> tuple[Floats, float]:
-        return self.point.expectations(self.training)
+        return self.point.expectations(self.oracle)
 
-    def _give_to_truth(self, kept: float) -> None:
+    def _give_to_true_output(self, kept: float) -> None:
         self.point.mass[:] *= kept
         self.point.mass[self.point.tree.places_of(self._data.graphs.labels)] += 1.0 - kept
 
@@ -512,11 +512,11 @@ class GraphDistributions(FlatDistributions):
         )
 
     def _tables(self, weights: Floats) -> WeightTables:
-        layout = self.training.layout
+        layout = self.oracle.layout
         return WeightTables(layout.table(weights), layout.pair_table(weights))
 
     def _proposal_scratch(self) -> ProposalScratch:
-        layout, sizes = self.training.layout, self._data.graphs.elimination.sizes
+        layout, sizes = self.oracle.layout, self._data.graphs.elimination.sizes
         tables, shares = np.empty((2, int(sizes.max(initial=0))))
         return ProposalScratch(
             nodes=np.empty((self._most_nodes, layout.n_columns)),
@@ -528,17 +528,17 @@ class GraphDistributions(FlatDistributions):
         )
 
 
-def _exact_sizes(training: "GraphTrainingSet") -> NDArray[np.int64]:
+def _exact_sizes(oracle: "GraphOracle") -> NDArray[np.int64]:
     """Labellings of the scopes of each graph, after a look whether all can be kept."""
-    sizes = training.searches.elimination.sizes
+    sizes = oracle.oracle_calls.elimination.sizes
     relaxed = np.flatnonzero(sizes < 0)
     if len(relaxed):
         raise ValueError(
             f"PartialLinearization and ExponentiatedGradient need the marginals of an exact "
             f"search, but graph {relaxed[0]} is not searched exactly: use another solver, such as "
-            f"'auto', or inference='exact' if the treewidth is small."
+            f"'auto', or inference_method='exact' if the treewidth is small."
         )
-    count = training.layout.n_labels * int(sizes.sum())
+    count = oracle.layout.n_labels * int(sizes.sum())
     if count > MOST_NUMBERS:
         raise ValueError(
             f"PartialLinearization and ExponentiatedGradient would have to keep {count:,} "

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from maxmargin.compiled.rows import make_rows
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import Hinges, TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Hinges, Oracle
 from maxmargin.dual.marginal import Distributions
 from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs
@@ -24,12 +24,12 @@ from maxmargin.structures.graph.marginals import GraphDistributions
 from maxmargin.structures.graph.relaxation import Effort
 from maxmargin.structures.graph.routines import (
     GraphData,
-    SearchScratch,
-    fill_planes,
-    measure_planes,
+    InferenceScratch,
+    fill_cuts,
+    infer_graphs,
+    inference_scratch,
+    measure_cuts,
     score_graph,
-    search_graphs,
-    search_scratch,
 )
 
 Floats = NDArray[np.float64]
@@ -62,17 +62,17 @@ class Found(NamedTuple):
     bounds: Floats
 
 
-class GraphSearch:
+class GraphInference:
     """Searches for the best labels of graphs, augmented by losses if there is a truth.
 
     Parameters
     ----------
     graphs : Graphs
     layout : GraphLayout
-    inference : {"auto", "exact", "relaxed", "flow"}
+    inference_method : {"auto", "exact", "relaxed", "flow"}
         Which searches there are. Flows are for two labels; where the weights make neighbours
         like to differ, a graph is relaxed instead.
-    truth : Truth or None
+    y_true : Truth or None
 
     Attributes
     ----------
@@ -84,30 +84,30 @@ class GraphSearch:
         self,
         graphs: Graphs,
         layout: GraphLayout,
-        inference: str,
-        truth: Truth | None = None,
+        inference_method: str,
+        y_true: Truth | None = None,
     ) -> None:
-        if inference == "flow" and layout.n_labels != 2:
+        if inference_method == "flow" and layout.n_labels != 2:
             raise ValueError(
-                f"inference='flow' is for two labels, but there are {layout.n_labels}: use "
+                f"inference_method='flow' is for two labels, but there are {layout.n_labels}: use "
                 f"'relaxed', or 'auto'."
             )
-        self.graphs, self.layout, self.inference = graphs, layout, inference
-        self.elimination = graphs.elimination(layout.n_labels, inference)
+        self.graphs, self.layout, self.inference_method = graphs, layout, inference_method
+        self.elimination = graphs.elimination(layout.n_labels, inference_method)
         self.is_exact = self.elimination.sizes >= 0
         none = Truth(np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0))
         self.data = GraphData(
             make_rows(graphs.X, 0.0), graphs.kind_rows, graphs.kind_ends, graphs.edge_kinds,
-            graphs.edges, layout, graphs.incidence, self.elimination, *(truth or none),
+            graphs.edges, layout, graphs.incidence, self.elimination, *(y_true or none),
         )  # fmt: skip
-        self._scratch: list[SearchScratch] = []
+        self._scratch: list[InferenceScratch] = []
         relaxed_edges = np.where(self.is_exact, 0, graphs.n_edges)
         self._cold = np.full(graphs.n_graphs, -1, dtype=np.int64)
         self._message_at = self._cold
         self.messages: Floats | None = None
         """Those of the last searches, where there is room to keep them."""
         n_messages = int(relaxed_edges.sum())
-        if truth is not None and 8 * n_messages * layout.n_columns <= MOST_MESSAGE_BYTES:
+        if y_true is not None and 8 * n_messages * layout.n_columns <= MOST_MESSAGE_BYTES:
             self._message_at = np.cumsum(relaxed_edges) - relaxed_edges
             self.messages = np.zeros((n_messages, layout.n_columns))
 
@@ -129,7 +129,7 @@ class GraphSearch:
         `effort` is that of relaxed searches. If it may be `quick`, flows are used only where
         nothing else is wanted: a relaxed search that goes on from the last one takes half the time.
         """
-        by_flow = self.inference == "flow" or (self.inference == "auto" and not quick)
+        by_flow = self.inference_method == "flow" or (self.inference_method == "auto" and not quick)
         starts = self.graphs.starts(blocks)
         found = Found(starts, np.empty(starts[-1], dtype=np.uint16), *np.empty((2, len(blocks))))
         tables = self.layout.table(weights), self.layout.pair_table(weights)
@@ -137,22 +137,22 @@ class GraphSearch:
         warm = len(np.unique(blocks)) == len(blocks)
         message_at = self._message_at if warm else self._cold
 
-        def search(numbered: tuple[int, slice]) -> None:
+        def infer(numbered: tuple[int, slice]) -> None:
             scratch, part = self._scratch[numbered[0]], numbered[1]
             places = np.arange(part.start, part.stop)
             if by_flow and self.layout.n_labels == 2:
                 cut = [self._cut(tables, blocks[k], k, found, scratch) for k in places]
                 places = places[~np.array(cut)]
             messages = self.messages if message_at is not self._cold else self._room()
-            search_graphs(
+            infer_graphs(
                 self.data, *tables, blocks, places, *found, effort,
                 messages, message_at, scratch,
             )  # fmt: skip
 
         parts = threads.shares(len(blocks), self.work)
         while len(self._scratch) < len(parts):
-            self._scratch.append(search_scratch(self.graphs, self.elimination, self.layout))
-        threads.map(search, enumerate(parts))
+            self._scratch.append(inference_scratch(self.graphs, self.elimination, self.layout))
+        threads.map(infer, enumerate(parts))
         return found
 
     def _room(self) -> Floats:
@@ -161,7 +161,7 @@ class GraphSearch:
         return np.zeros((most, self.layout.n_columns))
 
     def _cut(
-        self, tables: tuple[Floats, Floats], g: int, k: int, found: Found, scratch: SearchScratch
+        self, tables: tuple[Floats, Floats], g: int, k: int, found: Found, scratch: InferenceScratch
     ) -> bool:
         """Search graph `g` by a flow, if that is possible, for place `k` of a batch."""
         if self.is_exact[g]:
@@ -208,7 +208,7 @@ MOST_OUTPUTS = 4096
 """Labellings of a graph up to which they can be listed."""
 
 
-class GraphTrainingSet(TrainingSet):
+class GraphOracle(Oracle):
     """Labelled graphs with compiled searches.
 
     Parameters
@@ -222,8 +222,8 @@ class GraphTrainingSet(TrainingSet):
         ``loss[a, b]``: what label b costs where a is right, at one node.
     scales : ndarray of shape (n_nodes_of_all,)
         Factor of the loss of each node.
-    inference : {"auto", "exact", "relaxed", "flow"}
-        See `GraphSearch`.
+    inference_method : {"auto", "exact", "relaxed", "flow"}
+        See `GraphInference`.
     enough : float
         Excess of the bound of a relaxed search that is good enough, in parts of the hinge.
     quick : bool
@@ -244,7 +244,7 @@ class GraphTrainingSet(TrainingSet):
         loss: Floats,
         scales: Floats,
         *,
-        inference: str = "auto",
+        inference_method: str = "auto",
         enough: float = 1e-4,
         quick: bool = True,
     ) -> None:
@@ -252,52 +252,52 @@ class GraphTrainingSet(TrainingSet):
         self.n_features = layout.n_rows * layout.n_columns
         padded_loss = np.zeros((layout.n_labels, layout.n_columns))
         padded_loss[:, : layout.n_labels] = loss
-        truth = Truth(labels.astype(np.uint16), padded_loss, scales)
+        y_true = Truth(labels.astype(np.uint16), padded_loss, scales)
         self.enough, self._quick = float(enough), quick
-        self.searches = GraphSearch(graphs, layout, inference, truth)
-        self.relaxed = not self.searches.is_exact.all()
+        self.oracle_calls = GraphInference(graphs, layout, inference_method, y_true)
+        self.relaxed = not self.oracle_calls.is_exact.all()
 
     @property
-    def search_work(self) -> float:
-        return self.searches.work
+    def oracle_work(self) -> float:
+        return self.oracle_calls.work
 
     @property
-    def search_state(self) -> Any:
-        return self._quick, self.searches.messages
+    def oracle_state(self) -> Any:
+        return self._quick, self.oracle_calls.messages
 
-    @search_state.setter
-    def search_state(self, state: Any) -> None:
-        self._quick, self.searches.messages = state
+    @oracle_state.setter
+    def oracle_state(self, state: Any) -> None:
+        self._quick, self.oracle_calls.messages = state
 
-    def planes(self, weights: Floats, blocks: Ints, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Ints, threads: Threads) -> Cuts:
         effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
-        found = self.searches.find(weights, blocks, threads, effort, self._quick)
-        planes = self._make_planes(blocks, found.starts, found.labels, threads)
+        found = self.oracle_calls.find(weights, blocks, threads, effort, self._quick)
+        cuts = self._make_cuts(blocks, found.starts, found.labels, threads)
         if not self.relaxed:
-            return planes
-        return planes._replace(excess=np.maximum(found.bounds - found.scores, 0.0))
+            return cuts
+        return cuts._replace(suboptimality=np.maximum(found.bounds - found.scores, 0.0))
 
-    def hinges(self, planes: Planes, weights: Floats, blocks: Ints) -> Hinges:
-        found = super().hinges(planes, weights, blocks)
+    def hinges(self, cuts: Cuts, weights: Floats, blocks: Ints) -> Hinges:
+        found = super().hinges(cuts, weights, blocks)
         if self._quick and found.most - found.least > UNCERTAIN * self.enough * found.least:
             # Nearly trained, as far as quick searches can tell: from now on by thorough ones.
             self._quick = False
-            planes = self.planes(weights, blocks, Threads(1))
-            found = super().hinges(planes, weights, blocks)
+            cuts = self.separate(weights, blocks, Threads(1))
+            found = super().hinges(cuts, weights, blocks)
         return found
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self._quick = False
         return super().all_hinges(weights, threads)
 
-    def planes_of(self, blocks: Ints, outputs: Sequence[bytes]) -> Planes:
+    def cuts_of(self, blocks: Ints, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
         labels = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
         starts = self.graphs.starts(blocks)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other sizes than the graphs.")
         check_indices("labels of outputs", labels, self.layout.n_labels)
-        return self._make_planes(blocks, starts, labels, Threads(1))
+        return self._make_cuts(blocks, starts, labels, Threads(1))
 
     def outputs(self, i: int) -> list[bytes]:
         """All labellings of graph `i`, as solvers know them.
@@ -316,32 +316,32 @@ class GraphTrainingSet(TrainingSet):
         numbers = np.arange(k**n)[:, None] // k ** np.arange(n) % k
         return [labels.tobytes() for labels in numbers.astype(np.uint16)]
 
-    def _make_planes(
+    def _make_cuts(
         self, blocks: Ints, starts: Ints, found: NDArray[np.uint16], threads: Threads
-    ) -> Planes:
-        data = self.searches.data
+    ) -> Cuts:
+        data = self.oracle_calls.data
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         losses = np.empty(len(blocks))
 
         def make(part: slice) -> tuple[NDArray[np.uint32], Floats]:
             some, own = blocks[part], starts[part.start :]
-            room = measure_planes(data, some, own, found, losses[part])
+            room = measure_cuts(data, some, own, found, losses[part])
             columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
             sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
-            used = fill_planes(
+            used = fill_cuts(
                 data, some, own, found, counts[part.start + 1 :], columns, values, sums, met
             )
             return columns[:used], values[:used]
 
-        parts = threads.shares(len(blocks), self.searches.work)
+        parts = threads.shares(len(blocks), self.oracle_calls.work)
         made = threads.map(make, parts) or [(np.zeros(0, dtype=np.uint32), np.zeros(0))]
         columns, values = (np.concatenate(pieces) for pieces in zip(*made, strict=True))
         raw = found.tobytes()
         outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
-        return Planes(np.cumsum(counts), columns, values, losses, outputs)
+        return Cuts(np.cumsum(counts), columns, values, losses, outputs)
 
 
 @distributions_of.register
-def _(training: GraphTrainingSet, temperature: float) -> Distributions:
+def _(oracle: GraphOracle, temperature: float) -> Distributions:
     """Marginals of the cliques, so for graphs that are searched exactly."""
-    return GraphDistributions(training, temperature)
+    return GraphDistributions(oracle, temperature)

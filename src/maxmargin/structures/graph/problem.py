@@ -28,9 +28,9 @@ from maxmargin.core.state import Remade
 from maxmargin.structures.graph.formats import stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
 from maxmargin.structures.graph.junction_tree import marginals_exact
-from maxmargin.structures.graph.oracle import MOST_OUTPUTS, GraphSearch, GraphTrainingSet
+from maxmargin.structures.graph.oracle import MOST_OUTPUTS, GraphInference, GraphOracle
 from maxmargin.structures.graph.relaxation import Effort
-from maxmargin.structures.graph.routines import score_graph, search_scratch
+from maxmargin.structures.graph.routines import inference_scratch, score_graph
 
 Floats = NDArray[np.float64]
 
@@ -46,17 +46,17 @@ class GraphModel:
     ----------
     weights : ndarray of shape (n_rows * n_columns,)
     layout : GraphLayout
-    inference : {"auto", "exact", "relaxed", "flow"}
+    inference_method : {"auto", "exact", "relaxed", "flow"}
     """
 
-    def __init__(self, weights: Floats, layout: GraphLayout, inference: str) -> None:
-        self.weights, self.layout, self.inference = weights, layout, inference
+    def __init__(self, weights: Floats, layout: GraphLayout, inference_method: str) -> None:
+        self.weights, self.layout, self.inference_method = weights, layout, inference_method
 
-    def decode(self, graphs: Graphs, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
+    def inference(self, graphs: Graphs, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
         """Best labels of all nodes, and the score of each graph."""
-        search = GraphSearch(graphs, self.layout, self.inference)
+        infer = GraphInference(graphs, self.layout, self.inference_method)
         everything = np.arange(graphs.n_graphs, dtype=np.int64)
-        found = search.find(self.weights, everything, threads, ANSWER)
+        found = infer.find(self.weights, everything, threads, ANSWER)
         return found.labels, found.scores
 
     def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
@@ -68,18 +68,18 @@ class GraphModel:
             If a graph is too loopy for an exact search.
         """
         layout = self.layout
-        search = GraphSearch(graphs, layout, "exact")
-        scratch = search_scratch(graphs, search.elimination, layout)
+        infer = GraphInference(graphs, layout, "exact")
+        scratch = inference_scratch(graphs, infer.elimination, layout)
         shares, row = np.empty_like(scratch.tables), np.empty(layout.n_columns)
         scaled = self.weights / temperature
         tables = layout.table(scaled), layout.pair_table(scaled)
         found = []
         for g, (n_nodes, n_edges) in enumerate(zip(graphs.n_nodes, graphs.n_edges, strict=True)):
-            score_graph(search.data, g, *tables, scratch.nodes, scratch.pairs)
+            score_graph(infer.data, g, *tables, scratch.nodes, scratch.pairs)
             of_nodes = np.empty((n_nodes, layout.n_columns))
             of_pairs = np.empty((n_edges, layout.n_labels, layout.n_columns))
             marginals_exact(
-                search.elimination, graphs.incidence, g, layout.n_labels, scratch.nodes,
+                infer.elimination, graphs.incidence, g, layout.n_labels, scratch.nodes,
                 scratch.pairs, of_nodes, of_pairs, scratch.labels, scratch.tables, shares, row,
             )  # fmt: skip
             found.append(of_nodes[:, : layout.n_labels])
@@ -100,7 +100,7 @@ class GraphLabelling(Remade, Problem):
         Whether weights tell the first node of an edge from its second.
     fit_intercept : bool, default=True
         A bias for each label.
-    inference : {"auto", "exact", "relaxed", "flow"}, default="auto"
+    inference_method : {"auto", "exact", "relaxed", "flow"}, default="auto"
         See `GraphLabeler`.
 
     See Also
@@ -130,17 +130,17 @@ class GraphLabelling(Remade, Problem):
         *,
         directed: bool = False,
         fit_intercept: bool = True,
-        inference: str = "auto",
+        inference_method: str = "auto",
     ) -> None:
         self.n_labels, self.directed = n_labels, directed
-        self.fit_intercept, self.inference = fit_intercept, inference
+        self.fit_intercept, self.inference_method = fit_intercept, inference_method
 
     def parts(self) -> dict[str, Any]:
         return {
             "n_labels": self.n_labels,
             "directed": self.directed,
             "fit_intercept": self.fit_intercept,
-            "inference": self.inference,
+            "inference_method": self.inference_method,
         }
 
     def joint_feature(self, x: Any, y: Any) -> Floats:
@@ -157,17 +157,17 @@ class GraphLabelling(Remade, Problem):
         parts.append(of_edges.reshape(-1, layout.n_columns))
         return np.concatenate(parts).ravel()
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(np.sum(np.asarray(truth) != np.asarray(y)))
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(np.sum(np.asarray(y_true) != np.asarray(y)))
 
-    def decode(self, x: Any, w: Floats) -> Ints:
+    def inference(self, x: Any, w: Floats) -> Ints:
         graphs, layout = self._read([x])
-        labels, _ = GraphModel(w, layout, self.inference).decode(graphs, Threads(1))
+        labels, _ = GraphModel(w, layout, self.inference_method).inference(graphs, Threads(1))
         return labels.astype(np.int64)
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Ints:
-        training = self.bind([x], [truth], np.ones(1))
-        found = training.searches.find(w, np.zeros(1, dtype=np.int64), Threads(1), ANSWER)
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Ints:
+        oracle = self.make_oracle([x], [y_true], np.ones(1))
+        found = oracle.oracle_calls.find(w, np.zeros(1, dtype=np.int64), Threads(1), ANSWER)
         return found.labels.astype(np.int64)
 
     def outputs(self, x: Any) -> list[Ints]:
@@ -181,9 +181,9 @@ class GraphLabelling(Remade, Problem):
         every = product(range(self.n_labels), repeat=n_nodes)
         return [np.array(labels, dtype=np.int64) for labels in every]
 
-    def bind(
+    def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
-    ) -> GraphTrainingSet:
+    ) -> GraphOracle:
         """The training set with compiled searches, for margin rescaling."""
         graphs, layout = self._read(X)
         for i, (y, n_nodes) in enumerate(zip(Y, graphs.n_nodes.tolist(), strict=True)):
@@ -200,8 +200,14 @@ class GraphLabelling(Remade, Problem):
         ):
             raise ValueError(f"Labels must be whole numbers from 0 to {self.n_labels - 1}.")
         mistakes = 1.0 - np.eye(self.n_labels)
-        return GraphTrainingSet(
-            graphs, labels, layout, cost, mistakes, np.ones(len(labels)), inference=self.inference
+        return GraphOracle(
+            graphs,
+            labels,
+            layout,
+            cost,
+            mistakes,
+            np.ones(len(labels)),
+            inference_method=self.inference_method,
         )
 
     def _read(self, X: Sequence[Any]) -> tuple[Graphs, GraphLayout]:

@@ -165,12 +165,12 @@ def relax(  # type: ignore[no-untyped-def]
                 score = found
                 for v in range(n_nodes):
                     best[v] = labels[v]
-        excess = bound - score
-        if excess <= ROUNDING * abs(bound):
+        suboptimality = bound - score
+        if suboptimality <= ROUNDING * abs(bound):
             break
-        if effort.enough > 0.0 and excess <= effort.enough * (bound - floor):
+        if effort.enough > 0.0 and suboptimality <= effort.enough * (bound - floor):
             break
-        if before - bound < effort.progress * excess:
+        if before - bound < effort.progress * suboptimality:
             break
         before = bound
     if score < bound:

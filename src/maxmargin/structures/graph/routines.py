@@ -33,7 +33,7 @@ class GraphData(NamedTuple):
     scales: Floats
 
 
-class SearchScratch(NamedTuple):
+class InferenceScratch(NamedTuple):
     """Scratch of one thread."""
 
     nodes: Floats
@@ -43,12 +43,14 @@ class SearchScratch(NamedTuple):
     relaxation: RelaxationScratch
 
 
-def search_scratch(graphs: Graphs, elimination: Elimination, layout: GraphLayout) -> SearchScratch:
+def inference_scratch(
+    graphs: Graphs, elimination: Elimination, layout: GraphLayout
+) -> InferenceScratch:
     """Scratch that is enough for each of the graphs."""
     n_nodes = int(graphs.n_nodes.max(initial=1))
     n_kinds = int(np.diff(graphs.kind_ends).max(initial=1))
     width = layout.n_columns
-    return SearchScratch(
+    return InferenceScratch(
         np.zeros((n_nodes, width)),
         np.zeros((2 * n_kinds, layout.n_labels, width)),
         np.zeros(n_nodes, dtype=np.int64),
@@ -85,15 +87,15 @@ def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-un
     if len(data.labels) == 0:
         return -np.inf
     for v in range(n_nodes):
-        truth = data.labels[first + v]
+        label = data.labels[first + v]
         for m in range(layout.n_columns):
-            nodes[v, m] += data.scales[first + v] * data.loss[truth, m]
-    truths = data.labels[first : first + n_nodes]
-    return labelling_score(incidence, first, n_nodes, nodes, pairs, truths)
+            nodes[v, m] += data.scales[first + v] * data.loss[label, m]
+    y_true = data.labels[first : first + n_nodes]
+    return labelling_score(incidence, first, n_nodes, nodes, pairs, y_true)
 
 
 @compiled
-def search_graphs(  # type: ignore[no-untyped-def]
+def infer_graphs(  # type: ignore[no-untyped-def]
     data, table, pair_table, blocks, places, starts, found, scores, bounds, effort,
     messages, message_at, scratch,
 ):  # fmt: skip
@@ -156,7 +158,7 @@ def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure_planes(data, blocks, starts, found, losses):  # type: ignore[no-untyped-def]
+def measure_cuts(data, blocks, starts, found, losses):  # type: ignore[no-untyped-def]
     """Losses of each block's found labels; returns how many entries their planes have at most."""
     layout, incidence = data.layout, data.incidence
     room = 0
@@ -166,11 +168,11 @@ def measure_planes(data, blocks, starts, found, losses):  # type: ignore[no-unty
         count = 0
         total = 0.0
         for v in range(incidence.node_ends[g + 1] - first):
-            truth, label = data.labels[first + v], found[at + v]
-            if truth != label:
+            y_true, label = data.labels[first + v], found[at + v]
+            if y_true != label:
                 count += data.rows.starts[first + v + 1] - data.rows.starts[first + v]
                 count += layout.bias >= 0
-                total += data.scales[first + v] * data.loss[truth, label]
+                total += data.scales[first + v] * data.loss[y_true, label]
         for e in range(incidence.edge_ends[g], incidence.edge_ends[g + 1]):
             u, v = data.edges[e, 0], data.edges[e, 1]
             if data.labels[first + u] != found[at + u] or data.labels[first + v] != found[at + v]:
@@ -182,7 +184,7 @@ def measure_planes(data, blocks, starts, found, losses):  # type: ignore[no-unty
 
 
 @compiled
-def fill_planes(data, blocks, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
+def fill_cuts(data, blocks, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
     """Features of the true labels less those of the found ones, one plane after the other.
 
     Plane ``k`` has ``counts[k]`` entries; returns how many there are in all. Scratch: `sums` and
@@ -211,8 +213,8 @@ def fill_planes(data, blocks, starts, found, counts, columns, values, sums, met)
                     used = _add_entry(base + z, -1.0, sums, met, columns, used)
         for e in range(incidence.edge_ends[g], incidence.edge_ends[g + 1]):
             u, v = data.edges[e, 0], data.edges[e, 1]
-            truth = np.int64(data.labels[first + u]), np.int64(data.labels[first + v])
-            y = _pair_column(layout, truth[0], truth[1])
+            y_true = np.int64(data.labels[first + u]), np.int64(data.labels[first + v])
+            y = _pair_column(layout, y_true[0], y_true[1])
             z = _pair_column(layout, np.int64(found[at + u]), np.int64(found[at + v]))
             if y != z:
                 row = data.kind_ends[g] + data.edge_kinds[e]

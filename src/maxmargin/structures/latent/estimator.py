@@ -48,7 +48,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         every mistake.
     fit_intercept : bool, default=True
         Learn an intercept for each class, as the weight of a constant feature.
-    restarts, max_completions, solver, tol, warm_start, max_iter, time_limit
+    restarts, max_imputations, solver, tol, warm_start, max_iter, time_limit
         As in `LatentStructuredSVM`.
     checkpoint, checkpoint_every, resume, n_jobs, random_state
         As in `LatentStructuredSVM`.
@@ -58,7 +58,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     classes_ : ndarray of shape (n_classes,)
     coef_ : ndarray of shape (n_classes, n_features)
     intercept_ : ndarray of shape (n_classes,)
-    completions_ : ndarray of shape (n_bags,)
+    imputations_ : ndarray of shape (n_bags,)
         The instance of each training bag that shows its class best (0 for the background).
     objectives_, certificates_, certificate_, restart_objectives_, status_, history_, n_iter_
         As in `LatentStructuredSVM`.
@@ -99,7 +99,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         loss_matrix: Any = None,
         fit_intercept: bool = True,
         restarts: int = 1,
-        max_completions: int = 100,
+        max_imputations: int = 100,
         solver: Any = "auto",
         tol: float = 1e-3,
         warm_start: bool = False,
@@ -116,7 +116,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         self.loss_matrix = loss_matrix
         self.fit_intercept = fit_intercept
         self.restarts = restarts
-        self.max_completions = max_completions
+        self.max_imputations = max_imputations
         self.solver = solver
         self.tol = tol
         self.warm_start = warm_start
@@ -151,7 +151,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
             Multiplies the C of each bag.
         lengths : array-like of shape (n_bags,), default=None
             Number of instances of each bag.
-        initial : array-like of shape (n_bags,), default=None
+        init_latent : array-like of shape (n_bags,), default=None
             The instance that shows the class of each bag, as far as one knows, for the first start;
             -1 for the mean of the bag.
 
@@ -162,7 +162,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         Warns
         -----
         ConvergenceWarning
-            If `max_completions`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
+            If `max_imputations`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
             the best weights so far are kept, with their certificate.
         """
         instances, ends = _bags(X, lengths)

@@ -25,9 +25,9 @@ from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.cuts import Planes
-from maxmargin.core.latent import LatentTrainingSet
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.latent import LatentOracle
+from maxmargin.core.problem import Oracle
 from maxmargin.dual.marginal import Distributions
 from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.dual.marginal_explicit import ExplicitDistributions
@@ -43,8 +43,8 @@ NOTHING = -1
 """In the place of the background class: there is none."""
 
 
-class LatentBags(LatentTrainingSet):
-    """Bags with their classes; completions are numbers of instances within their bags, or `MEAN`.
+class LatentBags(LatentOracle):
+    """Bags with their classes; imputations are numbers of instances within their bags, or `MEAN`.
 
     Parameters
     ----------
@@ -83,10 +83,10 @@ class LatentBags(LatentTrainingSet):
         """Number of instances of each bag."""
         return np.diff(self.ends)
 
-    def initial(self, random: np.random.Generator) -> Order:
+    def init_latent(self, random: np.random.Generator) -> Order:
         return random.integers(self.lengths)
 
-    def rehearsal(self) -> "BagTrainingSet":
+    def rehearsal(self) -> "BagOracle":
         """Bags of one instance each, the mean.
 
         That is a few times weaker than the instance which shows the class, so it costs more.
@@ -101,45 +101,45 @@ class LatentBags(LatentTrainingSet):
             background=self.background,
             fit_intercept=self.bias != 0.0,
         )
-        return means.completed(np.zeros(n, dtype=np.int64))
+        return means.imputed(np.zeros(n, dtype=np.int64))
 
-    def complete(self, weights: Floats, before: Order, threads: Threads) -> Order:
+    def impute(self, weights: Floats, before: Order, threads: Threads) -> Order:
         chosen = before.copy()
         table = weights.reshape(self.table_shape)
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             which = np.arange(part.start, part.stop, dtype=np.int64)
             best_instances(
                 self.rows, self.ends, table, self.labels, which, chosen, np.empty(table.shape[1])
             )
 
-        threads.map(search, threads.shares(len(self.labels)))
+        threads.map(infer, threads.shares(len(self.labels)))
         return chosen
 
-    def completed(self, completions: Order) -> "BagTrainingSet":
-        check_shape("completions", completions, len(self.lengths))
-        check_indices("completions", completions, int(self.lengths.max()), start=MEAN)
-        if (completions >= self.lengths).any():
-            raise ValueError("a completion is no instance of its bag")
-        return BagTrainingSet(self, make_rows(self._shown(completions), self.bias))
+    def imputed(self, imputations: Order) -> "BagOracle":
+        check_shape("imputations", imputations, len(self.lengths))
+        check_indices("imputations", imputations, int(self.lengths.max()), start=MEAN)
+        if (imputations >= self.lengths).any():
+            raise ValueError("a imputation is no instance of its bag")
+        return BagOracle(self, make_rows(self._shown(imputations), self.bias))
 
     def changes(self, before: Order, after: Order) -> NDArray[np.bool_]:
         changed: NDArray[np.bool_] = (before != after) & (self.labels != self.background)
         return changed
 
-    def _shown(self, completions: Order) -> Any:
+    def _shown(self, imputations: Order) -> Any:
         """What the truth of each bag shows, one row a bag."""
-        n, mean = len(completions), completions == MEAN
+        n, mean = len(imputations), imputations == MEAN
         counts = np.where(mean, self.lengths, 1)
         starts = np.concatenate([[0], np.cumsum(counts)])
-        first = self.ends[:-1] + np.where(mean, 0, completions)
+        first = self.ends[:-1] + np.where(mean, 0, imputations)
         places = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
         shares = np.repeat(1.0 / counts, counts).astype(self.X.dtype)
         chosen = sp.csr_array((shares, places, starts), shape=(n, self.X.shape[0]))
         return chosen @ self.X
 
 
-class BagTrainingSet(TrainingSet):
+class BagOracle(Oracle):
     """Bags whose truth shows one row each; outputs are a class with an instance, as bytes.
 
     Parameters
@@ -156,32 +156,32 @@ class BagTrainingSet(TrainingSet):
         self.loss[:, : len(bags.loss)] = bags.loss
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         rows = self.bags.rows
         entries = float(rows.starts[-1] + self.shown.starts[-1])
         return entries / max(self.n_blocks, 1) * self.bags.table_shape[1]
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         bags, table = self.bags, weights.reshape(self.bags.table_shape)
         found = np.empty((len(blocks), 2), dtype=np.int32)
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             scratch = np.empty((2, table.shape[1])), np.empty(table.shape[1], dtype=np.int64)
             most_violating(
                 bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, blocks[part],
                 found[part], *scratch,
             )  # fmt: skip
 
-        parts = threads.shares(len(blocks), self.search_work)
-        threads.map(search, parts)
-        return self._make_planes(blocks, found, parts, threads)
+        parts = threads.shares(len(blocks), self.oracle_work)
+        threads.map(infer, parts)
+        return self._make_cuts(blocks, found, parts, threads)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
+    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
         if any(len(output) != 8 for output in outputs):
             raise ValueError("The outputs are not those of bags.")
         found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 2)
         self._check(blocks, found)
-        return self._make_planes(blocks, found, Threads(1).shares(len(blocks)), Threads(1))
+        return self._make_cuts(blocks, found, Threads(1).shares(len(blocks)), Threads(1))
 
     def outputs(self, b: int) -> list[bytes]:
         """All outputs of a bag, the truth first."""
@@ -199,9 +199,7 @@ class BagTrainingSet(TrainingSet):
         if not (known & np.where(right, instances == MEAN, fits)).all():
             raise ValueError("The outputs are those of other bags.")
 
-    def _make_planes(
-        self, blocks: Order, found: Codes, parts: list[slice], threads: Threads
-    ) -> Planes:
+    def _make_cuts(self, blocks: Order, found: Codes, parts: list[slice], threads: Threads) -> Cuts:
         bags = self.bags
         labels, classes = bags.labels[blocks], found[:, 0]
         differs = classes != labels
@@ -216,7 +214,7 @@ class BagTrainingSet(TrainingSet):
         values = np.empty(entries[-1])
 
         def fill(part: slice) -> None:
-            fill_planes(
+            fill_cuts(
                 self.shown, bags.rows, bags.table_shape, bags.background, blocks[part],
                 labels[part], classes[part], others[part], entries[part.start :], columns, values,
             )  # fmt: skip
@@ -224,14 +222,14 @@ class BagTrainingSet(TrainingSet):
         threads.map(fill, parts)
         raw = found.tobytes()
         outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + 8, 8))]
-        return Planes(entries, columns, values, self.loss[labels, classes], outputs)
+        return Cuts(entries, columns, values, self.loss[labels, classes], outputs)
 
 
 @distributions_of.register
-def _(training: BagTrainingSet, temperature: float) -> Distributions:
+def _(oracle: BagOracle, temperature: float) -> Distributions:
     """For partial linearization: a probability for every class with every instance."""
-    listed = [training.outputs(b) for b in range(training.n_blocks)]
-    return ExplicitDistributions(training, listed, temperature)
+    listed = [oracle.outputs(b) for b in range(oracle.n_blocks)]
+    return ExplicitDistributions(oracle, listed, temperature)
 
 
 @compiled
@@ -304,7 +302,7 @@ def put_row(rows, i, shape, column, factor, at, columns, values):  # type: ignor
 
 
 @compiled
-def fill_planes(  # type: ignore[no-untyped-def]
+def fill_cuts(  # type: ignore[no-untyped-def]
     shown, rows, shape, background, blocks, labels, classes, others, entries, columns, values
 ):
     """What the truth shows, in the column of its class, less the other in that of its class."""

@@ -80,8 +80,8 @@ class Multiclass(Remade, KernelProblem):
     def outputs(self, x: Any) -> Sequence[Any]:
         raise ValueError("Multiclass does not know its classes before it is fitted.")
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(truth != y)
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(y_true != y)
 
 
 @registered("Classes")
@@ -120,8 +120,8 @@ class Classes(Remade, KernelProblem):
     def outputs(self, x: Any) -> Sequence[Any]:
         return self._listed
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.loss_matrix[self.number(truth), self.number(y)])
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.loss_matrix[self.number(y_true), self.number(y)])
 
     def label(self, y: Any) -> Any:
         return self.codes[self.number(y)]
@@ -130,11 +130,11 @@ class Classes(Remade, KernelProblem):
         row = sp.csr_array(x.reshape(1, -1)) if sp.issparse(x) else np.asarray(x)[None, :]
         return Candidates.grid(self._listed, row, self.codes)
 
-    def losses(self, truth: Any, candidates: Candidates) -> Floats:
-        return np.asarray(self.loss_matrix[self.number(truth)])
+    def losses(self, y_true: Any, candidates: Candidates) -> Floats:
+        return np.asarray(self.loss_matrix[self.number(y_true)])
 
 
-class ClassTrainingSet:
+class ClassOracle:
     """Rows with classes, as the solver for them sees it.
 
     Dual coefficients are an array of shape (n_samples, n_classes): the factor with which a row

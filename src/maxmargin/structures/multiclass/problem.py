@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowTrainingSet
+from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle
 
 Floats = NDArray[np.float64]
 
@@ -56,15 +56,15 @@ class Classes(ClassProblem):
     def class_scores(self, scores: Floats, extras: Floats) -> Floats:
         return scores[:, : self.n_classes]
 
-    def bind(
+    def make_oracle(
         self, X: Any, Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
-    ) -> RowTrainingSet:
+    ) -> RowOracle:
         """The training set with batched searches; a whole array of outputs is checked at once."""
         codes = np.asarray(Y)
         if codes.ndim != 1 or codes.dtype.kind not in "iu" or not self._all_known(codes):
-            return super().bind(X, Y, cost, rescaling)
-        bound = super().bind(X, Y[:1], cost, rescaling)
-        bound.truths = codes.astype(np.int32)[:, None]
+            return super().make_oracle(X, Y, cost, rescaling)
+        bound = super().make_oracle(X, Y[:1], cost, rescaling)
+        bound.y_true = codes.astype(np.int32)[:, None]
         return bound
 
     def _all_known(self, codes: NDArray[Any]) -> bool:

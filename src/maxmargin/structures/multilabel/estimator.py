@@ -18,7 +18,7 @@ from maxmargin.estimators.checks import check_features
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator
-from maxmargin.structures.rows.oracle import Codes, RowTrainingSet
+from maxmargin.structures.rows.oracle import Codes, RowOracle
 from maxmargin.training.streaming import Checked, Fixed, all_classes
 
 Floats = NDArray[np.float64]
@@ -196,8 +196,8 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             self._fit_shards(examples.X, y, examples, sample_weight)
             self._finish(X, {})
             return self
-        training, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_training(training, examples.X, examples.y, attributes)
+        oracle, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, examples.X, examples.y, attributes)
         self._finish(X, fixed)
         return self
 
@@ -263,7 +263,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
         return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
         codes = _codes(examples, fixed["classes_"])
         return self._row_training(examples.X, codes, cost, fixed["_problem"])
 
@@ -326,14 +326,14 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             margins[:, label] = np.where(column == 1, highest - other, other - highest)
         return margins
 
-    def predict_top(self, X: Any, k: int) -> list[list[tuple[Any, float]]]:
+    def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Any, float]]]:
         """The k best sets of labels of each example with their scores, best first.
 
         For at most 18 labels: all sets are scored.
 
         Returns
         -------
-        top : list of lists of (labels, score)
+        k_best : list of lists of (labels, score)
             Labels as in `predict`. Fewer than k where there are fewer sets.
         """
         if k < 1:
@@ -349,16 +349,16 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         """Share of examples whose set is right as a whole, as in scikit-learn."""
         gains, bonus = self._reduced(X)
         if _holds_sets(y):
-            truths, known = _from_sets(y, self.classes_)
+            y_true, known = _from_sets(y, self.classes_)
         else:
-            truths = _from_matrix(y)
-            known = np.ones(len(truths), dtype=bool)
-        if truths.shape != gains.shape:
+            y_true = _from_matrix(y)
+            known = np.ones(len(y_true), dtype=bool)
+        if y_true.shape != gains.shape:
             raise ValueError(
-                f"y has the shape {truths.shape}, but for this X and the labels of the training "
+                f"y has the shape {y_true.shape}, but for this X and the labels of the training "
                 f"data it must have {gains.shape}."
             )
-        right = known & (self._best(gains, bonus) == truths).all(axis=1)
+        right = known & (self._best(gains, bonus) == y_true).all(axis=1)
         return float(np.average(right, weights=sample_weight))
 
     def _reduced(self, X: Any) -> tuple[Floats, Floats]:

@@ -69,13 +69,13 @@ def _choose(best, n_true, n_false, loss, slack):  # type: ignore[no-untyped-def]
     """The place in `best`, by counts, of the largest score plus loss or slack; first the truth."""
     stride = n_false + 1
     chosen = n_true * stride
-    truth_score = best[chosen]
+    true_score = best[chosen]
     highest = 0.0
     for tp in range(n_true + 1):
         for fp in range(stride):
             at = tp * stride + fp
             lost = _count_loss(loss, n_true, tp, fp)
-            value = _value(best[at] - truth_score, lost, slack)
+            value = _value(best[at] - true_score, lost, slack)
             if value > highest:
                 highest = value
                 chosen = at
@@ -108,7 +108,7 @@ def best_in_forests(gains, to_parents, parents, order, sets, best):  # type: ign
 
 @compiled
 def try_all_sets(  # type: ignore[no-untyped-def]
-    gains, truths, loss, slack, sets, couplings, partial, fields, hopes, right, wrong, states
+    gains, y_true, loss, slack, sets, couplings, partial, fields, hopes, right, wrong, states
 ):
     """Set `sets` to the most violating set for each row of gains, whatever the edges.
 
@@ -131,15 +131,15 @@ def try_all_sets(  # type: ignore[no-untyped-def]
     right[n] = 0
     for row in range(len(gains)):
         n_true = 0
-        truth_score = 0.0
+        true_score = 0.0
         for label in range(n):
             fields[n, label] = gains[row, label]
-            sets[row, label] = truths[row, label]
-            if truths[row, label]:
+            sets[row, label] = y_true[row, label]
+            if y_true[row, label]:
                 n_true += 1
-                truth_score += gains[row, label]
+                true_score += gains[row, label]
                 for j in range(label):
-                    truth_score += couplings[label, j] * truths[row, j]
+                    true_score += couplings[label, j] * y_true[row, j]
         wrong[n] = n - n_true
         highest = 0.0
         code = np.int64(0)
@@ -149,9 +149,9 @@ def try_all_sets(  # type: ignore[no-untyped-def]
                 on = (fields[k + 1, k] > 0.0) ^ ((code >> k) & 1)
                 states[k] = on
                 partial[k] = partial[k + 1] + (fields[k + 1, k] if on else 0.0)
-                right[k] = right[k + 1] + (on & truths[row, k])
-                wrong[k] = wrong[k + 1] - (1 - on & 1 - truths[row, k])
-                bound = partial[k] - truth_score
+                right[k] = right[k + 1] + (on & y_true[row, k])
+                wrong[k] = wrong[k + 1] - (1 - on & 1 - y_true[row, k])
+                bound = partial[k] - true_score
                 for j in range(k):
                     fields[k, j] = fields[k + 1, j] + on * couplings[k, j]
                     bound += max(fields[k, j] + hopes[j], 0.0)
@@ -167,7 +167,7 @@ def try_all_sets(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def counted_independent(gains, truths, loss, slack, sets, ranks, best, right, wrong):  # type: ignore[no-untyped-def]
+def counted_independent(gains, y_true, loss, slack, sets, ranks, best, right, wrong):  # type: ignore[no-untyped-def]
     """Set `sets` to the most violating set for each row of gains, without edges.
 
     `ranks` has the labels of each row, the highest gain first. Scratch: `best` one for each pair of
@@ -178,7 +178,7 @@ def counted_independent(gains, truths, loss, slack, sets, ranks, best, right, wr
         n_true = n_false = 0
         right[0] = wrong[0] = 0.0  # sums of the highest gains of true and of other labels
         for label in ranks[row]:
-            if truths[row, label]:
+            if y_true[row, label]:
                 right[n_true + 1] = right[n_true] + gains[row, label]
                 n_true += 1
             else:
@@ -192,7 +192,7 @@ def counted_independent(gains, truths, loss, slack, sets, ranks, best, right, wr
         left_true, left_false = chosen // stride, chosen % stride
         for i in range(n):
             label = ranks[row, i]
-            if truths[row, label]:
+            if y_true[row, label]:
                 sets[row, label] = left_true > 0
                 left_true -= 1
             else:
@@ -202,7 +202,7 @@ def counted_independent(gains, truths, loss, slack, sets, ranks, best, right, wr
 
 @compiled
 def counted_in_forests(  # type: ignore[no-untyped-def]
-    gains, truths, loss, slack, sets, to_parents, parents, order, now, before, counts
+    gains, y_true, loss, slack, sets, to_parents, parents, order, now, before, counts
 ):
     """Set `sets` to the most violating set for each row of gains, in a forest.
 
@@ -218,10 +218,10 @@ def counted_in_forests(  # type: ignore[no-untyped-def]
     for row in range(len(gains)):
         n_true = 0
         for label in range(n):
-            n_true += truths[row, label]
+            n_true += y_true[row, label]
         stride = n - n_true + 1
         for label in range(n + 1):
-            trues[label] = truths[row, label] if label < n else 0
+            trues[label] = y_true[row, label] if label < n else 0
             falses[label] = 1 - trues[label] if label < n else 0
             for at in range(trues[label] * stride + falses[label] + 1):
                 now[label, 0, at] = now[label, 1, at] = -np.inf
@@ -412,7 +412,7 @@ class LabelGraph:
         return sets
 
     def most_violating(
-        self, gains: Floats, bonus: Floats, truths: Sets, loss: str, slack: bool = False
+        self, gains: Floats, bonus: Floats, y_true: Sets, loss: str, slack: bool = False
     ) -> Sets:
         """The set of the highest score plus loss for each row of gains; the truth, if it is.
 
@@ -420,28 +420,28 @@ class LabelGraph:
         ----------
         gains : ndarray of shape (n, n_labels)
         bonus : ndarray of shape (n_edges,)
-        truths : ndarray of shape (n, n_labels)
+        y_true : ndarray of shape (n, n_labels)
         loss : {"hamming", "f1", "zero-one"}
             Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for
             any mistake.
         slack : bool, default=False
-            The highest ``loss * (1 + score - score of the truth)`` instead.
+            The highest ``loss * (1 + score - score of the y_true)`` instead.
 
         Returns
         -------
         sets : ndarray of int32, shape (n, n_labels)
         """
-        truths = np.ascontiguousarray(truths, dtype=np.int32)
+        y_true = np.ascontiguousarray(y_true, dtype=np.int32)
         if loss == "hamming" and not slack:
-            return self.best(gains + 1.0 - 2.0 * truths, bonus)
+            return self.best(gains + 1.0 - 2.0 * y_true, bonus)
         gains = np.ascontiguousarray(gains)
         sets = np.empty(gains.shape, dtype=np.int32)
         if not self.is_forest:
-            self._try_all(gains, bonus, truths, LOSSES.index(loss), slack, sets)
+            self._try_all(gains, bonus, y_true, LOSSES.index(loss), slack, sets)
             return sets
-        wanted = gains, truths, LOSSES.index(loss), slack, sets
+        wanted = gains, y_true, LOSSES.index(loss), slack, sets
         n = self.n_labels
-        n_true = truths.sum(axis=1)
+        n_true = y_true.sum(axis=1)
         size = int(((n_true + 1) * (n - n_true + 1)).max(initial=1))
         if not len(self.edges):
             ranks = np.argsort(-gains, axis=1, kind="stable")
@@ -454,12 +454,12 @@ class LabelGraph:
         return sets
 
     def _try_all(
-        self, gains: Floats, bonus: Floats, truths: Sets, loss: int, slack: bool, sets: Sets
+        self, gains: Floats, bonus: Floats, y_true: Sets, loss: int, slack: bool, sets: Sets
     ) -> None:
         n = self.n_labels
         counts = np.empty((3, n + 1), dtype=np.int64)
         scratch = np.empty(n + 1), np.empty((n + 1, n)), np.empty(n), *counts
-        try_all_sets(gains, truths, loss, slack, sets, self.couplings(bonus), *scratch)
+        try_all_sets(gains, y_true, loss, slack, sets, self.couplings(bonus), *scratch)
 
     def work(self, n_true: float, by_counts: bool) -> float:
         """Operations of a search, about, where the truth has `n_true` labels."""

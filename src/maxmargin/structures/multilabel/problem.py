@@ -96,19 +96,19 @@ class LabelSets(RowProblem):
         chosen = which[:, :, None] == np.arange(4, dtype=np.int32)
         return np.asarray(chosen.reshape(len(codes), -1), dtype=np.int32)
 
-    def losses(self, truths: Codes, codes: Codes) -> Floats:
-        right = (truths & codes).sum(axis=1)
+    def losses(self, y_true: Codes, codes: Codes) -> Floats:
+        right = (y_true & codes).sum(axis=1)
         wrong = codes.sum(axis=1) - right
         loss = LOSSES.index(self.loss_name)
-        return np.asarray(count_loss(loss, truths.sum(axis=1), right, wrong), dtype=np.float64)
+        return np.asarray(count_loss(loss, y_true.sum(axis=1), right, wrong), dtype=np.float64)
 
-    def search(
-        self, scores: Floats, extras: Floats, truths: Codes | None = None, slack: bool = False
+    def infer(
+        self, scores: Floats, extras: Floats, y_true: Codes | None = None, slack: bool = False
     ) -> Codes:
         gains, bonus = self.reduced(scores, extras)
-        if truths is None:
+        if y_true is None:
             return self.graph.best(gains, bonus)
-        return self.graph.most_violating(gains, bonus, truths, self.loss_name, slack)
+        return self.graph.most_violating(gains, bonus, y_true, self.loss_name, slack)
 
     def reduced(self, scores: Floats, extras: Floats) -> tuple[Floats, Floats]:
         """What labels add when they are on, and pairs when both are, over the empty set."""
@@ -121,13 +121,13 @@ class LabelSets(RowProblem):
         return scores[:, : self.n_columns] + alone, both
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         return self.graph.work(self.n_columns / 4, self.loss_name != "hamming")
 
     def outputs(self, x: Any) -> list[Codes]:
         return list(_sets(np.arange(_n_sets(self.n_columns)), self.n_columns))
 
-    def top(self, x: Any, w: Floats, k: int) -> list[Codes]:
+    def k_best(self, x: Any, w: Floats, k: int) -> list[Codes]:
         """The k best sets, best first."""
         return list(self.top_of(self.scores(as_row(x)[None], w), self.split(w)[1], k)[0][0])
 

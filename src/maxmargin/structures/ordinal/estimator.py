@@ -11,7 +11,7 @@ from maxmargin.data.labels import label_array
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.ordinal.problem import Ordinal, distances
 from maxmargin.structures.rows.estimator import RowClassifier
-from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.training.streaming import Checked, Fixed, all_classes
 
 Floats = NDArray[np.float64]
@@ -145,8 +145,8 @@ class OrdinalClassifier(RowClassifier):
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
         """Minus how many classes predictions are from the truth, on average: zero is perfect."""
         predicted = self._class_scores(X).argmax(axis=1)
-        truth = _ranks(np.asarray(y), self.classes_)
-        return -float(np.average(np.abs(predicted - truth), weights=sample_weight))
+        y_true = _ranks(np.asarray(y), self.classes_)
+        return -float(np.average(np.abs(predicted - y_true), weights=sample_weight))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,7 +176,7 @@ class OrdinalClassifier(RowClassifier):
         problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
         return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
         ranks = _ranks(examples.y, fixed["classes_"])
         return self._row_training(examples.X, ranks[:, None], cost, fixed["_problem"])
 

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_bias,
@@ -22,8 +22,8 @@ from maxmargin.estimators.checks import (
     check_lengths,
 )
 from maxmargin.estimators.structured import StructuredEstimator
-from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableTrainingSet
-from maxmargin.structures.ranking.oracle import PairTrainingSet
+from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
+from maxmargin.structures.ranking.oracle import PairOracle
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -211,14 +211,14 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         learns_bias = self.fit_intercept and self.loss in ("f1", "error")
         bias = float(self.intercept_scaling) if learns_bias else 0.0
         check_bias(bias)
-        training: TrainingSet
+        oracle: Oracle
         if self.loss == "auc":
-            training = PairTrainingSet(X, positive.astype(np.float64), ends, cost)
+            oracle = PairOracle(X, positive.astype(np.float64), ends, cost)
         else:
             measure = Measure(self.loss, self.beta, self.k)
             if self.loss in AT_K:
                 measure.rows_called(n, int(positive.sum()))  # k may be too large
-            training = TableTrainingSet(X, positive, ends, cost, measure, bias)
+            oracle = TableOracle(X, positive, ends, cost, measure, bias)
 
         def attributes(weights: Floats) -> dict[str, Any]:
             coef = weights[: X.shape[1]]
@@ -237,9 +237,9 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             }
 
         y_positive = classes[1] if self.pos_label is None else self.pos_label
-        self._fit_training(training, X, y, attributes)
+        self._fit_oracle(oracle, X, y, attributes)
         validate_data(self, given, skip_check_array=True)
-        without = training.primal(np.zeros(training.n_features))
+        without = oracle.primal(np.zeros(oracle.n_features))
         if self.loss in AT_K and self.certificate_.dual >= (1.0 - NOTHING) * without:
             warnings.warn(
                 f"No weights promise a better {self.loss} than zero weights do: take a larger C, "
@@ -295,11 +295,11 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         from sklearn.metrics import fbeta_score, roc_auc_score
 
         scores = self.decision_function(X)
-        truth = np.asarray(y)
-        check_lengths(scores, truth)
-        positive = truth == self.pos_label_
+        y_true = np.asarray(y)
+        check_lengths(scores, y_true)
+        positive = y_true == self.pos_label_
         if self.loss == "error":
-            return float(np.mean(self.predict(X) == truth))
+            return float(np.mean(self.predict(X) == y_true))
         if self.loss == "f1":
             return float(fbeta_score(positive, scores > 0.0, beta=self.beta))
         if not positive.any() or (self.loss == "auc" and positive.all()):
@@ -309,7 +309,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         if self.loss == "auc":
             return float(roc_auc_score(positive, scores))
         n_positive = int(np.count_nonzero(positive))
-        called = Measure(self.loss, k=self.k).rows_called(len(truth), n_positive)
+        called = Measure(self.loss, k=self.k).rows_called(len(y_true), n_positive)
         hits = np.count_nonzero(positive[np.argsort(-scores, kind="stable")[:called]])
         return float(hits / (n_positive if self.loss == "recall@k" else called))
 

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Problem
-from maxmargin.structures.rows.sums import RowSumTrainingSet
+from maxmargin.structures.rows.sums import RowSumOracle
 
 
 @compiled
@@ -167,37 +167,37 @@ class Measure(NamedTuple):
         # A labelling with as many hits as there can be, of which the truth is one, lacks nothing.
         return self._worth(hits + alarms, n_positive) * min(n_positive - hits, alarms)
 
-    def coefficients(self, truth: Flags, called: Flags) -> Floats:
+    def coefficients(self, y_true: Flags, called: Flags) -> Floats:
         """Coefficients of the rows in the plane of a labelling."""
-        missed, alarms = truth & ~called, called & ~truth
+        missed, alarms = y_true & ~called, called & ~y_true
         if self.name not in ("precision@k", "recall@k"):
-            return np.asarray((missed.astype(np.float64) - alarms) / len(truth))
+            return np.asarray((missed.astype(np.float64) - alarms) / len(y_true))
         n_missed, n_alarms = int(missed.sum()), int(alarms.sum())
-        wrong = min(n_missed, n_alarms) / len(truth)
+        wrong = min(n_missed, n_alarms) / len(y_true)
         return np.asarray(missed * (wrong / max(n_missed, 1)) - alarms * (wrong / max(n_alarms, 1)))
 
-    def loss_of(self, truth: Flags, called: Flags) -> float:
+    def loss_of(self, y_true: Flags, called: Flags) -> float:
         """Loss of a labelling."""
-        hits, alarms = int((called & truth).sum()), int((called & ~truth).sum())
-        return self.loss(hits, alarms, int(truth.sum()), len(truth))
+        hits, alarms = int((called & y_true).sum()), int((called & ~y_true).sum())
+        return self.loss(hits, alarms, int(y_true.sum()), len(y_true))
 
-    def worst(self, truth: Flags, scores: Floats) -> Flags:
+    def worst(self, y_true: Flags, scores: Floats) -> Flags:
         """The labelling of the highest score plus loss; the truth if none is above it."""
         if self.name == "error":  # each row on its own
-            return np.where(truth, scores >= 1.0, scores > -1.0)
+            return np.where(y_true, scores >= 1.0, scores > -1.0)
         order = np.argsort(-scores)
-        positive, negative = order[truth[order]], order[~truth[order]]
+        positive, negative = order[y_true[order]], order[~y_true[order]]
         of_positive, of_negative = scores[positive], scores[negative]
         if self.name == "f1":
             sums = np.empty(len(negative) + 1)
             hits, alarms, value = worst_f_beta(of_positive, of_negative, float(self.beta), sums)
         else:
-            k = self.rows_called(len(truth), len(positive))
+            k = self.rows_called(len(y_true), len(positive))
             worth = self._worth(k, len(positive))
             hits, alarms, value = worst_at_k(of_positive, of_negative, k, worth)
         if value <= 0.0:
-            return truth
-        called = np.zeros(len(truth), dtype=np.bool_)
+            return y_true
+        called = np.zeros(len(y_true), dtype=np.bool_)
         called[positive[:hits]] = called[negative[:alarms]] = True
         return called
 
@@ -247,38 +247,38 @@ class PerformanceProblem(Problem):
     def joint_feature(self, x: Any, y: ArrayLike) -> Any:
         return x.T @ np.where(_flags(y), 0.5, -0.5) / x.shape[0]
 
-    def loss(self, truth: ArrayLike, y: ArrayLike) -> float:
-        return self.measure.loss_of(_flags(truth), _flags(y))
+    def loss(self, y_true: ArrayLike, y: ArrayLike) -> float:
+        return self.measure.loss_of(_flags(y_true), _flags(y))
 
-    def decode(self, x: Any, w: Floats) -> Flags:
+    def inference(self, x: Any, w: Floats) -> Flags:
         return np.asarray(np.ravel(x @ w) > 0.0)
 
-    def separate(self, x: Any, truth: ArrayLike, w: Floats) -> Flags:
-        training = self.bind([x], [truth], np.ones(1), "margin")
+    def loss_augmented_inference(self, x: Any, y_true: ArrayLike, w: Floats) -> Flags:
+        oracle = self.make_oracle([x], [y_true], np.ones(1), "margin")
         block = np.zeros(1, dtype=np.int64)
-        return training.labels(training.planes(np.array(w), block, Threads(1)).outputs[0], 0)
+        return oracle.labels(oracle.separate(np.array(w), block, Threads(1)).outputs[0], 0)
 
-    def bind(
+    def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
-    ) -> "TableTrainingSet":
+    ) -> "TableOracle":
         """Training set of one data set or several, for margin rescaling."""
-        truths = [_flags(truth) for truth in Y]
-        for i, (x, truth) in enumerate(zip(X, truths, strict=True)):
-            if x.shape[0] != len(truth) or not truth.any():
+        y_true = [_flags(y) for y in Y]
+        for i, (x, flags) in enumerate(zip(X, y_true, strict=True)):
+            if x.shape[0] != len(flags) or not flags.any():
                 raise ValueError(f"Data set {i} needs a flag for each row, at least one True.")
         stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
         rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
-        ends = np.cumsum([0, *map(len, truths)], dtype=np.int64)
-        return TableTrainingSet(rows, np.concatenate(truths), ends, cost, self.measure)
+        ends = np.cumsum([0, *map(len, y_true)], dtype=np.int64)
+        return TableOracle(rows, np.concatenate(y_true), ends, cost, self.measure)
 
 
-class TableTrainingSet(RowSumTrainingSet):
+class TableOracle(RowSumOracle):
     """Data sets whose loss is a measure of their contingency tables.
 
     Parameters
     ----------
     X, ends, cost, bias
-        As in `RowSumTrainingSet`.
+        As in `RowSumOracle`.
     positive : ndarray of bool, shape (n_rows,)
     measure : Measure
     """
@@ -294,18 +294,18 @@ class TableTrainingSet(RowSumTrainingSet):
     ) -> None:
         super().__init__(X, ends, cost, bias)
         self.measure = measure
-        self.truths = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
+        self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 
     def labels(self, output: bytes, block: int) -> Flags:
         """The labels of an output; outputs have a bit for each row."""
-        n = len(self.truths[block])
+        n = len(self.y_true[block])
         if len(output) != (n + 7) // 8:
             raise ValueError("The outputs are of other data.")
         return np.unpackbits(np.frombuffer(output, dtype=np.uint8), count=n).astype(np.bool_)
 
-    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
         return [
-            np.packbits(self.measure.worst(self.truths[b], scores[start:stop])).tobytes()
+            np.packbits(self.measure.worst(self.y_true[b], scores[start:stop])).tobytes()
             for b, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
         ]
 
@@ -313,9 +313,9 @@ class TableTrainingSet(RowSumTrainingSet):
         self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
     ) -> None:
         for k, (b, output) in enumerate(zip(blocks.tolist(), outputs, strict=True)):
-            truth, called = self.truths[b], self.labels(output, b)
-            coef[starts[k] : starts[k + 1]] = self.measure.coefficients(truth, called)
-            losses[k] = self.measure.loss_of(truth, called)
+            y_true, called = self.y_true[b], self.labels(output, b)
+            coef[starts[k] : starts[k + 1]] = self.measure.coefficients(y_true, called)
+            losses[k] = self.measure.loss_of(y_true, called)
 
 
 def _flags(y: ArrayLike) -> Flags:

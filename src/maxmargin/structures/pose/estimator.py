@@ -22,7 +22,7 @@ from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.problem import PoseProblem, PoseTrainingSet
+from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
 from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid, overlaps
 
 Floats = NDArray[np.float64]
@@ -91,7 +91,7 @@ def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
     return windows.pose(window, pose.angle)
 
 
-SOLVER = MiniBatchDual(outputs_per_search=3, diversity=0.5)
+SOLVER = MiniBatchDual(outputs_per_call=3, diversity=0.5)
 """What "auto" is: three poses a search instead of one halve the searches of turned digits."""
 
 
@@ -294,13 +294,13 @@ class PoseEstimator(KernelEstimator):
         images = check_images(X)
         if not images:
             raise ValueError("X is empty: there is nothing to learn from.")
-        truths = check_poses(y, len(images), problem.grid)
+        y_true = check_poses(y, len(images), problem.grid)
         cost = self._costs(len(images), sample_weight)
         windows = self._windows(problem.grid, images)
-        on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, truths, strict=True))]
-        training = PoseTrainingSet(problem, windows, on_grid, cost, self.rescaling)
+        on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, y_true, strict=True))]
+        oracle = PoseOracle(problem, windows, on_grid, cost, self.rescaling)
         solver = SOLVER if self.solver == "auto" else self.solver
-        return self._fit_training(training, problem, solver, images, truths)
+        return self._fit_oracle(oracle, problem, solver, images, y_true)
 
     _problem: PoseProblem
 
@@ -345,7 +345,7 @@ class PoseEstimator(KernelEstimator):
         """
         return np.array([top[0][1] for top in self._tops(X, 1, 1.0)])
 
-    def predict_top(
+    def predict_k_best(
         self, X: Any, k: int, *, max_overlap: float = 0.5
     ) -> list[list[tuple[Floats, float]]]:
         """The k best poses in each image with their scores, best first, at different places.
@@ -376,8 +376,8 @@ class PoseEstimator(KernelEstimator):
         """
         predicted = [top[0][0] for top in self._tops(X, 1, 1.0)]
         grid = self._problem.grid
-        truths = check_poses(y, len(predicted), grid)
-        pairs = list(zip(truths, predicted, strict=True))
+        y_true = check_poses(y, len(predicted), grid)
+        pairs = list(zip(y_true, predicted, strict=True))
         common = [overlaps(grid.box(a), grid.box(b)[None])[0] for a, b in pairs]
         turned = [angular_distance(np.asarray(a.angle), np.asarray(b.angle)) for a, b in pairs]
         return PoseErrors(np.array(common), np.array(turned))
@@ -431,11 +431,11 @@ class PoseEstimator(KernelEstimator):
         windows = self._windows(self._problem.grid, images)
         detectors = self._problem.detectors(self.model_)
 
-        def search(share: slice) -> list[list[tuple[Pose, float]]]:
+        def infer(share: slice) -> list[list[tuple[Pose, float]]]:
             return [self._top(detectors, each, k, max_overlap) for each in windows[share]]
 
         with Threads(n_threads(self.n_jobs)) as threads:
-            shares = threads.map(search, threads.shares(len(windows)))
+            shares = threads.map(infer, threads.shares(len(windows)))
         return [top for share in shares for top in share]
 
     def _top(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.cuts import Planes
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.problem import Problem
 from maxmargin.structures.pose.problem import PoseProblem
 from maxmargin.structures.pose.windows import ImageWindows, Pose
@@ -62,40 +62,40 @@ class LinearPoses(Problem):
     def joint_feature(self, x: ImageWindows, y: Pose) -> Floats:
         return np.outer(x.feature(y), self.waves(np.array([y.angle]))[0]).ravel()
 
-    def loss(self, truth: Pose, y: Pose) -> float:
-        return self.poses.loss(truth, y)
+    def loss(self, y_true: Pose, y: Pose) -> float:
+        return self.poses.loss(y_true, y)
 
-    def decode(self, x: ImageWindows, w: Floats) -> Pose:
+    def inference(self, x: ImageWindows, w: Floats) -> Pose:
         scores = x.features() @ self._detectors(w)
         best: Pose = self.poses.outputs(x)[int(np.argmax(scores))]
         return best
 
-    def separate(self, x: ImageWindows, truth: Pose, w: Floats) -> Pose:
-        return self._separate(x, truth, w, self._detectors(w))
+    def loss_augmented_inference(self, x: ImageWindows, y_true: Pose, w: Floats) -> Pose:
+        return self._separate(x, y_true, w, self._detectors(w))
 
-    def planes(self, xs: Sequence[ImageWindows], truths: Sequence[Pose], w: Floats) -> Planes:
-        """The searches of `separate` for many images."""
+    def cuts(self, X: Sequence[ImageWindows], Y: Sequence[Pose], w: Floats) -> Cuts:
+        """The searches of `loss_augmented_inference` for many images."""
         detectors = self._detectors(w)
-        outputs, values, losses = [], np.empty((len(xs), len(w))), np.empty(len(xs))
-        for i, (x, truth) in enumerate(zip(xs, truths, strict=True)):
-            output = self._separate(x, truth, w, detectors)
-            losses[i] = self.loss(truth, output)
-            values[i] = self.joint_feature(x, truth)
+        outputs, values, losses = [], np.empty((len(X), len(w))), np.empty(len(X))
+        for i, (x, y_true) in enumerate(zip(X, Y, strict=True)):
+            output = self._separate(x, y_true, w, detectors)
+            losses[i] = self.loss(y_true, output)
+            values[i] = self.joint_feature(x, y_true)
             values[i] -= self.joint_feature(x, output)
             outputs.append(output)
-        columns = np.tile(np.arange(len(w), dtype=np.uint32), len(xs))
-        return Planes(len(w) * np.arange(len(xs) + 1), columns, values.ravel(), losses, outputs)
+        columns = np.tile(np.arange(len(w), dtype=np.uint32), len(X))
+        return Cuts(len(w) * np.arange(len(X) + 1), columns, values.ravel(), losses, outputs)
 
     def _detectors(self, w: Floats) -> Floats:
         """Weights of the features of a window for each of the angles."""
         return np.asarray(w.reshape(-1, self._of_angles.shape[1]) @ self._of_angles.T)
 
-    def _separate(self, x: ImageWindows, truth: Pose, w: Floats, detectors: Floats) -> Pose:
+    def _separate(self, x: ImageWindows, y_true: Pose, w: Floats, detectors: Floats) -> Pose:
         candidates = self.poses.candidates(x)
-        values = (candidates.parts @ detectors).ravel() + self.poses.losses(truth, candidates)
+        values = (candidates.parts @ detectors).ravel() + self.poses.losses(y_true, candidates)
         at = int(np.argmax(values))
         # The angle of the truth need not be one of those that are searched.
-        own = x.feature(truth) @ w.reshape(x.grid.n_features, -1)
-        is_truth = values[at] <= own @ self.waves(np.array([truth.angle]))[0]
-        found: Pose = truth if is_truth else candidates.outputs[at]
+        own = x.feature(y_true) @ w.reshape(x.grid.n_features, -1)
+        is_true_output = values[at] <= own @ self.waves(np.array([y_true.angle]))[0]
+        found: Pose = y_true if is_true_output else candidates.outputs[at]
         return found

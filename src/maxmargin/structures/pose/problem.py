@@ -20,7 +20,7 @@ from maxmargin.core.kernel import Candidates, KernelProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.dual.kernel_model import KernelModel
-from maxmargin.dual.kernel_oracle import Found, KernelTrainingSet
+from maxmargin.dual.kernel_oracle import Found, KernelOracle
 from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import Kernel, LinearKernel
 from maxmargin.structures.pose.inference import (
@@ -155,17 +155,17 @@ class PoseProblem(Remade, KernelProblem):
     def outputs(self, x: ImageWindows) -> PoseGrid:
         return PoseGrid(x, self.angles)
 
-    def loss(self, truth: Pose, y: Pose) -> float:
-        overlap = overlaps(self.grid.box(truth), self.grid.box(y)[None])
-        return float(self._weighed(overlap, np.array([y.angle]), truth.angle)[0])
+    def loss(self, y_true: Pose, y: Pose) -> float:
+        overlap = overlaps(self.grid.box(y_true), self.grid.box(y)[None])
+        return float(self._weighed(overlap, np.array([y.angle]), y_true.angle)[0])
 
-    def losses(self, truth: Pose, candidates: Candidates) -> Floats:
+    def losses(self, y_true: Pose, candidates: Candidates) -> Floats:
         boxes = candidates.outputs.windows.boxes  # type: ignore[attr-defined]
-        return self._weighed(overlaps(self.grid.box(truth), boxes), self.angles, truth.angle)
+        return self._weighed(overlaps(self.grid.box(y_true), boxes), self.angles, y_true.angle)
 
-    def _weighed(self, overlap: Floats, angles: Floats, truth: float) -> Floats:
+    def _weighed(self, overlap: Floats, angles: Floats, y_true: float) -> Floats:
         """Losses of every overlap with every angle, those of the first overlap first."""
-        turned = self.angle_weight / np.pi * angular_distance(angles, np.asarray(truth))
+        turned = self.angle_weight / np.pi * angular_distance(angles, np.asarray(y_true))
         missed = (1.0 - self.angle_weight) * np.maximum(1.0 - overlap, 0.0)
         return np.asarray(np.add.outer(missed, turned).ravel())
 
@@ -201,7 +201,7 @@ class PoseProblem(Remade, KernelProblem):
         return best_angles(factors, model.labels[:, 0], self.gamma, angles, self.spacing)
 
 
-class PoseTrainingSet(KernelTrainingSet):
+class PoseOracle(KernelOracle):
     """Images with true poses; windows are searched one image at a time.
 
     So their features are held for one image only, and the detectors of the angles are made once.
@@ -232,7 +232,7 @@ class PoseTrainingSet(KernelTrainingSet):
         settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
         return settings, blocks, self.Y, self.cost, self.by_slack
 
-    def search(
+    def infer(
         self,
         model: KernelModel,
         blocks: Order,
@@ -241,14 +241,14 @@ class PoseTrainingSet(KernelTrainingSet):
         diversity: float = 0.0,
     ) -> Found:
         detectors = self.problem.detectors(model)
-        truths = self.truths(blocks)
-        own = model.pair_scores(truths.parts, truths.labels)
+        y_true = self.y_true(blocks)
+        own = model.pair_scores(y_true.parts, y_true.labels)
 
-        def search_some(share: slice) -> list[list[_Chosen]]:
+        def infer_some(share: slice) -> list[list[_Chosen]]:
             pairs = zip(blocks[share].tolist(), own[share], strict=True)
-            return [self._search_image(detectors, i, score, count, diversity) for i, score in pairs]
+            return [self._infer_image(detectors, i, score, count, diversity) for i, score in pairs]
 
-        shares = threads.map(search_some, threads.shares(len(blocks)))
+        shares = threads.map(infer_some, threads.shares(len(blocks)))
         of_each = [chosen for share in shares for chosen in share]
         every = [each for chosen in of_each for each in chosen]
         outputs = NewOutputs(
@@ -262,7 +262,7 @@ class PoseTrainingSet(KernelTrainingSet):
         hinges = np.array([max(chosen[0].slope, 0.0) for chosen in of_each])
         return Found(outputs, np.array([each.slope for each in every]), hinges)
 
-    def _search_image(
+    def _infer_image(
         self, detectors: Floats, i: int, own_score: float, count: int, diversity: float
     ) -> list["_Chosen"]:
         """The most violating poses of an image, the highest first."""

@@ -11,7 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.problem import Oracle
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
 from maxmargin.estimators.structured import StructuredEstimator
@@ -181,9 +181,9 @@ class Ranker(StreamedEstimator, StructuredEstimator):
             far are kept, with their certificate.
         """
         examples = self._read(X, y, None, groups)
-        training, attributes, fixed = self._anew(examples, sample_weight)
+        oracle, attributes, fixed = self._anew(examples, sample_weight)
         counts = self._counts(examples)
-        self._fit_training(training, examples.X, y, attributes)
+        self._fit_oracle(oracle, examples.X, y, attributes)
         self.n_queries_, self.n_left_out_ = counts
         self._finish(X, fixed)
         return self
@@ -255,7 +255,7 @@ class Ranker(StreamedEstimator, StructuredEstimator):
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         return {"n_features_in_": examples.X.shape[1]}
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> TrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
         X, relevance, n_queries, (queries, kept) = examples
         if not kept:
             raise ValueError(
@@ -265,10 +265,8 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         rows = np.concatenate([queries[q] for q in kept])
         ends = np.cumsum([0, *(len(queries[q]) for q in kept)], dtype=np.int64)
         in_place = len(rows) == X.shape[0] and (np.diff(rows) == 1).all()
-        training = self._ranking.training(
-            X if in_place else X[rows], relevance[rows], ends, cost[kept]
-        )
-        return self._rescaled(training)
+        oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, cost[kept])
+        return self._rescaled(oracle)
 
     coef_: Floats
     n_queries_: int

@@ -14,7 +14,7 @@ from maxmargin.structures.ranking.inference import (
     set_reach,
     sort_descending,
 )
-from maxmargin.structures.rows.sums import RowSumTrainingSet
+from maxmargin.structures.rows.sums import RowSumOracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -39,13 +39,13 @@ def joined(outputs: Sequence[bytes], starts: Order) -> Found:
     return np.frombuffer(bytearray().join(outputs), dtype=np.int32)
 
 
-class PairTrainingSet(RowSumTrainingSet):
+class PairOracle(RowSumOracle):
     """Queries whose loss is the share of pairs that stand wrong, each judged on its own.
 
     Parameters
     ----------
     X, ends, cost
-        As in `RowSumTrainingSet`.
+        As in `RowSumOracle`.
     relevance : ndarray of shape (n_rows,)
         Only its order within a query counts.
     """
@@ -63,14 +63,14 @@ class PairTrainingSet(RowSumTrainingSet):
                 0.5 * ((stop - start) ** 2 - (counts.astype(float) ** 2).sum()), 1
             )
 
-    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
         found = np.empty(2 * starts[-1], dtype=np.int32)
         sizes = np.diff(starts)
         for k in np.flatnonzero(sizes > LONG):
             start, stop = starts[k], starts[k + 1]
             found[2 * start : start + stop] = np.argsort(-scores[start:stop])
         scratch = np.empty(int(sizes.max(initial=0)), dtype=np.int32)
-        search_pairs(starts, scores, found, scratch)
+        infer_pairs(starts, scores, found, scratch)
         return split(found, 2 * starts)
 
     def _measure(
@@ -104,13 +104,13 @@ class RankedList(NamedTuple):
     credits: Floats
 
 
-class ListTrainingSet(RowSumTrainingSet):
+class ListOracle(RowSumOracle):
     """Queries whose loss is that of one or several lists of relevant and irrelevant documents.
 
     Parameters
     ----------
     X, ends, cost
-        As in `RowSumTrainingSet`.
+        As in `RowSumOracle`.
     lists : list of n_queries lists of RankedList
     discounts : ndarray of shape (longest query,)
         What each place is worth, the same for all lists.
@@ -143,11 +143,11 @@ class ListTrainingSet(RowSumTrainingSet):
         self.n_cells = int(cells.max(initial=0))
         self._work += 3.0 * float(cells.sum()) / max(self.n_blocks, 1)
 
-    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
         places = _ends(self.n_entries[blocks])
         found = np.empty(places[-1], dtype=np.int32)
         longest = int(np.diff(starts).max(initial=0))
-        search_lists(
+        infer_lists(
             self.lists, blocks, starts, scores, places, found,
             np.empty((3, longest), dtype=np.int32), np.empty((2, longest)), np.empty(longest + 1),
             np.empty(self.n_cells, dtype=np.int32),
@@ -201,7 +201,7 @@ def is_order(order, seen):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
+def infer_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
     """Order and reach of each query; long ones have their order already."""
     for k in range(len(starts) - 1):
         start, stop = starts[k], starts[k + 1]
@@ -239,7 +239,7 @@ def measure_pairs(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def search_lists(  # type: ignore[no-untyped-def]
+def infer_lists(  # type: ignore[no-untyped-def]
     lists, blocks, starts, scores, places, found, orders, sorted_scores, best, back
 ):
     """The most violating order of each list, written to ``found[places[k]:]``."""

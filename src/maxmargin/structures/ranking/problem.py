@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Problem
-from maxmargin.structures.ranking.oracle import ListTrainingSet, PairTrainingSet, RankedList
-from maxmargin.structures.rows.sums import RowSumTrainingSet
+from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
+from maxmargin.structures.rows.sums import RowSumOracle
 
 Floats = NDArray[np.float64]
 
@@ -183,7 +183,7 @@ class RankingProblem(Problem):
             )
         self.loss_name, self.k, self.threshold = loss, k, threshold
 
-    def truth(self, relevance: ArrayLike) -> Ranking:
+    def y_true(self, relevance: ArrayLike) -> Ranking:
         """The true output: nothing stands wrong."""
         values = _relevance(relevance)
         order = np.argsort(-values, kind="stable").astype(np.int32)
@@ -196,8 +196,8 @@ class RankingProblem(Problem):
             shares += signs.sum(axis=1) - signs.sum(axis=0)
         return x.T @ shares
 
-    def loss(self, truth: Any, y: Ranking) -> float:
-        relevance = _relevance(truth)
+    def loss(self, y_true: Any, y: Ranking) -> float:
+        relevance = _relevance(y_true)
         orders = y.orders if len(y.relevance) else self._ranking(relevance, y.orders[0]).orders
         if self.loss_name in PAIR_LOSSES:
             return float(
@@ -212,41 +212,41 @@ class RankingProblem(Problem):
             total += weight * float(credits @ (worth[: len(places)] - worth[places]))
         return total
 
-    def decode(self, x: Any, w: Floats) -> Ranking:
+    def inference(self, x: Any, w: Floats) -> Ranking:
         order = np.argsort(-np.ravel(x @ w), kind="stable").astype(np.int32)
         return Ranking(np.zeros(0), order[None])
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Ranking:
-        relevance = _relevance(truth)
-        training = self.training(x, relevance, np.array([0, x.shape[0]]), np.ones(1))
-        found = training.planes(np.array(w), np.zeros(1, dtype=np.int64), Threads(1)).outputs[0]
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Ranking:
+        relevance = _relevance(y_true)
+        oracle = self.oracle(x, relevance, np.array([0, x.shape[0]]), np.ones(1))
+        found = oracle.separate(np.array(w), np.zeros(1, dtype=np.int64), Threads(1)).outputs[0]
         return Ranking(relevance, np.frombuffer(found, np.int32).reshape(-1, x.shape[0]))
 
-    def bind(
+    def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
-    ) -> RowSumTrainingSet:
+    ) -> RowSumOracle:
         """Training set of queries; `Y` holds the relevance of their documents, or rankings.
 
         For margin rescaling.
         """
-        relevance = [_relevance(truth) for truth in Y]
-        for i, (x, truth) in enumerate(zip(X, relevance, strict=True)):
-            if x.shape[0] != len(truth):
+        relevance = [_relevance(y_true) for y_true in Y]
+        for i, (x, y_true) in enumerate(zip(X, relevance, strict=True)):
+            if x.shape[0] != len(y_true):
                 raise ValueError(
-                    f"Query {i} has {x.shape[0]} documents but relevance for {len(truth)}."
+                    f"Query {i} has {x.shape[0]} documents but relevance for {len(y_true)}."
                 )
         stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
         rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
         ends = np.cumsum([0, *map(len, relevance)], dtype=np.int64)
-        return self.training(rows, np.concatenate(relevance), ends, cost)
+        return self.oracle(rows, np.concatenate(relevance), ends, cost)
 
-    def training(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> RowSumTrainingSet:
+    def oracle(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> RowSumOracle:
         """Training set of queries that are slices of one matrix.
 
         Queries that do not `inform` are allowed: their hinge is zero whatever the weights.
         """
         if self.loss_name in PAIR_LOSSES:
-            return PairTrainingSet(X, self._levels(relevance), ends, cost)
+            return PairOracle(X, self._levels(relevance), ends, cost)
         queries = np.split(relevance, ends[1:-1])
         lists = [
             [
@@ -256,7 +256,7 @@ class RankingProblem(Problem):
             for values in queries
         ]
         longest = int(np.diff(ends).max(initial=0))
-        return ListTrainingSet(X, lists, self._discounts(longest), ends, cost)
+        return ListOracle(X, lists, self._discounts(longest), ends, cost)
 
     def informs(self, relevance: Floats) -> bool:
         """Whether rankings of documents of this relevance can differ in loss."""
@@ -336,9 +336,11 @@ class RankingProblem(Problem):
         return judged
 
 
-def _relevance(truth: Any) -> Floats:
+def _relevance(y_true: Any) -> Floats:
     """Relevance of a true output, which may be just that."""
-    values = np.asarray(truth.relevance if isinstance(truth, Ranking) else truth, dtype=np.float64)
+    values = np.asarray(
+        y_true.relevance if isinstance(y_true, Ranking) else y_true, dtype=np.float64
+    )
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0.0).any():
         raise ValueError("Relevance must be one finite number for each document, none negative.")
     return values

@@ -26,14 +26,14 @@ class RankedAnswers(Answers):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.truths = np.asarray(self.y, dtype=float)
+        self.y_true = np.asarray(self.y, dtype=float)
         self.groups = None if self.groups is None else np.asarray(self.groups)
         self.queries = query_rows(self.groups, len(self.predictions))
 
     @property
     def size(self) -> str:
         """Queries and documents."""
-        return f"{plural(len(self.queries), self.unit)}, {plural(len(self.truths), 'document')}"
+        return f"{plural(len(self.queries), self.unit)}, {plural(len(self.y_true), 'document')}"
 
     def score(self) -> float:
         """What the estimator calls its score."""
@@ -60,9 +60,9 @@ class RankedAnswers(Answers):
         losses = np.array([self._lost(rows) for rows in self.queries])
         found = []
         for i in worst(losses, most):
-            truth, scores = self._of(self.queries[i])
-            best = np.sort(truth)[::-1]
-            ours = truth[np.argsort(-scores, kind="stable")]
+            y_true, scores = self._of(self.queries[i])
+            best = np.sort(y_true)[::-1]
+            ours = y_true[np.argsort(-scores, kind="stable")]
             found.append(
                 self.item(
                     i,
@@ -75,7 +75,7 @@ class RankedAnswers(Answers):
 
     def name(self, i: int) -> str:
         """The query, by its own name if it has one."""
-        named = len(self.groups) == len(self.truths)
+        named = len(self.groups) == len(self.y_true)
         return str(self.groups[self.queries[i][0]]) if named else super().name(i)
 
     def shown(self, i: int) -> str:
@@ -86,21 +86,21 @@ class RankedAnswers(Answers):
         """What readers should see of the documents in the first places."""
         if self.words is None:
             return None
-        truth, scores = self._of(rows)
+        y_true, scores = self._of(rows)
         order = np.argsort(-scores, kind="stable")[:FIRST_PLACES]
         lines = [
-            f"{super(RankedAnswers, self).shown(rows[at])} (relevance {truth[at]:g})"
+            f"{super(RankedAnswers, self).shown(rows[at])} (relevance {y_true[at]:g})"
             for at in order
         ]
         return tag("ol", *(tag("li", line) for line in lines))
 
     def _of(self, rows: Any) -> tuple[Any, Any]:
-        return self.truths[rows], self.predictions[rows]
+        return self.y_true[rows], self.predictions[rows]
 
     def _lost(self, rows: Any) -> float:
         """What the NDCG lacks; nothing where no order is better than another."""
-        truth, scores = self._of(rows)
-        return 0.0 if truth.min() == truth.max() else 1.0 - ndcg(truth, scores, 10)
+        y_true, scores = self._of(rows)
+        return 0.0 if y_true.min() == y_true.max() else 1.0 - ndcg(y_true, scores, 10)
 
 
 def _places(relevance: Any) -> str:

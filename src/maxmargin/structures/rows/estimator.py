@@ -13,7 +13,7 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths
 from maxmargin.estimators.structured import StructuredEstimator
-from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowProblem, RowTrainingSet
+from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
 from maxmargin.training.partitions import Survey
 from maxmargin.training.sharded import ENGINES, ShardedEstimator, check_widths
 from maxmargin.training.streaming import Checked, Fixed
@@ -41,15 +41,13 @@ class RowEstimator(ShardedEstimator, StructuredEstimator):
             raise ValueError("features and weights are not equal in number")
         check_weights("_weights", self._weights, self._problem.n_weights)
 
-    def _row_training(
-        self, X: Any, codes: Codes, cost: Floats, problem: RowProblem
-    ) -> RowTrainingSet:
+    def _row_training(self, X: Any, codes: Codes, cost: Floats, problem: RowProblem) -> RowOracle:
         if X.shape[1] != problem.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but the examples before had {problem.n_inputs}: the "
                 f"features must be the same for all."
             )
-        return RowTrainingSet(problem, X, codes, cost, slack=self.rescaling == "slack")
+        return RowOracle(problem, X, codes, cost, slack=self.rescaling == "slack")
 
     def _learn_rows(
         self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: ArrayLike | None
@@ -122,8 +120,8 @@ class RowClassifier(ClassifierMixin, RowEstimator):
             self._fit_shards(examples.X, examples.y, examples, sample_weight)
             self._finish(X, {})
             return self
-        training, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_training(training, examples.X, examples.y, attributes)
+        oracle, attributes, fixed = self._anew(examples, sample_weight)
+        self._fit_oracle(oracle, examples.X, examples.y, attributes)
         self._finish(X, fixed)
         return self
 

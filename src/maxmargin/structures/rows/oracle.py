@@ -25,8 +25,8 @@ from maxmargin.compiled.rows import add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import Problem, TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle, Problem
 from maxmargin.core.state import Remade
 from maxmargin.dual.marginal import Distributions
 from maxmargin.dual.marginal_choice import distributions_of
@@ -74,12 +74,12 @@ class RowProblem(Remade, Problem):
         return np.zeros((len(codes), 0), dtype=np.int32)
 
     @abstractmethod
-    def losses(self, truths: Codes, codes: Codes) -> Floats:
-        """What answering `codes` costs where `truths` are right, ``(n,)``."""
+    def losses(self, y_true: Codes, codes: Codes) -> Floats:
+        """What answering `codes` costs where `y_true` are right, ``(n,)``."""
 
     @abstractmethod
-    def search(
-        self, scores: Floats, extras: Floats, truths: Codes | None = None, slack: bool = False
+    def infer(
+        self, scores: Floats, extras: Floats, y_true: Codes | None = None, slack: bool = False
     ) -> Codes:
         """The best output of each row of scores.
 
@@ -89,10 +89,10 @@ class RowProblem(Remade, Problem):
             Rows times the weight table.
         extras : ndarray of shape (n_extras,)
             Weights of the extra features.
-        truths : ndarray of shape (n, code_width) or None
+        y_true : ndarray of shape (n, code_width) or None
             None asks for the highest scores. With truths, asks for the highest score plus loss.
         slack : bool
-            Asks for the highest ``loss * (1 + score - score of the truth)`` instead.
+            Asks for the highest ``loss * (1 + score - score of the y_true)`` instead.
 
         Returns
         -------
@@ -101,7 +101,7 @@ class RowProblem(Remade, Problem):
 
     @property
     @abstractmethod
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         """Operations of one search, the scores aside."""
 
     @abstractmethod
@@ -145,26 +145,26 @@ class RowProblem(Remade, Problem):
         factors[: self.n_columns] = self.factors(code)[0]
         return np.concatenate([np.outer(x, factors).ravel(), self.extras(code)[0]])
 
-    def loss(self, truth: Any, y: Any) -> float:
-        return float(self.losses(self.code(truth), self.code(y))[0])
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.losses(self.code(y_true), self.code(y))[0])
 
-    def decode(self, x: Any, w: Floats) -> Any:
-        return self._searched(x, w)
+    def inference(self, x: Any, w: Floats) -> Any:
+        return self._inferred(x, w)
 
-    def separate(self, x: Any, truth: Any, w: Floats) -> Any:
-        return self._searched(x, w, self.code(truth))
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
+        return self._inferred(x, w, self.code(y_true))
 
-    def separate_slack(self, x: Any, truth: Any, w: Floats) -> Any:
-        """The output with the largest ``loss * (1 + score - score of the truth)``."""
-        return self._searched(x, w, self.code(truth), True)
+    def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
+        """The output with the largest ``loss * (1 + score - score of the y_true)``."""
+        return self._inferred(x, w, self.code(y_true), True)
 
-    def _searched(self, x: Any, w: Floats, truth: Codes | None = None, slack: bool = False) -> Any:
+    def _inferred(self, x: Any, w: Floats, y_true: Codes | None = None, slack: bool = False) -> Any:
         scores = self.scores(as_row(x)[None], w)
-        return self.output(self.search(scores, self.split(w)[1], truth, slack)[0])
+        return self.output(self.infer(scores, self.split(w)[1], y_true, slack)[0])
 
-    def bind(
+    def make_oracle(
         self, X: Any, Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
-    ) -> "RowTrainingSet":
+    ) -> "RowOracle":
         """The training set with batched searches."""
         if sp.issparse(X):
             X = sp.csr_array(X, dtype=np.float64)
@@ -176,7 +176,7 @@ class RowProblem(Remade, Problem):
                 f"{self.n_inputs} features."
             )
         codes = np.concatenate([self._checked_code(i, y) for i, y in enumerate(Y)])
-        return RowTrainingSet(self, X, codes, cost, slack=rescaling == "slack")
+        return RowOracle(self, X, codes, cost, slack=rescaling == "slack")
 
     def _checked_code(self, i: int, y: Any) -> Codes:
         given = np.asarray(y)
@@ -189,64 +189,62 @@ class RowProblem(Remade, Problem):
         return self.code(y)
 
 
-class RowTrainingSet(TrainingSet):
+class RowOracle(Oracle):
     """Feature rows with their true outputs; all the searches of a batch at once.
 
     Parameters
     ----------
     problem : RowProblem
     X : ndarray or CSR matrix of shape (n_blocks, n_features)
-    truths : ndarray of int32, shape (n_blocks, code_width)
+    y_true : ndarray of int32, shape (n_blocks, code_width)
     cost : ndarray of shape (n_blocks,)
     slack : bool
         Slack rescaling: the loss multiplies the violation.
     """
 
     def __init__(
-        self, problem: RowProblem, X: Any, truths: Codes, cost: Floats, *, slack: bool = False
+        self, problem: RowProblem, X: Any, y_true: Codes, cost: Floats, *, slack: bool = False
     ) -> None:
-        self.problem, self.truths, self.cost, self.slack = problem, truths, cost, slack
+        self.problem, self.y_true, self.cost, self.slack = problem, y_true, cost, slack
         self.n_features = problem.n_weights
         self.rows = make_rows(X, 1.0 if problem.fit_intercept else 0.0)
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         per_row = self.rows.starts[-1] / max(self.n_blocks, 1) + self.problem.fit_intercept
-        return float(per_row * self.problem.table_shape[1] + self.problem.search_work)
+        return float(per_row * self.problem.table_shape[1] + self.problem.oracle_work)
 
     @property
-    def search_name(self) -> str:
-        return f"the search of {type(self.problem).__name__}"
+    def oracle_name(self) -> str:
+        return f"the oracle of {type(self.problem).__name__}"
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
         table, extras = self.problem.split(weights)
-        codes = np.empty((len(blocks), self.truths.shape[1]), dtype=np.int32)
+        codes = np.empty((len(blocks), self.y_true.shape[1]), dtype=np.int32)
 
-        def search(part: slice) -> None:
+        def infer(part: slice) -> None:
             some = blocks[part]
             scores = np.empty((len(some), table.shape[1]))
             score_rows(self.rows, some, table, scores)
-            codes[part] = self.problem.search(scores, extras, self.truths[some], self.slack)
+            codes[part] = self.problem.infer(scores, extras, self.y_true[some], self.slack)
 
-        parts = threads.shares(len(blocks), self.search_work)
-        threads.map(search, parts)
-        return self._make_planes(blocks, codes, parts, threads)
+        parts = threads.shares(len(blocks), self.oracle_work)
+        threads.map(infer, parts)
+        return self._make_cuts(blocks, codes, parts, threads)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
-        width = self.truths.shape[1]
+    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
+        width = self.y_true.shape[1]
         if any(len(output) != 4 * width for output in outputs):
             raise ValueError("The outputs are of another length than those of this problem.")
         codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
         check_indices("outputs", codes, self.problem.n_values)
-        return self._make_planes(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
+        return self._make_cuts(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
 
-    def _make_planes(
-        self, blocks: Order, codes: Codes, parts: list[slice], threads: Threads
-    ) -> Planes:
-        problem, truths = self.problem, self.truths[blocks]
-        factors = problem.factors(truths) - problem.factors(codes)
-        extras = problem.extras(truths) - problem.extras(codes)
-        losses = problem.losses(truths, codes)
+    def _make_cuts(self, blocks: Order, codes: Codes, parts: list[slice], threads: Threads) -> Cuts:
+        problem, y_true = self.problem, self.y_true[blocks]
+        factors = problem.factors(y_true) - problem.factors(codes)
+        extras = problem.extras(y_true) - problem.extras(codes)
+        losses = problem.losses(y_true, codes)
         scales = losses if self.slack else np.ones(len(blocks))
         counts = np.zeros(len(blocks) + 1, dtype=np.int64)
         lengths = np.diff(self.rows.starts)[blocks] + problem.fit_intercept
@@ -258,7 +256,7 @@ class RowTrainingSet(TrainingSet):
         rows, (n_rows, width) = self.rows, problem.table_shape
 
         def fill(part: slice) -> None:
-            fill_planes(
+            fill_cuts(
                 rows, n_rows, width, blocks[part], factors[part], extras[part], scales[part],
                 entries[part.start :], columns, values,
             )  # fmt: skip
@@ -266,7 +264,7 @@ class RowTrainingSet(TrainingSet):
         threads.map(fill, parts)
         raw, size = codes.tobytes(), 4 * codes.shape[1]
         outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + size, size))]
-        return Planes(entries, columns, values, losses, outputs)
+        return Cuts(entries, columns, values, losses, outputs)
 
 
 class ClassProblem(RowProblem):
@@ -291,23 +289,23 @@ class ClassProblem(RowProblem):
         """Scores of the classes, ``(n, n_classes)``, from those of the columns."""
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         return float(2 * self.n_classes)
 
     def outputs(self, x: Any) -> list[int]:
         return list(range(self.n_classes))
 
-    def losses(self, truths: Codes, codes: Codes) -> Floats:
-        return self.loss_matrix[truths[:, 0], codes[:, 0]]
+    def losses(self, y_true: Codes, codes: Codes) -> Floats:
+        return self.loss_matrix[y_true[:, 0], codes[:, 0]]
 
-    def search(
-        self, scores: Floats, extras: Floats, truths: Codes | None = None, slack: bool = False
+    def infer(
+        self, scores: Floats, extras: Floats, y_true: Codes | None = None, slack: bool = False
     ) -> Codes:
         of_classes = self.class_scores(scores, extras)
-        if truths is not None:
-            losses = self.loss_matrix[truths[:, 0]]
+        if y_true is not None:
+            losses = self.loss_matrix[y_true[:, 0]]
             if slack:
-                own = np.take_along_axis(of_classes, truths.astype(np.int64), axis=1)
+                own = np.take_along_axis(of_classes, y_true.astype(np.int64), axis=1)
                 of_classes = losses * (1.0 + of_classes - own)
             else:
                 of_classes = of_classes + losses
@@ -315,12 +313,12 @@ class ClassProblem(RowProblem):
 
 
 @distributions_of.register
-def _(training: RowTrainingSet, temperature: float) -> Distributions:
+def _(oracle: RowOracle, temperature: float) -> Distributions:
     """For partial linearization: a probability for every output."""
-    problem = training.problem
+    problem = oracle.problem
     outputs = [problem.code(y).tobytes() for y in problem.outputs(None)]
-    listed = [outputs] * training.n_blocks
-    return ExplicitDistributions(training, listed, temperature)
+    listed = [outputs] * oracle.n_blocks
+    return ExplicitDistributions(oracle, listed, temperature)
 
 
 def as_row(x: Any) -> Floats:
@@ -338,7 +336,7 @@ def score_rows(rows, blocks, table, scores):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_planes(  # type: ignore[no-untyped-def]
+def fill_cuts(  # type: ignore[no-untyped-def]
     rows, n_rows, width, blocks, factors, extras, scales, entries, columns, values
 ):
     """Entries of planes: the row times each factor that is not zero, then the extras."""

@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows, row_score
 from maxmargin.compiled.threads import Threads
-from maxmargin.core.cuts import Planes
-from maxmargin.core.problem import TrainingSet
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.problem import Oracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
-class RowSumTrainingSet(TrainingSet):
+class RowSumOracle(Oracle):
     """Blocks of rows, with what a search needs and what makes planes of outputs.
 
     Parameters
@@ -46,7 +46,7 @@ class RowSumTrainingSet(TrainingSet):
         self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_blocks, 1)
 
     @abstractmethod
-    def _search(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
         """The most violating output of each block, whose rows score ``scores[starts[k]:]``."""
 
     @abstractmethod
@@ -62,22 +62,22 @@ class RowSumTrainingSet(TrainingSet):
         """
 
     @property
-    def search_work(self) -> float:
+    def oracle_work(self) -> float:
         return self._work
 
-    def planes(self, weights: Floats, blocks: Order, threads: Threads) -> Planes:
-        def search(part: Order) -> list[bytes]:
+    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+        def infer(part: Order) -> list[bytes]:
             starts = self._starts(part)
             scores = np.empty(starts[-1])
             score_rows(self.rows, self.ends, part, starts, weights, scores)
-            return self._search(part, starts, scores)
+            return self._infer(part, starts, scores)
 
         parts = self._parts(blocks, threads)
-        found = threads.map(search, parts)
-        return self._make_planes(parts, found, threads)
+        found = threads.map(infer, parts)
+        return self._make_cuts(parts, found, threads)
 
-    def planes_of(self, blocks: Order, outputs: Sequence[bytes]) -> Planes:
-        return self._make_planes([blocks], [list(outputs)], Threads(1))
+    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
+        return self._make_cuts([blocks], [list(outputs)], Threads(1))
 
     def _starts(self, blocks: Order) -> Order:
         """Where the rows of each block stand when only these blocks do."""
@@ -87,11 +87,9 @@ class RowSumTrainingSet(TrainingSet):
 
     def _parts(self, blocks: Order, threads: Threads) -> list[Order]:
         """The blocks in as many parts as there is work for threads."""
-        return [blocks[part] for part in threads.shares(len(blocks), self.search_work)]
+        return [blocks[part] for part in threads.shares(len(blocks), self.oracle_work)]
 
-    def _make_planes(
-        self, parts: list[Order], outputs: list[list[bytes]], threads: Threads
-    ) -> Planes:
+    def _make_cuts(self, parts: list[Order], outputs: list[list[bytes]], threads: Threads) -> Cuts:
         def make(k: int) -> tuple[Order, NDArray[np.uint32], Floats, Floats]:
             blocks = parts[k]
             starts = self._starts(blocks)
@@ -117,7 +115,7 @@ class RowSumTrainingSet(TrainingSet):
         )
         starts = np.zeros(len(counts) + 1, dtype=np.int64)
         np.cumsum(counts, out=starts[1:])
-        return Planes(starts, columns, values, losses, [y for part in outputs for y in part])
+        return Cuts(starts, columns, values, losses, [y for part in outputs for y in part])
 
 
 @compiled

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.rows.estimator import RowClassifier
-from maxmargin.structures.rows.oracle import RowTrainingSet
+from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
 from maxmargin.training.streaming import Checked, Fixed, numbers_among
 
@@ -166,7 +166,7 @@ class HierarchicalClassifier(RowClassifier):
             "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
         }
 
-    def _bind(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowTrainingSet:
+    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
         codes = numbers_among(examples.y, fixed["classes_"]).astype(np.int32)[:, None]
         return self._row_training(examples.X, codes, cost, fixed["_problem"])
 
