@@ -172,7 +172,7 @@ class Watched(mm.NSlack):
         rule = StepRule(max_steps=100)
         cost = run.oracle.cost
         while True:
-            found = np.zeros(run.oracle.n_blocks)
+            found = np.zeros(run.oracle.n_examples)
             solved = run.n_cuts
             for block in run.everything:
                 found[block] = run.infer(np.array([block]), ADD_ONLY).gap

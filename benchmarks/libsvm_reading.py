@@ -33,7 +33,7 @@ def same_bits(ours: Any, theirs: Any) -> bool:
 
 def pass_over(source: Any) -> float:
     """Look at every value once."""
-    return sum(float(block.X.data.sum()) for block in source.blocks())
+    return sum(float(block.X.data.sum()) for block in source.batches())
 
 
 def measure(options: argparse.Namespace) -> Report:
@@ -51,7 +51,7 @@ def measure(options: argparse.Namespace) -> Report:
                 {
                     "whole": lambda path=path: read_libsvm(path),  # type: ignore[misc]
                     "peer": lambda path=path: load_svmlight_file(str(path)),  # type: ignore[misc]
-                    "blocks": lambda path=path: pass_over(LibsvmFile(path)),  # type: ignore[misc]
+                    "batches": lambda path=path: pass_over(LibsvmFile(path)),  # type: ignore[misc]
                     "folder": lambda stored=stored: pass_over(stored),  # type: ignore[misc]
                 },
                 options.repeats,
@@ -60,7 +60,7 @@ def measure(options: argparse.Namespace) -> Report:
         report.details[data.name]["megabytes"] = megabytes
         same = same_bits(runs["whole"][0].answer, runs["peer"][0].answer)
         rates = {what: megabytes / best(done) for what, done in runs.items()}
-        for what in ("whole", "blocks"):
+        for what in ("whole", "batches"):
             ratio = rates[what] / rates["peer"]
             report.rows.append(
                 Row(

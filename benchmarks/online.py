@@ -105,7 +105,7 @@ def sgd_classifier(task: StreamTask, rate: float, average: bool) -> SGDClassifie
         random_state=0,
     )
     classes = np.arange(task.problem.n_classes)
-    for block in Rows(task).blocks():
+    for block in Rows(task).batches():
         model.partial_fit(block.X, block.y, classes=classes)
     return model
 

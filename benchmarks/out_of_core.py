@@ -31,7 +31,7 @@ from benchmarks.reporting import Bars, Panel, Report, Row
 
 TOL = 0.01
 BATCH = 1000
-BLOCK_BYTES = 1 << 20
+BATCH_BYTES = 1 << 20
 """Text in memory at a time: a sixteenth of the default."""
 
 PART = 5
@@ -40,15 +40,15 @@ PART = 5
 RATES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
-def blocks(path: str) -> Iterator[Any]:
+def file_batches(path: str) -> Iterator[Any]:
     from maxmargin.data.libsvm import LibsvmFile
 
-    return LibsvmFile(path).blocks()
+    return LibsvmFile(path).batches()
 
 
 def accuracy(model: Any, path: str) -> float:
     right, rows = 0, 0
-    for X, y in blocks(path):
+    for X, y in file_batches(path):
         X = sp.csr_array((X.data, X.indices, X.indptr), shape=(len(y), model.n_features_in_))
         right += int((model.predict(X) == y).sum())
         rows += len(y)
@@ -63,12 +63,12 @@ def work(who: str, path: str, C: str, n_jobs: str) -> dict[str, Any]:
     model = LinearClassifier(C=float(C), tol=TOL, n_jobs=int(n_jobs))
     started = time.perf_counter()
     if who == "stream":
-        model.fit(LibsvmFile(path, block_bytes=BLOCK_BYTES))
+        model.fit(LibsvmFile(path, batch_bytes=BATCH_BYTES))
     else:
         wanted = Path(path).stat().st_size // 10
         source = LibsvmFile(path)
         parts = []
-        for block in source.blocks():
+        for block in source.batches():
             parts.append(block)
             if (source.progress or (wanted, 0))[0] >= wanted:
                 break

@@ -141,7 +141,7 @@ def pruning(costs: Costs, report: Report) -> None:
 
 def several(costs: Costs, report: Report) -> None:
     """Planes of a search, steps, and sizes of mini-batches."""
-    n = costs.training.n_blocks
+    n = costs.training.n_examples
     solvers = {
         "1 plane": MiniBatchDual(),
         **{

@@ -164,11 +164,11 @@ class SimulatedEngine(Engine):
         """The same examples, whose searches are counted."""
         search = training.separate
 
-        def counted(weights: Any, blocks: Any, threads: Any) -> Any:
+        def counted(weights: Any, examples: Any, threads: Any) -> Any:
             started = time.thread_time()
-            planes = search(weights, blocks, threads)
+            planes = search(weights, examples, threads)
             self._search_seconds += time.thread_time() - started
-            self._found += len(blocks)
+            self._found += len(examples)
             return planes
 
         training.separate = counted  # type: ignore[method-assign]

@@ -100,7 +100,7 @@ class Rows(Source):
     ) -> None:
         self.task, self.block, self.after = task, block, after
 
-    def blocks(self) -> Iterator[Examples]:
+    def batches(self) -> Iterator[Examples]:
         for start in range(0, self.task.n, self.block):
             some = slice(start, start + self.block)
             yield Examples(self.task.X[some], self.task.y[some])

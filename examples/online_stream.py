@@ -13,7 +13,7 @@ from maxmargin.training.stream import SourceStream
 class Digits(Source):
     """Images in blocks of 200, as if they came from a disk."""
 
-    def blocks(self):
+    def batches(self):
         X, y = load_digits(return_X_y=True)
         order = np.random.default_rng(0).permutation(len(y))
         for some in np.array_split(order, len(y) // 200):

@@ -147,7 +147,7 @@ def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     monkeypatch.setattr("maxmargin.compiled.threads.WORK_FOR_THREADS", 0.0)
     oracle = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=oracle.n_features)
-    blocks = np.arange(oracle.n_blocks)
+    blocks = np.arange(oracle.n_examples)
     expected = oracle.separate(weights, blocks, Threads(1))
     for n_threads in (2, 5):
         with Threads(n_threads) as threads:

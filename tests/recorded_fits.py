@@ -117,7 +117,7 @@ def _warm(model: Any, case: Case) -> Any:
 
 
 def _source(case: Case) -> Any:
-    return mm.data.open_examples(case.X, case.y, block_bytes=300)
+    return mm.data.open_examples(case.X, case.y, batch_bytes=300)
 
 
 def digest(value: Any) -> Any:

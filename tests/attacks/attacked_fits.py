@@ -159,11 +159,11 @@ def _tagger(solver: Any) -> Fit:
 
 
 def _source_of_sequences() -> tuple[Any, ...]:
-    return (mm.data.open_examples(SEQUENCES, TAGS, block_bytes=300),)
+    return (mm.data.open_examples(SEQUENCES, TAGS, batch_bytes=300),)
 
 
 def _source_of_rows() -> tuple[Any, ...]:
-    return (mm.data.open_examples(ROWS, CLASSES, block_bytes=15 * 32),)
+    return (mm.data.open_examples(ROWS, CLASSES, batch_bytes=15 * 32),)
 
 
 def _rows() -> tuple[Any, ...]:

@@ -134,7 +134,7 @@ def _label_sets(answers, **options):
 
 
 def _stream():
-    source = mm.data.open_examples(X, NAMES.astype(str), block_bytes=400)
+    source = mm.data.open_examples(X, NAMES.astype(str), batch_bytes=400)
     return Attacked(mm.LinearClassifier().fit(source), X)
 
 

@@ -252,7 +252,7 @@ def test_shards_tell_the_driver(engine, solver):
 
 def test_streams_are_watched():
     problem, X, Y = made("classes", 0)
-    source = mm.data.FunctionSource(lambda: zip(X, Y, strict=True), block_examples=8)
+    source = mm.data.FunctionSource(lambda: zip(X, Y, strict=True), batch_examples=8)
     mm.StructuredSVM(problem).fit(source)
     with pytest.warns(mm.ProblemWarning) as caught:
         mm.StructuredSVM(SignOfLoss(problem)).fit(source)

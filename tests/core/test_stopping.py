@@ -64,7 +64,7 @@ def test_solvers_stop_at_an_absolute_gap(solver):
 
 
 class Digits(Source):
-    def blocks(self):
+    def batches(self):
         for at in range(0, 600, 150):
             yield Examples(DIGITS[at : at + 150], NUMBERS[at : at + 150])
 

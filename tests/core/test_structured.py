@@ -423,6 +423,6 @@ def test_a_point_that_takes_too_much_is_cut_back_and_not_certified():
     with pytest.raises(ValueError, match="not feasible"):
         oracle.dual(greedy)
     cut = oracle.feasible(greedy)
-    used = np.bincount(cut.blocks, cut.coef, minlength=len(CASE.X))
+    used = np.bincount(cut.examples, cut.coef, minlength=len(CASE.X))
     assert (used <= CASE.cost * (1.0 + 1e-12)).all()
     assert oracle.dual(cut) <= CASE.optimum.value

@@ -149,8 +149,8 @@ def test_the_longest_line_is_the_same_for_all(tmp_path, monkeypatch, length, sta
     for n_bytes in (1, 7, 99, 600, 999, 1000):
         monkeypatch.setattr(text, "_BLOCK_BYTES", n_bytes)
         answers.add(refused(lambda: list(text.lines_of(path))))
-        source = LibsvmFile(path, block_bytes=n_bytes)
-        answers.add(refused(lambda source=source: list(source.blocks())))
+        source = LibsvmFile(path, batch_bytes=n_bytes)
+        answers.add(refused(lambda source=source: list(source.batches())))
     where = f"{path}, line {start.count(bytes([10])) + 1}"
     sentence = f"{where}: the line does not end within 1000 characters: is this a text?"
     assert answers == {sentence if length > 1000 else None}
@@ -162,5 +162,5 @@ def test_long_lines_are_read(tmp_path):
     path.write_text(f"1 {row}\n2 {row}\n")
     assert read_libsvm(path)[0].nnz == 2 * 299_999
     path.write_text(f"1 qid:1 {row}\n2 qid:1 {row}\n")
-    (block,) = SvmHmmFile(path, block_bytes=1 << 10).blocks()
+    (block,) = SvmHmmFile(path, batch_bytes=1 << 10).batches()
     assert block.X[0].nnz == 2 * 299_999

@@ -37,9 +37,9 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-@pytest.mark.parametrize("block_bytes", [8, 1 << 20])
-def test_from_text(tmp_path, text_file, block_bytes):
-    source = LibsvmFile(text_file, block_bytes=block_bytes)
+@pytest.mark.parametrize("batch_bytes", [8, 1 << 20])
+def test_from_text(tmp_path, text_file, batch_bytes):
+    source = LibsvmFile(text_file, batch_bytes=batch_bytes)
     stored = convert(source, tmp_path / "stored", progress=False)
     X, y = read_libsvm(text_file)
     assert names(tmp_path) == ["data.svm", "stored"]
@@ -52,8 +52,8 @@ def test_from_text(tmp_path, text_file, block_bytes):
     np.testing.assert_array_equal(stored.y, y)
     assert stored.y.dtype == np.float64
     assert stored.classes().tolist() == [1, 2]
-    again = open_examples(tmp_path / "stored", block_bytes=1)
-    blocks = list(again.blocks())
+    again = open_examples(tmp_path / "stored", batch_bytes=1)
+    blocks = list(again.batches())
     assert [block.X.shape for block in blocks] == [(1, 5)] * 4
     assert (sp.vstack([block.X for block in blocks]) != X).nnz == 0
     assert again.fingerprint() == stored.fingerprint()
@@ -63,7 +63,7 @@ def test_from_text(tmp_path, text_file, block_bytes):
 def test_single_precision(tmp_path, text_file):
     with np.errstate(over="ignore"):
         stored = convert(text_file, tmp_path / "stored", dtype=np.float32, progress=False)
-    assert stored.X.dtype == next(stored.blocks()).X.dtype == np.float32
+    assert stored.X.dtype == next(stored.batches()).X.dtype == np.float32
     assert stored.X.toarray()[1, 1] == np.float32(0.1)
     with pytest.raises(ValueError, match="dtype must be float32 or float64, not int64"):
         convert(text_file, tmp_path / "other", dtype=int)
@@ -74,12 +74,12 @@ def test_single_precision(tmp_path, text_file):
     [([3, 1, 2], "i"), ([True, False, True], "i"), ([1, 2.5, 3], "f"), (["b", "a", "b"], "U")],
 )
 def test_targets_keep_their_kind(tmp_path, y, kind):
-    source = FunctionSource(lambda: zip(np.eye(3), y, strict=True), block_examples=1)
+    source = FunctionSource(lambda: zip(np.eye(3), y, strict=True), batch_examples=1)
     stored = convert(source, tmp_path / "stored", progress=False)
     assert stored.y.dtype.kind == kind
     assert stored.y.tolist() == y
     assert stored.classes().tolist() == sorted(set(y))
-    assert [block.y.tolist() for block in stored.blocks()] == [y]
+    assert [block.y.tolist() for block in stored.batches()] == [y]
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_duplicates_are_summed_and_the_users_matrix_stays(tmp_path):
 def test_no_examples(tmp_path):
     (tmp_path / "empty.svm").write_text("# nothing\n")
     stored = convert(LibsvmFile(tmp_path / "empty.svm"), tmp_path / "stored", progress=False)
-    assert (stored.n_examples, list(stored.blocks())) == (0, [])
+    assert (stored.n_examples, list(stored.batches())) == (0, [])
     assert stored.X.shape == (0, 0)
     assert stored.classes().tolist() == []
 
@@ -135,7 +135,7 @@ def test_no_examples(tmp_path):
 def test_a_malformed_line_leaves_nothing(tmp_path):
     (tmp_path / "data.svm").write_text("1 1:1\n" * 1000 + "1 x\n")
     with pytest.raises(ValueError, match=r"line 1001: .* byte 6000\)"):
-        convert(LibsvmFile(tmp_path / "data.svm", block_bytes=600), tmp_path / "s", progress=False)
+        convert(LibsvmFile(tmp_path / "data.svm", batch_bytes=600), tmp_path / "s", progress=False)
     assert names(tmp_path) == ["data.svm"]
 
 
@@ -284,7 +284,7 @@ def test_indices_of_a_folder_are_not_trusted(tmp_path, text_file, name, at, valu
     np.save(tmp_path / "stored" / f"{name}.npy", array)
     stored = CsrFolder(tmp_path / "stored")
     with pytest.raises(ValueError, match=f"is damaged.*{complaint}.*convert the data anew"):
-        list(stored.blocks())
+        list(stored.batches())
     with pytest.raises(ValueError, match="is damaged"):
         _ = stored.X
 

@@ -25,7 +25,7 @@ from maxmargin.data import (
 SAMPLES = {
     "libsvm": (read_libsvm, b"1 1:0.5 3:2 # n\xc3\xb6\n\n-1 2:1\n# more\n1 9:1\n"),
     "libsvm blocks": (
-        lambda path: list(chain.from_iterable(b.y for b in LibsvmFile(path).blocks())),
+        lambda path: list(chain.from_iterable(b.y for b in LibsvmFile(path).batches())),
         b"1 1:0.5 3:2\n\n-1 2:1\n# more\n1 9:1\n",
     ),
     "svm-hmm": (read_svm_hmm, b"1 qid:1 1:1\n2 qid:1 2:1 # x\n\n2 qid:7 2:1\n"),

@@ -33,7 +33,7 @@ def written(tmp_path, text, name="data.svm"):
 
 def whole(source):
     """All blocks as one."""
-    blocks = list(source.blocks())
+    blocks = list(source.batches())
     width = blocks[-1].X.shape[1]
     for block in blocks:
         block.X.resize((block.X.shape[0], width))
@@ -59,10 +59,10 @@ def random_file(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("block_bytes", [1, 50, 1000, 1 << 20])
-def test_the_same_bits_as_scikit_learns(random_file, block_bytes):
+@pytest.mark.parametrize("batch_bytes", [1, 50, 1000, 1 << 20])
+def test_the_same_bits_as_scikit_learns(random_file, batch_bytes):
     expected, y = load_svmlight_file(str(random_file), zero_based=False)
-    source = LibsvmFile(random_file, block_bytes=block_bytes)
+    source = LibsvmFile(random_file, batch_bytes=batch_bytes)
     assert (source.n_examples, source.n_features) == (None, None)
     for _ in range(2):
         found, found_y = whole(source)
@@ -75,10 +75,10 @@ def test_the_same_bits_as_scikit_learns(random_file, block_bytes):
 
 def test_blocks_never_get_narrower_and_are_all_alike_later(tmp_path):
     path = written(tmp_path, "1 5:1\n2 1:1\n1 9:1\n2 2:1\n")
-    source = LibsvmFile(path, block_bytes=6)
-    assert [block.X.shape for block in source.blocks()] == [(1, 5), (1, 5), (1, 9), (1, 9)]
-    assert [block.X.shape for block in source.blocks()] == [(1, 9)] * 4
-    assert [b.X.shape[1] for b in LibsvmFile(path, n_features=12, block_bytes=6).blocks()] == [
+    source = LibsvmFile(path, batch_bytes=6)
+    assert [block.X.shape for block in source.batches()] == [(1, 5), (1, 5), (1, 9), (1, 9)]
+    assert [block.X.shape for block in source.batches()] == [(1, 9)] * 4
+    assert [b.X.shape[1] for b in LibsvmFile(path, n_features=12, batch_bytes=6).batches()] == [
         12
     ] * 4
 
@@ -150,18 +150,18 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("block_bytes", [8, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [8, 1 << 20])
 @pytest.mark.parametrize("line", BAD)
-def test_malformed_lines(tmp_path, line, block_bytes):
+def test_malformed_lines(tmp_path, line, batch_bytes):
     path = written(tmp_path, f"1 1:1\n\n{line}\n2 2:2\n")
     with pytest.raises(FileFormatError) as raised:
-        whole(LibsvmFile(path, block_bytes=block_bytes))
+        whole(LibsvmFile(path, batch_bytes=batch_bytes))
     assert (raised.value.path, raised.value.line) == (str(path), 3)
     assert str(raised.value).startswith(f"{path}, line 3: {raised.value.reason}")
     assert BAD[line] in raised.value.reason
     assert raised.value.reason.endswith(" (the line starts at byte 7).")
     assert "\n" not in str(raised.value)
-    source = LibsvmFile(path, on_error="skip", block_bytes=block_bytes)
+    source = LibsvmFile(path, on_error="skip", batch_bytes=batch_bytes)
     for _ in range(2):
         X, y = whole(source)
         assert y.tolist() == [1, 2]
@@ -177,18 +177,18 @@ def test_an_index_beyond_the_declared_width(tmp_path):
     assert whole(LibsvmFile(path, n_features=5, first_index=0))[0].toarray()[1, 4] == 1
 
 
-@pytest.mark.parametrize("block_bytes", [1, 3, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [1, 3, 1 << 20])
 @pytest.mark.parametrize("line_end", [b"\r", b"\r\n", b"\n"])
-def test_line_ends_of_all_systems(tmp_path, line_end, block_bytes):
+def test_line_ends_of_all_systems(tmp_path, line_end, batch_bytes):
     lines = [b"1 1:1", b"", b"2 2:2 # x", b"1 0:1"]
     for last in (line_end, b""):
         path = written(tmp_path, line_end.join(lines[:3]) + last)
-        X, y = whole(LibsvmFile(path, block_bytes=block_bytes))
+        X, y = whole(LibsvmFile(path, batch_bytes=batch_bytes))
         assert y.tolist() == [1, 2]
         assert X.toarray().tolist() == [[1, 0], [0, 2]]
         path = written(tmp_path, line_end.join(lines) + last)
         with pytest.raises(FileFormatError, match="line 4: indices are counted from 1"):
-            whole(LibsvmFile(path, block_bytes=block_bytes))
+            whole(LibsvmFile(path, batch_bytes=batch_bytes))
 
 
 def test_indices_in_any_order_are_sorted(tmp_path):
@@ -234,9 +234,9 @@ def test_a_text_without_ends_of_lines_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(text, "LONGEST_LINE", 1000)
     path = written(tmp_path, b"1 1:1\n" + b"7" * 5000)
     with pytest.raises(ValueError, match="line 2: the line does not end within 1000 characters"):
-        whole(LibsvmFile(path, block_bytes=100))
+        whole(LibsvmFile(path, batch_bytes=100))
     assert (
-        whole(LibsvmFile(written(tmp_path, "1 1:1\n" + " " * 900 + "2\n"), block_bytes=8))[1][1]
+        whole(LibsvmFile(written(tmp_path, "1 1:1\n" + " " * 900 + "2\n"), batch_bytes=8))[1][1]
         == 2
     )
 
@@ -260,12 +260,12 @@ def with_sorted_pairs(text):
     ),
     st.integers(1, 60),
 )
-def test_whatever_is_read_scikit_learn_reads_alike(lines, block_bytes):
+def test_whatever_is_read_scikit_learn_reads_alike(lines, batch_bytes):
     """Blocks of any size; what only one of them refuses, or sorts, is written out."""
     text = "\n".join(lines).encode()
     reader = libsvm_lines.LineReader("text", first_index=0)
     try:
-        parts = list(reader.read(io.BytesIO(text), block_bytes))
+        parts = list(reader.read(io.BytesIO(text), batch_bytes))
     except ValueError:
         with pytest.raises(ValueError):
             list(libsvm_lines.LineReader("text", first_index=0).read(io.BytesIO(text), 1 << 20))
@@ -285,8 +285,8 @@ def test_whatever_is_read_scikit_learn_reads_alike(lines, block_bytes):
 def test_a_compressed_file_that_was_cut_short(tmp_path, on_error):
     compressed = gzip.compress("".join(f"1 1:{i}\n" for i in range(20_000)).encode())
     path = written(tmp_path, compressed[:-1000], "data.svm.gz")
-    source = LibsvmFile(path, block_bytes=10_000, on_error=on_error)
-    blocks = source.blocks()
+    source = LibsvmFile(path, batch_bytes=10_000, on_error=on_error)
+    blocks = source.batches()
     assert set(next(blocks).y.tolist()) == {1}
     with pytest.raises(
         ValueError, match=r"data\.svm\.gz is damaged or cut short: .* line \d{4,}\."
@@ -301,7 +301,7 @@ def test_nothing_at_all(tmp_path):
     assert X.shape == (0, 0)
     assert y.shape == (0,)
     source = LibsvmFile(path)
-    assert list(source.blocks()) == []
+    assert list(source.batches()) == []
     assert source.n_examples == 0
 
 
@@ -336,7 +336,7 @@ def test_standard_input_once(monkeypatch):
     [
         ({"on_error": "warn"}, "on_error must be 'stop' or 'skip', not 'warn'"),
         ({"first_index": 2}, "first_index must be 1 or 0"),
-        ({"block_bytes": 0}, "block_bytes must be at least 1"),
+        ({"batch_bytes": 0}, "block_bytes must be at least 1"),
     ],
 )
 def test_bad_options(options, complaint):
@@ -345,9 +345,9 @@ def test_bad_options(options, complaint):
 
 
 def test_how_far_a_pass_is(tmp_path):
-    source = LibsvmFile(written(tmp_path, "1 1:1\n" * 100_000), block_bytes=60_000)
+    source = LibsvmFile(written(tmp_path, "1 1:1\n" * 100_000), batch_bytes=60_000)
     assert source.progress is None
-    reached = [source.progress for _ in source.blocks()]
+    reached = [source.progress for _ in source.batches()]
     assert reached[0][1] == reached[-1][1] == 600_000
     assert 0 < reached[0][0] < reached[5][0] <= 600_000
     assert source.progress is None
@@ -360,11 +360,11 @@ TAGGED = "".join(
 )
 
 
-@pytest.mark.parametrize("block_bytes", [1, 30, 60, 1 << 20])
-def test_sequences_of_svm_hmm(tmp_path, block_bytes):
-    source = SvmHmmFile(written(tmp_path, "# tags\n" + TAGGED), block_bytes=block_bytes)
+@pytest.mark.parametrize("batch_bytes", [1, 30, 60, 1 << 20])
+def test_sequences_of_svm_hmm(tmp_path, batch_bytes):
+    source = SvmHmmFile(written(tmp_path, "# tags\n" + TAGGED), batch_bytes=batch_bytes)
     for _ in range(2):
-        blocks = list(source.blocks())
+        blocks = list(source.batches())
         X = [x for block in blocks for x in block.X]
         y = [tags.tolist() for block in blocks for tags in block.y]
         assert y == [[1, 2, 3], [1], [1, 2, 3, 1, 2, 3], [1, 2]]

@@ -43,12 +43,12 @@ READERS = {
     "libsvm": read_libsvm,
     "labels": lambda path: read_libsvm(path, multilabel=True, query_id=True, n_features=9),
     "costs": lambda path: read_libsvm(path, sample_weight=True),
-    "libsvm in blocks": lambda path: list(LibsvmFile(path, block_bytes=7, first_index=0).blocks()),
+    "libsvm in blocks": lambda path: list(LibsvmFile(path, batch_bytes=7, first_index=0).batches()),
     "libsvm with skipping": lambda path: list(
-        LibsvmFile(path, block_bytes=40, on_error="skip").blocks()
+        LibsvmFile(path, batch_bytes=40, on_error="skip").batches()
     ),
     "svm-hmm": read_svm_hmm,
-    "svm-hmm in blocks": lambda path: list(SvmHmmFile(path, block_bytes=7).blocks()),
+    "svm-hmm in blocks": lambda path: list(SvmHmmFile(path, batch_bytes=7).batches()),
     "letor": read_letor,
     "columns": read_columns,
     "columns without tags": lambda path: read_columns(path, tag_column=None, comment="#"),

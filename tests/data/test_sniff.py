@@ -141,7 +141,7 @@ def test_standard_input_is_not_used_up(monkeypatch):
     stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(HMM.encode())))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert guess_format("-").name == "svm-hmm"
-    blocks = list(open_examples("-").blocks())
+    blocks = list(open_examples("-").batches())
     assert sum(len(block.y) for block in blocks) == 19
 
 

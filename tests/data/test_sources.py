@@ -32,7 +32,7 @@ Y = RANDOM.integers(0, 3, size=50)
 
 def rows(source):
     """All examples of a source of rows, dense."""
-    blocks = list(source.blocks())
+    blocks = list(source.batches())
     parts = [block.X.toarray() if sp.issparse(block.X) else block.X for block in blocks]
     width = max(part.shape[1] for part in parts)
     parts = [np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in parts]
@@ -195,11 +195,11 @@ KINDS = {
     "dask frame": (dask_frame, DaskSource),
 }
 SMALL = {
-    ArraySource: {"block_bytes": 200},
-    LibsvmFile: {"block_bytes": 300},
-    ArrowSource: {"block_bytes": 300},
-    FunctionSource: {"block_examples": 7},
-    DatasetSource: {"block_examples": 7},
+    ArraySource: {"batch_bytes": 200},
+    LibsvmFile: {"batch_bytes": 300},
+    ArrowSource: {"batch_bytes": 300},
+    FunctionSource: {"batch_examples": 7},
+    DatasetSource: {"batch_examples": 7},
 }
 
 
@@ -220,7 +220,7 @@ def test_every_kind_gives_the_same_examples(tmp_path, kind, small):
         prints.append(source.fingerprint())
     if small and expected not in (DaskSource, CsrFolder):
         least = 1 if kind in ("lists", "function of blocks") else 3
-        assert sum(1 for _ in source.blocks()) >= least
+        assert sum(1 for _ in source.batches()) >= least
     classes = source.classes()
     assert classes.tolist() == [0, 1, 2]
     assert source.classes() is classes
@@ -289,7 +289,7 @@ def test_a_generator_that_does_not_start_anew():
     source = open_examples(lambda: once)
     rows(source)
     with pytest.raises(ValueError) as raised:
-        list(source.blocks())
+        list(source.batches())
     assert str(raised.value) == (
         "The generator gave 0 examples on the second pass but 50 on the first: give a function "
         "that starts anew."
@@ -299,17 +299,17 @@ def test_a_generator_that_does_not_start_anew():
 @pytest.mark.parametrize("second", [5, 15])
 def test_a_generator_that_gives_another_number(second):
     lengths = iter([10, 10, second])
-    source = open_examples(lambda: zip(X[: next(lengths)], Y, strict=False), block_examples=4)
+    source = open_examples(lambda: zip(X[: next(lengths)], Y, strict=False), batch_examples=4)
     for _ in range(2):
-        list(source.blocks())
+        list(source.batches())
     found = "5" if second == 5 else "at least 12"
     with pytest.raises(ValueError, match=f"gave {found} examples on the third pass but 10 on the"):
-        list(source.blocks())
+        list(source.batches())
 
 
 def test_a_pass_that_is_broken_off_teaches_nothing():
-    source = open_examples(pairs, block_examples=10)
-    next(source.blocks())
+    source = open_examples(pairs, batch_examples=10)
+    next(source.batches())
     assert source.n_examples is None
     assert source.n_features is None
     assert repr(source) == "FunctionSource(pairs, not counted yet)"
@@ -325,19 +325,19 @@ def test_inputs_that_are_no_rows():
     sentences = [["Dogs", "bark"], ["Go"]]
     tags = [["N", "V"], ["V"]]
     source = open_examples(sentences, tags)
-    [block] = source.blocks()
+    [block] = source.batches()
     assert block == Examples(sentences, tags)
     assert source.n_features is None
     assert source.classes().tolist() == ["N", "V"]
     matrices = [RANDOM.normal(size=(3, 2)), RANDOM.normal(size=(1, 2))]
     [block] = open_examples(
         lambda: zip(matrices, [np.array([0, 1, 2]), np.array([1])], strict=True)
-    ).blocks()
+    ).batches()
     assert block.X[0] is matrices[0]
-    [block] = open_examples([([1, 2, 3], ["a", "b", "c"]), ([4], ["a"])]).blocks()
+    [block] = open_examples([([1, 2, 3], ["a", "b", "c"]), ([4], ["a"])]).batches()
     assert block.X == [[1, 2, 3], [4]]
     images = RANDOM.normal(size=(5, 2, 2))
-    assert len(next(open_examples(images, range(5)).blocks()).X) == 5
+    assert len(next(open_examples(images, range(5)).batches()).X) == 5
 
 
 def test_labels_of_all_kinds():
@@ -355,7 +355,7 @@ def test_svm_hmm_by_its_qid(tmp_path):
     path.write_text("# comment\n1 qid:1 1:1\n2 qid:1 2:1\n1 qid:2 1:1\n")
     source = open_examples(path)
     assert type(source) is SvmHmmFile
-    assert [len(x.indptr) - 1 for block in source.blocks() for x in block.X] == [2, 1]
+    assert [len(x.indptr) - 1 for block in source.batches() for x in block.X] == [2, 1]
 
 
 def test_a_very_long_first_line(tmp_path):
@@ -377,18 +377,18 @@ def test_a_very_long_first_line(tmp_path):
         (lambda tmp: open_examples(X.astype(str), Y), "X is a matrix of <U.*, but must hold"),
         (lambda tmp: open_examples(tmp), r"is a folder without meta\.json, .* Parquet or Arrow"),
         (lambda tmp: open_examples(X, Y, on_error="skip"), "ArraySource has no option 'on_error'"),
-        (lambda tmp: open_examples(ArraySource(X, Y), block_bytes=1), "is open already: options"),
-        (lambda tmp: list(open_examples(X.tolist()).blocks()), "Example 0 is of type list, but"),
-        (lambda tmp: list(open_examples([(1, 2, 3)]).blocks()), "Example 0 is a tuple of 3, but"),
+        (lambda tmp: open_examples(ArraySource(X, Y), batch_bytes=1), "is open already: options"),
+        (lambda tmp: list(open_examples(X.tolist()).batches()), "Example 0 is of type list, but"),
+        (lambda tmp: list(open_examples([(1, 2, 3)]).batches()), "Example 0 is a tuple of 3, but"),
         (lambda tmp: open_examples(lambda one: one), "must take no arguments .*functools.partial"),
-        (lambda tmp: list(open_examples(lambda: 3).blocks()), "must return examples one after"),
+        (lambda tmp: list(open_examples(lambda: 3).batches()), "must return examples one after"),
         (
-            lambda tmp: list(open_examples(lambda: [([1, 2], 0), ([1], 0)]).blocks()),
+            lambda tmp: list(open_examples(lambda: [([1, 2], 0), ([1], 0)]).batches()),
             "Example 1 has 1 features, but example 0 has 2: a sequence must be a matrix",
         ),
         (
             lambda tmp: list(
-                open_examples(lambda: [Examples(X[:1], [0]), Examples(X[:1, :2], [0])]).blocks()
+                open_examples(lambda: [Examples(X[:1], [0]), Examples(X[:1, :2], [0])]).batches()
             ),
             "gave rows of 2 and of 4 features among its first 2 examples",
         ),
@@ -399,7 +399,7 @@ def test_a_very_long_first_line(tmp_path):
         ),
         (lambda tmp: open_examples(frame(), features=["a", "note"]), "'note' .* holds no numbers"),
         (
-            lambda tmp: list(open_examples([{"a": "x", "b": "z", "y": 1}]).blocks()),
+            lambda tmp: list(open_examples([{"a": "x", "b": "z", "y": 1}]).batches()),
             "Which of the columns 'a', 'b', 'y' hold the inputs. Name them with features=",
         ),
     ],
@@ -443,10 +443,10 @@ def test_a_loader_is_refused():
 
 def test_named_columns(tmp_path):
     items = [{"text": "good", "stars": 5, "id": 1}, {"text": "bad", "stars": 1, "id": 2}]
-    [block] = open_examples(items, features="text", target="stars").blocks()
+    [block] = open_examples(items, features="text", target="stars").batches()
     assert block.X == ["good", "bad"]
     assert block.y.tolist() == [5, 1]
-    [block] = open_examples(pd.DataFrame(items), features="text", target="stars").blocks()
+    [block] = open_examples(pd.DataFrame(items), features="text", target="stars").batches()
     assert block.X == ["good", "bad"]
     found, y = rows(open_examples(frame(), features=["b", "a"], target="note"))
     np.testing.assert_array_equal(found, X[:, [1, 0]])
@@ -465,9 +465,9 @@ def test_parquet_columns_and_what_is_missing(tmp_path):
         "holes": [[1.0], [None]],
     }  # fmt: skip
     pq.write_table(pa.table(columns), path)
-    [block] = open_examples(path, features="text", target="tags").blocks()
+    [block] = open_examples(path, features="text", target="tags").batches()
     assert block == Examples(["a", "b"], [["N"], ["V", "N"]])
-    [block] = open_examples(path, features=["f"], target="kind").blocks()
+    [block] = open_examples(path, features=["f"], target="kind").batches()
     assert block.X.tolist() == [[1], [2]]
     assert block.X.dtype == np.float32
     assert block.y.tolist() == ["p", "q"]
@@ -479,7 +479,7 @@ def test_parquet_columns_and_what_is_missing(tmp_path):
         ({"features": "f"}, "is the target. Name it with target="),
     ):
         with pytest.raises(ValueError, match=complaint):
-            list(open_examples(path, **options).blocks())
+            list(open_examples(path, **options).batches())
 
 
 def test_parquet_files_that_differ(tmp_path):
@@ -536,7 +536,7 @@ def test_private_changes_of_mapped_arrays_stay(tmp_path):
 
 def test_a_source_of_ones_own():
     class Own(Source):
-        def blocks(self):
+        def batches(self):
             yield Examples(X, Y)
 
     source = open_examples(Own())

@@ -17,7 +17,7 @@ from maxmargin.data.files import Section
 
 def rows_of(source):
     """All rows and targets of a source."""
-    blocks = list(source.blocks())
+    blocks = list(source.batches())
     dense = [block.X.toarray() if sp.issparse(block.X) else block.X for block in blocks]
     return as_wide(dense), np.concatenate([np.zeros(0, int), *(block.y for block in blocks)])
 
@@ -79,7 +79,7 @@ def test_a_file_of_lines_is_cut_at_their_ends(tmp_path, counted, end, seed):
     size, longest = path.stat().st_size, max(map(len, path.read_bytes().splitlines(True)))
     for n_parts in (1, 2, 3, 7, 200):
         counted.clear()
-        source = open_examples(path, block_bytes=300)
+        source = open_examples(path, batch_bytes=300)
         source.split(n_parts)
         assert not counted  # whoever cuts reads a few lines
         check_parts(source, n_parts)
@@ -102,7 +102,7 @@ def test_any_text_is_read_in_parts_as_it_is_whole(tmp_path_factory, text, n_part
 
 def lines_of(source):
     return [
-        (y, x.toarray().tolist()) for block in source.blocks() for x, y in zip(*block, strict=True)
+        (y, x.toarray().tolist()) for block in source.batches() for x, y in zip(*block, strict=True)
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_source_can_be_sent_after_it_was_read(tmp_path):
     path = tmp_path / "data.libsvm"
     path.write_text(libsvm_text(20))
     source = open_examples(path)
-    blocks = source.blocks()
+    blocks = source.batches()
     next(blocks)
     assert_array_equal(rows_of(pickle.loads(pickle.dumps(source)))[1], rows_of(source)[1])
 
@@ -149,10 +149,10 @@ def test_sequences_stay_whole(tmp_path):
                 file.write(f"{random.integers(1, 4)} qid:{number} {position + 1}:1\n")
                 file.write("# words\n" * (random.random() < 0.2))
     source = SvmHmmFile(path)
-    whole = [tags.tolist() for block in source.blocks() for tags in block.y]
+    whole = [tags.tolist() for block in source.batches() for tags in block.y]
     for n_parts in (1, 2, 5, 100):
         parts = SvmHmmFile(path).split(n_parts)
-        found = [[t.tolist() for block in part.blocks() for t in block.y] for part in parts]
+        found = [[t.tolist() for block in part.batches() for t in block.y] for part in parts]
         assert [tags for part in found for tags in part] == whole
         assert all(found)
         assert len(parts) == n_parts or n_parts == 100
@@ -188,7 +188,7 @@ def tables(tmp_path):
 def test_tables_in_parts(tables, kind, group):
     folder = tables(kind, group)
     for n_parts in (1, 2, 3, 5, 200):
-        parts = check_parts(open_examples(folder, block_bytes=200), n_parts)
+        parts = check_parts(open_examples(folder, batch_bytes=200), n_parts)
         sizes = [part.n_examples for part in parts]
         assert max(sizes) <= 1.2 * 180 / len(sizes) + 1  # no part is much larger than others
 
@@ -207,7 +207,7 @@ def test_row_groups_of_others_are_not_read(tables, monkeypatch):
     found = []
     for part in open_examples(folder).split(3):
         read.clear()
-        list(part.blocks())
+        list(part.batches())
         found.append(list(read))
     assert found == [[0, 1], [2, 0], [0, 1]]  # of a; of a and b; of c
 
@@ -217,7 +217,7 @@ def test_arrays_folders_and_data_sets_in_parts(tmp_path):
     X, y = random.normal(size=(50, 4)) * (random.random((50, 4)) < 0.5), np.arange(50)
     arrays = open_examples(X, y)
     folder = convert(open_examples(sp.csr_array(X), y), tmp_path / "folder", progress=False)
-    pairs = open_examples(list(zip(X, y, strict=True)), block_examples=3)
+    pairs = open_examples(list(zip(X, y, strict=True)), batch_examples=3)
     whole = len(pickle.dumps(arrays))
     for n_parts in (1, 3, 80):
         check_parts(arrays, n_parts)

@@ -248,17 +248,17 @@ def test_steps_never_lower_the_dual_and_keep_the_scores(seed):
         dual = cuts.dual
         atoms = cuts.atoms
         assert (atoms.coef >= 0.0).all()
-        assert_allclose(np.bincount(atoms.blocks, weights=atoms.coef)[atoms.blocks],
-                        cost[atoms.blocks], rtol=1e-9)  # fmt: skip
+        assert_allclose(np.bincount(atoms.examples, weights=atoms.coef)[atoms.examples],
+                        cost[atoms.examples], rtol=1e-9)  # fmt: skip
         gram = cuts.parts.gram[np.ix_(atoms.parts, atoms.parts)]
         gram = gram * cuts.labels.gram[np.ix_(atoms.labels, atoms.labels)]
         assert_allclose(atoms.scores, gram @ cuts.factors, atol=1e-10)
         highest = [
-            max(atoms.losses[k] + atoms.scores[k] for k in np.flatnonzero(atoms.blocks == i))
-            - atoms.scores[np.flatnonzero((atoms.blocks == i) & atoms.is_true_output)[0]]
-            for i in np.unique(atoms.blocks)
+            max(atoms.losses[k] + atoms.scores[k] for k in np.flatnonzero(atoms.examples == i))
+            - atoms.scores[np.flatnonzero((atoms.examples == i) & atoms.is_true_output)[0]]
+            for i in np.unique(atoms.examples)
         ]
-        assert_allclose(cuts.slacks()[np.unique(atoms.blocks)], highest, atol=1e-12)
+        assert_allclose(cuts.slacks()[np.unique(atoms.examples)], highest, atol=1e-12)
 
 
 def test_idle_outputs_go_with_their_rows():

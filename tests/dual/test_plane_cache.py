@@ -44,15 +44,15 @@ class Mirror:
         )
 
     def sweep(self):
-        order = self.random.permutation(self.cache.n_blocks)
+        order = self.random.permutation(self.cache.n_examples)
         self.cache.update(order, self.weights, StepRule())
 
     def check(self):
         point, frozen = self.cache.point(), self.cache.frozen
         outputs = np.array(point.outputs, dtype=np.int64)
-        assert_array_equal(np.array(self.owner, dtype=np.int64)[outputs], point.blocks)
+        assert_array_equal(np.array(self.owner, dtype=np.int64)[outputs], point.examples)
         weights, linear = point.coef @ self.psi[outputs], point.coef @ self.losses[outputs]
-        used = np.bincount(point.blocks, point.coef, len(self.cost)).astype(float)
+        used = np.bincount(point.examples, point.coef, len(self.cost)).astype(float)
         if frozen is not None:
             weights, linear = weights + frozen.vector, linear + frozen.loss[0]
             used[: len(frozen.spent)] += frozen.spent
@@ -61,9 +61,9 @@ class Mirror:
         assert self.cache.dual == pytest.approx(linear - 0.5 * weights @ weights, abs=1e-10)
         assert (used <= self.cost * (1.0 + 1e-10)).all()
         assert (point.coef > 0.0).all()
-        assert len(set(self.cache.owners.tolist())) == self.cache.n_blocks
+        assert len(set(self.cache.owners.tolist())) == self.cache.n_examples
         blocks = self.cache.blocks_of(self.cache.owners)
-        assert_array_equal(blocks, np.arange(self.cache.n_blocks))
+        assert_array_equal(blocks, np.arange(self.cache.n_examples))
         missing = np.setdiff1d(np.arange(len(self.cost)), self.cache.owners)
         assert (self.cache.blocks_of(missing) == -1).all()
         assert self.cache.n_bytes <= self.cache.max_bytes
@@ -75,13 +75,13 @@ class Mirror:
         table = self.cache._table
         return [
             p
-            for b in range(self.cache.n_blocks)
+            for b in range(self.cache.n_examples)
             for p in table.slots[table.slot_at[b] :][: table.size[b]]
         ]
 
     def check_gram(self):
         table = self.cache._table
-        for b in range(self.cache.n_blocks):
+        for b in range(self.cache.n_examples):
             numbers = table.slots[table.slot_at[b] :][: table.size[b]]
             rows = np.zeros((len(numbers), N_FEATURES))
             for row, p in zip(rows, numbers, strict=True):
@@ -145,8 +145,8 @@ def test_any_moves_keep_everything_in_step_and_the_dual_never_falls(seed, moves)
             cache.merge(int(random.integers(1, 4)))
         elif move == "g":
             cache.shrink()
-        elif move == "f" and cache.n_blocks:
-            cache.freeze(np.flatnonzero(random.random(cache.n_blocks) < 0.3))
+        elif move == "f" and cache.n_examples:
+            cache.freeze(np.flatnonzero(random.random(cache.n_examples) < 0.3))
         elif move == "h":
             cache.thaw(weights)
         elif move == "r":
@@ -200,13 +200,13 @@ def test_a_merged_plane_is_the_mean_of_its_planes():
     mirror = crowded(1)
     cache = mirror.cache
     before = cache.point()
-    assert np.bincount(before.blocks).min() > 2
+    assert np.bincount(before.examples).min() > 2
     cache.merge(1)
     assert cache._table.size.max() == 1
     assert cache.n_merged > 0
     mirror.check()
     after = cache.point()
-    key = lambda point: sorted(zip(point.blocks.tolist(), point.outputs, strict=True))  # noqa: E731
+    key = lambda point: sorted(zip(point.examples.tolist(), point.outputs, strict=True))  # noqa: E731
     assert key(after) == key(before)
     assert_allclose(np.sort(after.coef), np.sort(before.coef), rtol=1e-12)
 
@@ -235,10 +235,10 @@ def test_what_is_frozen_first_is_full_and_far_from_a_change():
     for _ in range(50):
         mirror.sweep()
     cache.prune(mirror.weights)
-    steady, sizes = np.zeros(cache.n_blocks), np.zeros(cache.n_blocks, dtype=np.int64)
+    steady, sizes = np.zeros(cache.n_examples), np.zeros(cache.n_examples, dtype=np.int64)
     measure_blocks(cache._table, mirror.weights, steady, sizes)
     point = cache.point()
-    used = np.bincount(point.blocks, point.coef, len(mirror.cost))[cache.owners]
+    used = np.bincount(point.examples, point.coef, len(mirror.cost))[cache.owners]
     full = used >= cache.totals * (1.0 - 1e-9)
     assert (steady[~full] <= 0.0).all()
     assert steady.max() > 0.0
@@ -284,10 +284,10 @@ def test_planes_with_coefficients_are_taken_over():
         starts, np.tile(np.arange(N_FEATURES), len(order)).astype(np.uint32), psi.ravel(),
         first.losses[point.outputs], point.outputs,
     )  # fmt: skip
-    second.put_in(point.blocks, first.cost[point.blocks], cuts, point.coef, weights)
+    second.put_in(point.examples, first.cost[point.examples], cuts, point.coef, weights)
     again = second.point()
     assert isinstance(again, DualPoint)
-    assert_array_equal(again.blocks, point.blocks)
+    assert_array_equal(again.examples, point.examples)
     assert sorted(again.outputs) == sorted(point.outputs)
     assert_allclose(weights, first.weights, atol=1e-10)
     assert second.dual == pytest.approx(first.cache.dual, abs=1e-10)
@@ -300,4 +300,4 @@ def test_nothing_in_nothing_out():
         nothing, np.zeros(0), random_planes(np.random.default_rng(0), 0), weights, StepRule()
     )
     cache.squeeze(0, weights)
-    assert cache.n_blocks == cache.n_cuts == len(cache.point().coef) == 0
+    assert cache.n_examples == cache.n_cuts == len(cache.point().coef) == 0

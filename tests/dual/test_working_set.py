@@ -101,7 +101,7 @@ class Mirror:
 
     def put(self, blocks):
         cuts = self.new_planes(len(blocks))
-        used = np.bincount(self.set.point().blocks, self.set.point().coef, len(self.totals))
+        used = np.bincount(self.set.point().examples, self.set.point().coef, len(self.totals))
         room = np.maximum(self.totals - used, 0.0) / (np.bincount(blocks)[blocks].max() + 1)
         self.set.put(blocks, cuts, self.random.uniform(0.0, room[blocks]), self.weights)
         self.set.extrapolate(0.0, self.weights)  # what was put is not to be reverted
@@ -114,7 +114,7 @@ class Mirror:
         anew = self.set.linear - 0.5 * float(self.weights @ self.weights)
         assert self.set.dual == pytest.approx(anew, abs=1e-10)
         assert (point.coef > 0.0).all()
-        used = np.bincount(point.blocks, point.coef, minlength=len(self.totals))
+        used = np.bincount(point.examples, point.coef, minlength=len(self.totals))
         assert (used <= self.totals * (1.0 + 1e-12)).all()
         assert self.set.n_active == len(point.coef)
 
@@ -354,7 +354,7 @@ def test_a_cache_keeps_what_was_used_last(seed, limit):
             for block in mirror.contents()
         ]
         assert recipe.outputs == [y for y in best if y is not None]
-        assert_array_equal(recipe.coef, mirror.totals[recipe.blocks])
+        assert_array_equal(recipe.coef, mirror.totals[recipe.examples])
         assert_allclose(vector, recipe.coef @ mirror.psi[recipe.outputs], atol=1e-10)
         assert loss == pytest.approx(recipe.coef @ mirror.losses[recipe.outputs])
         last_used |= dict.fromkeys(recipe.outputs, turn)

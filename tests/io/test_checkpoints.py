@@ -208,7 +208,7 @@ def test_streams(tmp_path):
 
     def stream():
         return mm.SourceStream.of(
-            Classes(4, 3), mm.data.open_examples(X, y, block_bytes=20 * 32), C=1.0
+            Classes(4, 3), mm.data.open_examples(X, y, batch_bytes=20 * 32), C=1.0
         )
 
     options = {"tol": 1e-9, "max_iter": 6}
@@ -238,7 +238,7 @@ def test_linear_estimators(estimator, options, streamed, tmp_path, monkeypatch):
         if estimator is mm.LinearRegressor
         else random.choice(["a", "b", "c"], 300)
     )
-    source = mm.data.open_examples(X, y, block_bytes=60 * 40)
+    source = mm.data.open_examples(X, y, batch_bytes=60 * 40)
     data = [source] if streamed else [X, y]
     options = options | {"tol": 1e-7, "max_iter": 12, "C": 1.0}
 

@@ -191,7 +191,7 @@ def test_one_versus_rest_counts_the_classes_that_are_still_to_come():
 
 
 class Digits(Source):
-    def blocks(self):
+    def batches(self):
         X, y = load_digits(return_X_y=True)
         for at in range(0, 600, 150):
             yield Examples(X[at : min(at + 150, 600)] / 16, y[at : min(at + 150, 600)])
@@ -232,7 +232,7 @@ def test_online_from_a_stream():
     tagger = mm.StructuredSVM(ThreeClasses(), C=0.1, solver="online", tol=0.01)
 
     class Rows(Source):
-        def blocks(self):
+        def batches(self):
             for at in range(0, 75, 25):
                 yield Examples(IRIS[at : at + 25], SPECIES[at : at + 25].tolist())
 

@@ -264,7 +264,7 @@ def test_scores_are_explicit_kernel_sums():
     random = np.random.default_rng(0)
     for part, angle in zip(random.normal(size=(5, 3)), random.uniform(0, 3, 5), strict=True):
         total = 0.0
-        for i, y, coef in zip(point.blocks, point.outputs, point.coef, strict=True):
+        for i, y, coef in zip(point.examples, point.outputs, point.coef, strict=True):
             for output, sign in ((Y[i], 1.0), (y, -1.0)):
                 near = np.exp(-0.3 * np.sum((X[i][output[0]] - part) ** 2))
                 total += sign * coef * near * np.exp(-0.8 * (output[1] - angle) ** 2)

@@ -47,7 +47,7 @@ class Listed(Source):
         self.X, self.Y, self.size = X, Y, size
         self.passes = 0
 
-    def blocks(self):
+    def batches(self):
         self.passes += 1
         for start in range(0, len(self.Y), self.size):
             part = slice(start, start + self.size)
@@ -430,7 +430,7 @@ def test_positions_of_a_part_of_a_stream_begin_anywhere():
     part = InMemory(case.oracle(), first=100)
     run = Online().new_run(part, Stopping(), Threads(1), 0)
     Online().explore(run)
-    assert run.point().blocks.min() >= 100
+    assert run.point().examples.min() >= 100
     primals, dual = part.value([run.weights], run.point(), Threads(1))
     assert dual == pytest.approx(run.dual, rel=1e-9)
     assert primals[0] >= case.optimum.value

@@ -354,7 +354,7 @@ def test_a_cold_start_has_weights_of_exactly_zero(oracle: Any) -> None:
 @pytest.mark.parametrize("block", [True, False])
 def test_the_dual_never_falls(oracle: Any, temperature: Any, block: bool) -> None:
     found = distributions_of(oracle, 0.1)
-    weights, everything = found.expectations()[0], np.arange(oracle.n_blocks)
+    weights, everything = found.expectations()[0], np.arange(oracle.n_examples)
     value = oracle.dual(found.point)
     assert value >= 0.0
     for _ in range(4):
@@ -424,7 +424,7 @@ def test_exponentiated_gradient_keeps_its_best_point() -> None:
     oracle = case.with_cost(100.0 * case.cost).oracle()
     found = distributions_of(oracle, 0.01)
     start, weights = oracle.dual(found.point), found.expectations()[0]
-    for b in np.random.default_rng(0).permutation(oracle.n_blocks):
+    for b in np.random.default_rng(0).permutation(oracle.n_examples):
         found.propose(weights, np.array([b]), 0.01, ONE)
         found.step(weights, 1.0)
     assert oracle.dual(found.point) < start, "the example must be one where the dual falls"

@@ -309,7 +309,7 @@ def test_interrupted_after_any_block(when):
 
 
 @pytest.mark.parametrize(
-    ("cuts", "n_blocks", "match"),
+    ("cuts", "n_examples", "match"),
     [
         ((10, 20), 2, "fewer blocks"),
         ((10, 20, 25), 4, "gave 5 examples in a block that had 10"),

@@ -113,11 +113,11 @@ def test_no_search_for_weights_that_planes_in_hand_rule_out(monkeypatch):
     monkeypatch.setattr(BlockRun, "looks_done", lambda self: True)
     for _ in range(3):
         next(iterations)
-    assert run.calls == 3 * oracle.n_blocks
+    assert run.calls == 3 * oracle.n_examples
     assert run.primal == np.inf
     monkeypatch.setattr(run.working_set, "hinges", lambda weights: 0.0)
     next(iterations)
-    assert run.calls == (4 + 2) * oracle.n_blocks  # the weights and their average
+    assert run.calls == (4 + 2) * oracle.n_examples  # the weights and their average
     assert run.primal < np.inf
 
 
@@ -173,7 +173,7 @@ def test_what_a_run_keeps_in_step_is_true_and_its_dual_never_falls(name):
         last, point = run.dual, run.point()
         assert run.dual == pytest.approx(oracle.dual(point), rel=1e-10)
         fresh = np.zeros(oracle.n_features)
-        oracle.cuts_of(point.blocks, point.outputs).add_to(fresh, point.coef)
+        oracle.cuts_of(point.examples, point.outputs).add_to(fresh, point.coef)
         np.testing.assert_allclose(run.weights, fresh, atol=1e-10)
 
 
@@ -196,7 +196,7 @@ def test_an_example_without_cost_has_no_say(name):
     tol = 3e-2 if name in SLOW else 1e-4
     result = solve(moved.oracle(), ALL[name], tol=tol, max_iter=2000)
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2.0 * tol)
-    assert not result.dual_point.coef[result.dual_point.blocks == 1].any()
+    assert not result.dual_point.coef[result.dual_point.examples == 1].any()
 
 
 @pytest.mark.parametrize("kind", ["classes", "compiled"])
@@ -460,7 +460,7 @@ def test_one_slack_asks_less_of_its_cache_the_more_work_searches_are(monkeypatch
     assert asked[None] == asked[1e9] == pytest.approx(20.0)
     assert asked[0.0] == pytest.approx(50.0)
     products = oracle.n_features * len(run.cuts)
-    monkeypatch.setattr(kind, "oracle_work", 2.0 * products / oracle.n_blocks)
+    monkeypatch.setattr(kind, "oracle_work", 2.0 * products / oracle.n_examples)
     run.last_violation = 100.0
     assert run.asked(None) == pytest.approx(100.0 / 3.0)
 

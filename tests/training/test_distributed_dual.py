@@ -111,10 +111,10 @@ def test_a_solve_goes_on_from_the_point_of_another_with_other_shards():
         assert_allclose(run.dual, first.certificate.dual, rtol=1e-12)
         again = run.listed_point()
     order, other = (
-        np.lexsort((first.dual_point.coef, first.dual_point.blocks)),
-        np.lexsort((again.coef, again.blocks)),
+        np.lexsort((first.dual_point.coef, first.dual_point.examples)),
+        np.lexsort((again.coef, again.examples)),
     )
-    assert_array_equal(again.blocks[other], first.dual_point.blocks[order])
+    assert_array_equal(again.examples[other], first.dual_point.examples[order])
     assert_allclose(again.coef[other], first.dual_point.coef[order], rtol=1e-12)
 
 

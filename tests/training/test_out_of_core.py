@@ -35,7 +35,7 @@ class Parts(Source):
         self.parts = [Examples(*block) for block in blocks]
         self.passes = 0
 
-    def blocks(self):
+    def batches(self):
         self.passes += 1
         yield from self.parts
 
@@ -256,8 +256,8 @@ def test_solvers_for_the_other_kind_of_data_are_refused():
 
 def test_a_source_that_changes_is_refused():
     class Changing(Parts):
-        def blocks(self):
-            yield from super().blocks()
+        def batches(self):
+            yield from super().batches()
             if self.passes > 1:
                 yield self.parts[0]
 

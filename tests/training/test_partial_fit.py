@@ -24,7 +24,7 @@ class Listed(Source):
     def __init__(self, X, y, size=7):
         self.X, self.y, self.size = X, y, size
 
-    def blocks(self):
+    def batches(self):
         for start in range(0, len(self.y), self.size):
             part = slice(start, start + self.size)
             yield Examples(self.X[part], self.y[part])
@@ -254,7 +254,7 @@ def test_sample_weights_and_a_solver_with_options(make):
     weights = np.linspace(0.0, 2.0, 8)
     model.partial_fit(*case.part(8), case.classes, sample_weight=weights)
     point = model._learner.point()
-    used = np.bincount(point.blocks, point.coef, 8)
+    used = np.bincount(point.examples, point.coef, 8)
     assert (used <= case.model.C * weights + 1e-12).all()
     assert used.sum() > 0.0
 
@@ -324,9 +324,9 @@ def test_a_file_whose_width_is_known_late(tmp_path):
     lines = ["1 qid:1 1:1", "2 qid:1 2:1", "1 qid:2 1:1 3:1", "2 qid:3 2:1 5:1", "1 qid:3 1:1"]
     path = tmp_path / "sequences.txt"
     path.write_text("\n".join(lines) + "\n")
-    source = mm.data.SvmHmmFile(path, block_bytes=16)
-    assert len([block for block in source.blocks() if len(block.y)]) > 1
-    model = mm.SequenceTagger().fit(mm.data.SvmHmmFile(path, block_bytes=16))
+    source = mm.data.SvmHmmFile(path, batch_bytes=16)
+    assert len([block for block in source.batches() if len(block.y)]) > 1
+    model = mm.SequenceTagger().fit(mm.data.SvmHmmFile(path, batch_bytes=16))
     assert model.n_features_in_ == 5
     assert model.classes_.tolist() == [1, 2]
 
@@ -481,7 +481,7 @@ def test_a_source_whose_later_graphs_are_relaxed():
     y = [(nodes[:, 0] > 0).astype(int) + (nodes[:, 1] > 1) for nodes, _ in X]
 
     class TreesThenGrids(Source):
-        def blocks(self):
+        def batches(self):
             yield Examples(X[:6], y[:6])
             yield Examples(X[6:], y[6:])
 

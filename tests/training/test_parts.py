@@ -64,7 +64,7 @@ def test_arrays_in_chunks():
     there = mm.StructuredSVM(Classes(), **ON_SHARDS).fit(source)
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)
     assert source.n_features == 12
-    assert [len(block.y) for block in source.blocks()] == [9, 9, 9, 9, 4]
+    assert [len(block.y) for block in source.batches()] == [9, 9, 9, 9, 4]
     with pytest.raises(ValueError, match="40 rows but y has 39"):
         DaskArrays(source.X, source.y[:39])
 
@@ -74,7 +74,7 @@ def test_arrays_are_opened_as_a_pair():
     rows, targets = da.from_array(np.array(X), chunks=(9, 5)), da.from_array(np.array(y))
     for source in (open_examples(rows, targets), open_examples((rows, targets))):
         assert isinstance(source, DaskArrays)
-        assert np.array_equal(np.concatenate([block.y for block in source.blocks()]), y)
+        assert np.array_equal(np.concatenate([block.y for block in source.batches()]), y)
     with pytest.raises(ValueError, match="y must be a dask array of 1 dimension, but is of type N"):
         open_examples(rows)
     with pytest.raises(ValueError, match="X must be a dask array of 2 dimensions, but is one of 1"):
@@ -137,7 +137,7 @@ def test_rows_of_files_and_arrays(kind, n_classes, tmp_path):
     elif kind == "libsvm":
         path = tmp_path / "data.libsvm"
         write_libsvm(path, X.tolist(), y)
-        there.fit(open_examples(path, block_bytes=2000))
+        there.fit(open_examples(path, batch_bytes=2000))
     else:
         pytest.importorskip("pyarrow")
         for at in range(4):

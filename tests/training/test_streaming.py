@@ -17,7 +17,7 @@ class Listed(Source):
     def __init__(self, X, Y, size=4):
         self.X, self.Y, self.size = X, Y, size
 
-    def blocks(self):
+    def batches(self):
         for start in range(0, len(self.Y), self.size):
             part = slice(start, start + self.size)
             yield Examples(self.X[part], self.Y[part])
@@ -75,7 +75,7 @@ def test_sample_weights_multiply_the_cost():
     weights = np.linspace(0.0, 2.0, len(case.X))
     model = model_of(case, tol=1e-5).partial_fit(case.X, case.Y, sample_weight=weights)
     point = model._learner.point()
-    used = np.bincount(point.blocks, point.coef, len(case.X))
+    used = np.bincount(point.examples, point.coef, len(case.X))
     assert (used <= 0.5 * weights + 1e-12).all()
     assert used[0] == 0.0
 

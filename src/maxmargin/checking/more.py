@@ -119,10 +119,10 @@ def try_make_oracle(trial: Trial, everywhere: Sequence[At]) -> None:
 
 def _wrong_slopes(trial: Trial, oracle: Oracle, at: At) -> list[str | None]:
     """For each example, what is wrong with its plane, or None."""
-    blocks = np.arange(len(trial.pool))
-    cuts = oracle.separate(at.weights, blocks, ONE_THREAD)
+    examples = np.arange(len(trial.pool))
+    cuts = oracle.separate(at.weights, examples, ONE_THREAD)
     slopes = cuts.slopes(at.weights)
-    again = oracle.cuts_of(blocks, cuts.outputs).slopes(at.weights)
+    again = oracle.cuts_of(examples, cuts.outputs).slopes(at.weights)
     found = trial.found("loss_augmented_inference", at)
     wrong: list[str | None] = []
     for k, i in enumerate(trial.pool):

@@ -205,7 +205,7 @@ class ImputedOracle(PythonOracle):
 
     def true_scores(self, weights: Floats) -> Floats:
         """Scores of all truths."""
-        y_true = map(self.y_true, range(self.n_blocks))
+        y_true = map(self.y_true, range(self.n_examples))
         return np.array([values @ weights[columns] for columns, values in y_true])
 
 

@@ -116,7 +116,7 @@ class Watched(Protocol):
     """How many examples come before those of this training set."""
 
     @property
-    def n_blocks(self) -> int: ...
+    def n_examples(self) -> int: ...
 
     @property
     def oracle_name(self) -> str: ...
@@ -175,15 +175,15 @@ class OracleWatch:
             self.told = True
             warnings.warn(self.sentence, ProblemWarning, stacklevel=_frames_of_ours())
 
-    def see(self, oracle: Watched, cuts: Cuts, weights: Floats, blocks: Order) -> None:
+    def see(self, oracle: Watched, cuts: Cuts, weights: Floats, examples: Order) -> None:
         """Look at what loss-augmented inference has found at these weights.
 
         Never raises, whatever the problem does: that is for the fit itself to find.
         """
         if self.sentence is not None:
             return
-        due = dict(self._due(len(blocks)))
-        for k, i in enumerate(blocks.tolist()):
+        due = dict(self._due(len(examples)))
+        for k, i in enumerate(examples.tolist()):
             if k not in due and i not in oracle.known:
                 continue
             try:
@@ -316,7 +316,7 @@ def _competitor_of(cuts: Cuts, k: int, by_slack: bool) -> Competitor:
 def _most_examples(oracle: Watched, found: Competitor) -> int:
     """Of how many examples outputs are remembered, if all have as many features as this one."""
     enough_memory = MOST_ENTRIES // (MOST_COMPETITORS * (1 + len(found.values)))
-    return min(enough_memory, 1 + oracle.n_blocks // PART)
+    return min(enough_memory, 1 + oracle.n_examples // PART)
 
 
 def _size(oracle: Watched, i: int, one: Competitor, other: Competitor, weights: Floats) -> float:

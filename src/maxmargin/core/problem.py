@@ -153,21 +153,21 @@ class Oracle(ABC):
             self.watch = watch or self.watch
 
     @property
-    def n_blocks(self) -> int:
+    def n_examples(self) -> int:
         """Number of examples."""
         return len(self.cost)
 
     @property
     def shape(self) -> tuple[int, int]:
         """Numbers of examples and of features."""
-        return self.n_blocks, self.n_features
+        return self.n_examples, self.n_features
 
     @abstractmethod
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
-        """The most violating plane at `weights` of each of the `blocks`."""
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        """The most violating plane at `weights` of each of the `examples`."""
 
     @abstractmethod
-    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         """Planes of given outputs, made from the data anew."""
 
     @property
@@ -207,9 +207,9 @@ class Oracle(ABC):
         )
         return sum(parts, Hinges(0.0, 0.0))
 
-    def hinges(self, cuts: Cuts, weights: Floats, blocks: Order) -> "Hinges":
+    def hinges(self, cuts: Cuts, weights: Floats, examples: Order) -> "Hinges":
         """Bounds of the sum of cost times hinge, by planes found at these weights."""
-        cost, slopes = self.cost[blocks], cuts.slopes(weights)
+        cost, slopes = self.cost[examples], cuts.slopes(weights)
         least = float(cost @ np.maximum(slopes, 0.0))
         if cuts.suboptimality is None:
             return Hinges(least, least)
@@ -232,7 +232,7 @@ class Oracle(ABC):
         linear = 0.0
         for start in range(0, len(coef), _CHUNK):
             some = slice(start, start + _CHUNK)
-            cuts = self.cuts_of(point.blocks[some], point.outputs[some])
+            cuts = self.cuts_of(point.examples[some], point.outputs[some])
             cuts.add_to(weights, coef[some])
             linear += float(coef[some] @ cuts.losses)
         return linear - 0.5 * float(weights @ weights)
@@ -242,15 +242,15 @@ class Oracle(ABC):
         if not isinstance(point, DualPoint):
             raise ValueError("The point is no list of outputs with coefficients.")
         coef = np.maximum(point.coef, 0.0)
-        used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
+        used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
         over = used > self.cost
-        scale = np.ones(self.n_blocks)
+        scale = np.ones(self.n_examples)
         scale[over] = self.cost[over] / used[over]
-        return point._replace(coef=coef * scale[point.blocks])
+        return point._replace(coef=coef * scale[point.examples])
 
     def chunks(self) -> list[Order]:
         """All blocks, so many at a time as planes may be held at the same time."""
-        ends = [*range(0, self.n_blocks, _CHUNK), self.n_blocks]
+        ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
 
 
@@ -343,18 +343,18 @@ class PythonOracle(Oracle):
     def oracle_work(self) -> None:
         return None
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         fixed = weights.view()
         fixed.flags.writeable = False
         if self._in_batches:
-            return self._batched(self.problem.cuts, fixed, blocks)
-        outputs = [self._inferred(int(i), fixed) for i in blocks]
-        cuts = self._checked(self.cuts_of(blocks, outputs), fixed, blocks, self.method)
-        return self._watched(cuts, fixed, blocks)
+            return self._batched(self.problem.cuts, fixed, examples)
+        outputs = [self._inferred(int(i), fixed) for i in examples]
+        cuts = self._checked(self.cuts_of(examples, outputs), fixed, examples, self.method)
+        return self._watched(cuts, fixed, examples)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         columns, values, losses = [], [], []
-        for i, y in zip(blocks.tolist(), outputs, strict=True):
+        for i, y in zip(examples.tolist(), outputs, strict=True):
             row_columns, row_values = self._difference(i, y)
             loss = self._loss(i, y)
             columns.append(row_columns)
@@ -388,7 +388,7 @@ class PythonOracle(Oracle):
             return self._call(self.method, i, self.X[i], self.Y[i], weights)
         except ProblemError:
             # Features of varying length make searches fail that are right: blame the features.
-            for other in range(min(self.n_blocks, _CHUNK)):
+            for other in range(min(self.n_examples, _CHUNK)):
                 self._feature(other, self.Y[other])
             raise
 
@@ -458,24 +458,24 @@ class PythonOracle(Oracle):
             )
         return columns, values
 
-    def _batched(self, batched: Callable[..., Cuts], weights: Floats, blocks: Order) -> Cuts:
-        xs, y_true = [self.X[i] for i in blocks], [self.Y[i] for i in blocks]
+    def _batched(self, batched: Callable[..., Cuts], weights: Floats, examples: Order) -> Cuts:
+        xs, y_true = [self.X[i] for i in examples], [self.Y[i] for i in examples]
         try:
             cuts = _as_cuts(*batched(xs, y_true, weights))
         except Exception as error:
             raise ProblemError(
                 f"cuts of {self._name} raised {type(error).__name__} for the examples "
-                f"{blocks[0]} to {blocks[-1]}: {error}"
+                f"{examples[0]} to {examples[-1]}: {error}"
             ) from error
-        n = len(blocks)
+        n = len(examples)
         if len(cuts.losses) != n or len(cuts.starts) != n + 1 or len(cuts.outputs) != n:
             raise ProblemError(
                 f"cuts of {self._name} must return one plane for each of the {n} examples it "
                 f"was given, but returned {len(cuts.losses)}."
             )
         self._check_entries(cuts)
-        cuts = self._checked(cuts, weights, blocks, "cuts")
-        return self._watched(cuts, weights, blocks)
+        cuts = self._checked(cuts, weights, examples, "cuts")
+        return self._watched(cuts, weights, examples)
 
     def _check_entries(self, cuts: Cuts) -> None:
         """Kernels trust what they are given, so a user's planes are looked at first."""
@@ -512,7 +512,7 @@ class PythonOracle(Oracle):
                 f"relaxed = True."
             )
 
-    def _checked(self, cuts: Cuts, weights: Floats, blocks: Order, method: str) -> Cuts:
+    def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
         """A search that ends below the truth, whose plane is zero, is no maximum.
 
         Where searches may miss the highest output, the truth is taken instead.
@@ -529,15 +529,15 @@ class PythonOracle(Oracle):
         if not len(bad):
             return cuts
         if self.relaxed:
-            return self._with_true_outputs(cuts, slopes, blocks, bad)
+            return self._with_true_outputs(cuts, slopes, examples, bad)
         k = bad[0]
         raise ProblemError(
             f"{method} of {self._name} returned {cuts.outputs[k]!r:.80} for example "
-            f"{blocks[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
+            f"{examples[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
             f"it must return the highest."
         )
 
-    def _with_true_outputs(self, cuts: Cuts, slopes: Floats, blocks: Order, at: Order) -> Cuts:
+    def _with_true_outputs(self, cuts: Cuts, slopes: Floats, examples: Order, at: Order) -> Cuts:
         """The planes, but some of them those of the truth; what may be missed is less by that."""
         counts = np.diff(cuts.starts)
         kept = np.ones(len(counts), dtype=bool)
@@ -547,16 +547,16 @@ class PythonOracle(Oracle):
         np.cumsum(counts * kept, out=starts[1:])
         outputs = list(cuts.outputs)
         for k in at.tolist():
-            outputs[k] = self.Y[int(blocks[k])]
+            outputs[k] = self.Y[int(examples[k])]
         suboptimality = cuts.suboptimality
         if suboptimality is not None:
             suboptimality = np.where(kept, suboptimality, np.maximum(slopes + suboptimality, 0.0))
         columns, values = cuts.columns[entries], cuts.values[entries]
         return Cuts(starts, columns, values, cuts.losses * kept, outputs, suboptimality)
 
-    def _watched(self, cuts: Cuts, weights: Floats, blocks: Order) -> Cuts:
+    def _watched(self, cuts: Cuts, weights: Floats, examples: Order) -> Cuts:
         if self.watch is not None:
-            self.watch.see(self, cuts, weights, blocks)
+            self.watch.see(self, cuts, weights, examples)
         return cuts
 
     # What a watch asks

@@ -102,24 +102,24 @@ class SlackRescaledOracle(Oracle):
         each = self.margin.oracle_work
         return None if each is None else USUAL_CALLS * (each + self.n_features)
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
-        found = [self._infer(weights, block) for block in blocks.tolist()]
-        cuts = self.cuts_of(blocks, [corner.output for corner, _ in found])
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        found = [self._infer(weights, example) for example in examples.tolist()]
+        cuts = self.cuts_of(examples, [corner.output for corner, _ in found])
         bounds = np.array([bound for _, bound in found])
         return cuts._replace(suboptimality=np.maximum(bounds - cuts.slopes(weights), 0.0))
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         wrong = np.array([k for k, output in enumerate(outputs) if output is not None], dtype=int)
-        some = self.margin.cuts_of(blocks[wrong], [outputs[k] for k in wrong])
-        counts, losses = np.zeros(len(blocks), dtype=np.int64), np.zeros(len(blocks))
+        some = self.margin.cuts_of(examples[wrong], [outputs[k] for k in wrong])
+        counts, losses = np.zeros(len(examples), dtype=np.int64), np.zeros(len(examples))
         counts[wrong], losses[wrong] = np.diff(some.starts), some.losses
         starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         values = some.values * np.repeat(losses, counts)
         return Cuts(starts, some.columns, values, losses, list(outputs))
 
-    def _infer(self, weights: Floats, block: int) -> tuple[_Corner, float]:
+    def _infer(self, weights: Floats, example: int) -> tuple[_Corner, float]:
         """The largest slack among the corners of the hull, and a bound of all slacks."""
-        low, high = TRUE_OUTPUT, self._most_loss(weights, block)
+        low, high = TRUE_OUTPUT, self._most_loss(weights, example)
         best = max(low, high, key=lambda corner: corner.slack)
         bound = outside = 0.0
         least = LEAST_MULTIPLIER * (1.0 + abs(high.violation)) / max(high.loss, 1e-300)
@@ -128,7 +128,7 @@ class SlackRescaledOracle(Oracle):
                 return best, max(outside, best.slack)
             # Along the line through both corners. If nothing lies above, it is an edge.
             slope = max((low.violation - high.violation) / (high.loss - low.loss), least)
-            corner, suboptimality = self._farthest(weights, slope, block)
+            corner, suboptimality = self._farthest(weights, slope, example)
             best = max(best, corner, key=lambda corner: corner.slack)
             reach = corner.height(slope)
             height = reach + suboptimality
@@ -146,22 +146,22 @@ class SlackRescaledOracle(Oracle):
                 high = corner
         return best, max(bound, best.slack)
 
-    def _most_loss(self, weights: Floats, block: int) -> _Corner:
+    def _most_loss(self, weights: Floats, example: int) -> _Corner:
         """An output with the largest loss of all, which does not depend on the weights."""
-        blocks = np.array([block])
-        if block not in self._costliest:
-            found = self.margin.separate(np.zeros(self.n_features), blocks, ONE_THREAD)
-            self._costliest[block] = found.outputs[0] if found.losses[0] > 0.0 else None
-        if self._costliest[block] is None:
+        examples = np.array([example])
+        if example not in self._costliest:
+            found = self.margin.separate(np.zeros(self.n_features), examples, ONE_THREAD)
+            self._costliest[example] = found.outputs[0] if found.losses[0] > 0.0 else None
+        if self._costliest[example] is None:
             return TRUE_OUTPUT
-        cuts = self.margin.cuts_of(blocks, [self._costliest[block]])
+        cuts = self.margin.cuts_of(examples, [self._costliest[example]])
         loss = float(cuts.losses[0])
         return _Corner(loss, 1.0 + float(cuts.slopes(weights)[0]) - loss, cuts.outputs[0])
 
-    def _farthest(self, weights: Floats, slope: float, block: int) -> tuple[_Corner, float]:
+    def _farthest(self, weights: Floats, slope: float, example: int) -> tuple[_Corner, float]:
         """The output with the largest ``violation + slope * loss``, and what may be missed."""
         scaled = weights / slope
-        cuts = self.margin.separate(scaled, np.array([block]), ONE_THREAD)
+        cuts = self.margin.separate(scaled, np.array([example]), ONE_THREAD)
         loss = float(cuts.losses[0])
         violation = 1.0 + slope * (float(cuts.slopes(scaled)[0]) - loss)
         suboptimality = 0.0 if cuts.suboptimality is None else slope * float(cuts.suboptimality[0])
@@ -182,5 +182,5 @@ def _(oracle: SlackRescaledOracle, temperature: float) -> Distributions:
             "With this rescaling='slack', solvers that need expectations can be used only where "
             "all outputs can be listed: use another, such as 'auto'."
         )
-    outputs = [oracle.margin.outputs(i) for i in range(oracle.n_blocks)]
+    outputs = [oracle.margin.outputs(i) for i in range(oracle.n_examples)]
     return ExplicitDistributions(oracle, outputs, temperature)

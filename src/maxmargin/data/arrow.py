@@ -12,7 +12,7 @@ import numpy as np
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import PathLike, begins_with
-from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource
+from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource
 from maxmargin.data.sources_columns import Columns
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
@@ -35,7 +35,7 @@ class ArrowSource(NumberedSource):
         columns of numbers.
     target : str, default=None
         Column of targets; None takes ``y``, ``target``, ``label`` or ``labels``.
-    block_bytes : int, default=2**24
+    batch_bytes : int, default=2**24
         What a block takes in memory, about.
 
     Raises
@@ -61,7 +61,7 @@ class ArrowSource(NumberedSource):
         *,
         features: str | Sequence[str] | None = None,
         target: str | None = None,
-        block_bytes: int = BLOCK_BYTES,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         _pyarrow()
         given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
@@ -69,7 +69,7 @@ class ArrowSource(NumberedSource):
         if not self.files:
             raise ValueError(f"{given!r} holds no Parquet or Arrow files.")
         self.columns = Columns(features, target)
-        self.block_bytes = block_bytes
+        self.batch_bytes = batch_bytes
         tables = [
             _Parquet(file) if begins_with(file, PARQUET) else _Arrow(file) for file in self.files
         ]
@@ -110,7 +110,7 @@ class ArrowSource(NumberedSource):
             n_rows = sum(table.groups())
             rows = range(max(start - n, 0), min(end - n, n_rows))
             at = n + rows.start
-            for batch in table.batches(columns, self.block_bytes, rows) if rows else ():
+            for batch in table.batches(columns, self.batch_bytes, rows) if rows else ():
                 yield self._examples(batch, f"{table.file}, row {at}")
                 at += batch.num_rows
             n += n_rows
@@ -156,13 +156,13 @@ class _Parquet:
         """Rows of each of its groups."""
         return self._groups
 
-    def batches(self, columns: list[str], block_bytes: int, rows: range) -> Iterator[Any]:
+    def batches(self, columns: list[str], batch_bytes: int, rows: range) -> Iterator[Any]:
         """Batches of these rows; groups that have none of them are not read."""
         numbers, before = _overlapping(self._groups, rows)
         with self._open() as parquet:
             meta = parquet.metadata
             in_all = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
-            size = max(int(block_bytes * meta.num_rows / max(in_all, 1)), 1)
+            size = max(int(batch_bytes * meta.num_rows / max(in_all, 1)), 1)
             read = parquet.iter_batches(batch_size=size, row_groups=numbers, columns=columns)
             yield from _sliced(read, before, rows)
 
@@ -188,13 +188,13 @@ class _Arrow:
             self._groups = [reader.get_batch(i).num_rows for i in batches]
         return self._groups
 
-    def batches(self, columns: list[str], block_bytes: int, rows: range) -> Iterator[Any]:
+    def batches(self, columns: list[str], batch_bytes: int, rows: range) -> Iterator[Any]:
         """Batches of these rows; those that have none of them are not read."""
         numbers, before = _overlapping(self.groups(), rows)
         reader = self._open()
         for whole in _sliced((reader.get_batch(i) for i in numbers), before, rows):
             batch = whole.select(columns)
-            size = max(block_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
+            size = max(batch_bytes * batch.num_rows // max(batch.nbytes, 1), 1)
             for start in range(0, batch.num_rows, size):
                 yield batch.slice(start, size)
 

@@ -72,14 +72,14 @@ def convert(
     line = _ProgressLine(opened) if shown else None
     with CsrFolderWriter(folder, dtype) as writer, line or nullcontext():
         n_examples = 0
-        for block in opened.blocks():
-            if not is_matrix(block.X):
+        for batch in opened.batches():
+            if not is_matrix(batch.X):
                 raise ValueError(
                     f"{opened!r} gives inputs that are no rows of numbers, which a CSR folder "
                     f"cannot hold."
                 )
-            writer.append(block)
-            n_examples += len(block.y)
+            writer.append(batch)
+            n_examples += len(batch.y)
             if line is not None:
                 line.show(n_examples)
         if line is not None:

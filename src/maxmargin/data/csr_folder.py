@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from maxmargin.core.arrays import GrowingArray, SampledHash, open_mapped, release
 from maxmargin.core.conforming import check_indices, checked_csr, conforms
 from maxmargin.data.files import PathLike
-from maxmargin.data.sources import BLOCK_BYTES, Examples, NumberedSource, as_targets
+from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets
 
 META = "meta.json"
 FORMAT = "maxmargin CSR folder 1"
@@ -43,7 +43,7 @@ class CsrFolder(NumberedSource):
     ----------
     path : path
         The folder.
-    block_bytes : int, default=2**24
+    batch_bytes : int, default=2**24
         Entries that a block holds, in bytes.
 
     Attributes
@@ -74,9 +74,9 @@ class CsrFolder(NumberedSource):
     3 3 ['a' 'b'] 3
     """
 
-    def __init__(self, path: PathLike, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, path: PathLike, *, batch_bytes: int = BATCH_BYTES) -> None:
         self.path = os.fspath(path)
-        self.block_bytes = block_bytes
+        self.batch_bytes = batch_bytes
         meta = self._meta()
         super().__init__(meta["n_examples"], meta["n_features"])
         self._labels = None if meta["classes"] is None else np.array(meta["classes"])
@@ -133,7 +133,7 @@ class CsrFolder(NumberedSource):
 
     def __reduce__(self) -> Any:
         # Whoever gets it opens the files anew: mapped arrays would be sent whole.
-        return partial(CsrFolder, block_bytes=self.block_bytes), (self.path,)
+        return partial(CsrFolder, batch_bytes=self.batch_bytes), (self.path,)
 
     def _cuts(self, n_parts: int) -> list[int]:
         entries = [len(self._data) * part // n_parts for part in range(1, n_parts)]
@@ -143,7 +143,7 @@ class CsrFolder(NumberedSource):
         return self.between(0, len(self._y))
 
     def between(self, start: int, end: int) -> Iterator[Examples]:
-        most = max(self.block_bytes // (self._data.itemsize + self._indices.itemsize), 1)
+        most = max(self.batch_bytes // (self._data.itemsize + self._indices.itemsize), 1)
         while start < end:
             first = int(self._indptr[start])
             next_ends = self._indptr[start + 1 : min(start + most, end) + 1]

@@ -526,8 +526,8 @@ def _parse_conll2000(bodies: Sequence[bytes]) -> _Raw:
     with zipfile.ZipFile(io.BytesIO(bodies[0])) as archive:
         texts = [archive.read(f"conll2000/{part}.txt").decode() for part in ("train", "test")]
     train, test = (
-        [[tuple(line.split()) for line in block.splitlines()] for block in blocks]
-        for blocks in (re.split(r"\n\s*\n", text.strip()) for text in texts)
+        [[tuple(line.split()) for line in batch.splitlines()] for batch in batches]
+        for batches in (re.split(r"\n\s*\n", text.strip()) for text in texts)
     )
     return _Raw(train + test, np.zeros(0), len(train))
 

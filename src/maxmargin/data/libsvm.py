@@ -28,7 +28,7 @@ from maxmargin.data.files import (
     plain_size,
 )
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.sources import BLOCK_BYTES, CountedSource, Examples, Source, widened
+from maxmargin.data.sources import BATCH_BYTES, CountedSource, Examples, Source, widened
 from maxmargin.data.text import shown_name
 
 
@@ -45,17 +45,17 @@ class LineFile(CountedSource):
         n_features: int | None,
         first_index: int,
         on_error: str,
-        block_bytes: int,
+        batch_bytes: int,
     ) -> None:
         super().__init__(n_features=n_features)
         if on_error not in ("stop", "skip"):
             raise ValueError(f"on_error must be 'stop' or 'skip', not {on_error!r}.")
         if first_index not in (0, 1):
             raise ValueError(f"first_index must be 1 or 0, not {first_index!r}.")
-        if block_bytes < 1:
-            raise ValueError(f"block_bytes must be at least 1, not {block_bytes!r}.")
+        if batch_bytes < 1:
+            raise ValueError(f"block_bytes must be at least 1, not {batch_bytes!r}.")
         self.path = os.fspath(path)
-        self.first_index, self.on_error, self.block_bytes = first_index, on_error, block_bytes
+        self.first_index, self.on_error, self.batch_bytes = first_index, on_error, batch_bytes
         self._declared = n_features
         self._reader = self._new_reader()
         self._stream: Stream | None = None
@@ -100,7 +100,7 @@ class LineFile(CountedSource):
         with open_bytes(self.path) as stream:
             self._check_state(stream)
             self._stream = stream
-            yield from self._reader.read(stream, self.block_bytes)
+            yield from self._reader.read(stream, self.batch_bytes)
 
     def split(self, n_parts: int) -> list[Source] | None:
         """Parts of about the same number of bytes; None if the file is compressed."""
@@ -139,7 +139,7 @@ class LineFile(CountedSource):
         with io.BufferedReader(Section(self.path, part.start, part.end)) as section:
             try:
                 length = part.end - part.start
-                yield from self._reader.read(section, min(self.block_bytes, length + 1))
+                yield from self._reader.read(section, min(self.batch_bytes, length + 1))
             except FileFormatError as error:
                 if error.line is None:
                     raise
@@ -210,7 +210,7 @@ class LibsvmFile(LineFile):
         Index of the first feature.
     on_error : {"stop", "skip"}, default="stop"
         Whether a malformed line ends the reading, or is left out and counted.
-    block_bytes : int, default=2**24
+    batch_bytes : int, default=2**24
         Text that is read at a time.
 
     Attributes
@@ -238,8 +238,8 @@ class LibsvmFile(LineFile):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "data.svm")
     ...     _ = path.write_text("1 1:0.5 3:2\n2 2:1 # a comment\n")
-    ...     for block in LibsvmFile(path).blocks():
-    ...         print(block.y, block.X.toarray())
+    ...     for batch in LibsvmFile(path).batches():
+    ...         print(batch.y, batch.X.toarray())
     [1. 2.] [[0.5 0.  2. ]
      [0.  1.  0. ]]
     """
@@ -252,7 +252,7 @@ class LibsvmFile(LineFile):
         multilabel: bool = False,
         first_index: int = 1,
         on_error: str = "stop",
-        block_bytes: int = BLOCK_BYTES,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         self.multilabel = multilabel
         super().__init__(
@@ -260,7 +260,7 @@ class LibsvmFile(LineFile):
             n_features=n_features,
             first_index=first_index,
             on_error=on_error,
-            block_bytes=block_bytes,
+            batch_bytes=batch_bytes,
         )
 
     def _read(self) -> Iterator[Examples]:
@@ -326,7 +326,7 @@ def read_libsvm(
         weighted=sample_weight,
     )
     with open_bytes(path) as stream:
-        parts = list(reader.read(stream, BLOCK_BYTES))
+        parts = list(reader.read(stream, BATCH_BYTES))
     if first_index is None and all(part.X.indices.min(initial=1) > 0 for part in parts):
         for part in parts:
             part.X.indices -= 1

@@ -372,7 +372,7 @@ class LineReader:
         self.n_skipped = 0
         self.skipped: list[str] = []
 
-    def read(self, stream: BufferedIOBase, block_bytes: int) -> Iterator[Lines]:
+    def read(self, stream: BufferedIOBase, batch_bytes: int) -> Iterator[Lines]:
         """Blocks of about so many bytes.
 
         Raises
@@ -381,7 +381,7 @@ class LineReader:
             If a line is malformed, or does not end: names the file, the line and the byte where it
             starts.
         """
-        text = np.empty(block_bytes + 1 + PADDING, dtype=np.uint8)
+        text = np.empty(batch_bytes + 1 + PADDING, dtype=np.uint8)
         held = 0  # bytes at the front whose line has not ended yet
         while True:
             room = len(text) - 1 - PADDING

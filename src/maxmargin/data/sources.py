@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maxmargin.core.arrays import SampledHash
 from maxmargin.data.labels import label_array
 
-BLOCK_BYTES = 1 << 24
+BATCH_BYTES = 1 << 24
 """What a block of a source takes in memory or on disk, about, if nobody says otherwise."""
 
 
@@ -46,7 +46,7 @@ class Source(ABC):
     """
 
     @abstractmethod
-    def blocks(self) -> Iterator[Examples]:
+    def batches(self) -> Iterator[Examples]:
         """All examples from the beginning, so many at a time as memory should hold at once."""
 
     @property
@@ -65,8 +65,8 @@ class Source(ABC):
         If an example has several (a sequence of tags, a set of labels), all of them count.
         """
         found: set[Any] = set()
-        for block in self.blocks():
-            found.update(_labels(block.y))
+        for batch in self.batches():
+            found.update(_labels(batch.y))
         return np.unique(label_array(list(found)))
 
     def fingerprint(self) -> str:
@@ -75,9 +75,9 @@ class Source(ABC):
         The same data have the same one in another process, too.
         """
         content = SampledHash(type(self).__name__)
-        for block in self.blocks():
-            content.add(block.X)
-            content.add(block.y)
+        for batch in self.batches():
+            content.add(batch.X)
+            content.add(batch.y)
             break
         return content.text()
 
@@ -121,17 +121,17 @@ class CountedSource(Source):
     def n_features(self) -> int | None:
         return self._n_features
 
-    def blocks(self) -> Iterator[Examples]:
+    def batches(self) -> Iterator[Examples]:
         n_examples = 0
         width: int | None = None
-        for block in self._read():
-            n_examples += len(block.y)
+        for batch in self._read():
+            n_examples += len(batch.y)
             if self._n_examples is not None and n_examples > self._n_examples:
                 self._refuse(f"at least {n_examples}")
-            if is_matrix(block.X):
-                width = max(width or 0, block.X.shape[1])
-                block = Examples(self._as_wide(block.X, width, n_examples), block.y)
-            yield block
+            if is_matrix(batch.X):
+                width = max(width or 0, batch.X.shape[1])
+                batch = Examples(self._as_wide(batch.X, width, n_examples), batch.y)
+            yield batch
         if self._n_examples is not None and n_examples != self._n_examples:
             self._refuse(str(n_examples))
         self._passes += 1

@@ -92,7 +92,7 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
     ...     for i in range(5):
     ...         yield np.array([i, i * i]), i % 2
     >>> source = open_examples(examples)
-    >>> [block.X.shape for block in source.blocks()], source
+    >>> [batch.X.shape for batch in source.batches()], source
     ([(5, 2)], FunctionSource(examples, 5 examples, 2 features))
     """
     if isinstance(data, tuple) and len(data) == 2 and y is None and not hasattr(data, "_fields"):

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from maxmargin.core.arrays import SampledHash, places, release
 from maxmargin.data.sources import (
-    BLOCK_BYTES,
+    BATCH_BYTES,
     CountedSource,
     Examples,
     NumberedSource,
@@ -21,7 +21,7 @@ from maxmargin.data.sources import (
 )
 from maxmargin.data.sources_columns import Columns
 
-BLOCK_EXAMPLES = 1024
+BATCH_EXAMPLES = 1024
 """Examples of a block, where their size is not known before they are looked at."""
 
 _SAMPLED_ITEMS = 16
@@ -35,7 +35,7 @@ class ArraySource(CountedSource):
     X : ndarray or sparse matrix of shape (n, n_features), data frame, or list of length n
         Mapped arrays (``numpy.load(path, mmap_mode="r")``) take the memory of a block only.
     y : array-like or list of length n
-    block_bytes : int, default=2**24
+    batch_bytes : int, default=2**24
         What a block of rows takes in memory.
 
     See Also
@@ -50,7 +50,7 @@ class ArraySource(CountedSource):
     ArraySource(ndarray, 3 examples, 3 features)
     """
 
-    def __init__(self, X: Any, y: Any, *, block_bytes: int = BLOCK_BYTES) -> None:
+    def __init__(self, X: Any, y: Any, *, batch_bytes: int = BATCH_BYTES) -> None:
         self.X, self.y = _inputs(X), as_targets(y)
         n = self.X.shape[0] if is_matrix(self.X) else len(self.X)
         if n != len(self.y):
@@ -58,7 +58,7 @@ class ArraySource(CountedSource):
                 f"X has {n} examples but y has {len(self.y)}: give one target for each."
             )
         super().__init__(n, self.X.shape[1] if is_matrix(self.X) else None)
-        self.block_bytes = block_bytes
+        self.batch_bytes = batch_bytes
 
     def fingerprint(self) -> str:
         content = SampledHash(type(self).__name__)
@@ -69,9 +69,9 @@ class ArraySource(CountedSource):
     def split(self, n_parts: int) -> list[Source] | None:
         n = len(self.y)
         cuts = sorted({n * part // n_parts for part in range(n_parts + 1)})
-        bytes_ = self.block_bytes
+        bytes_ = self.batch_bytes
         return [
-            ArraySource(self.X[a:b], self.y[a:b], block_bytes=bytes_) for a, b in pairwise(cuts)
+            ArraySource(self.X[a:b], self.y[a:b], batch_bytes=bytes_) for a, b in pairwise(cuts)
         ]
 
     def _read(self) -> Iterator[Examples]:
@@ -89,13 +89,13 @@ class ArraySource(CountedSource):
     def _block_end(self, start: int) -> int:
         if sp.issparse(self.X):
             entry_bytes = self.X.data.itemsize + self.X.indices.itemsize
-            entries = max(self.block_bytes // entry_bytes, 1)
+            entries = max(self.batch_bytes // entry_bytes, 1)
             indptr = self.X.indptr
             next_ends = indptr[start + 1 : start + 1 + entries]
             return start + max(int(np.searchsorted(next_ends, indptr[start] + entries, "right")), 1)
         if is_matrix(self.X):
-            return int(start + max(self.block_bytes // max(self.X[:1].nbytes, 1), 1))
-        return start + BLOCK_EXAMPLES
+            return int(start + max(self.batch_bytes // max(self.X[:1].nbytes, 1), 1))
+        return start + BATCH_EXAMPLES
 
     def _name(self) -> str:
         return type(self.X).__name__
@@ -111,7 +111,7 @@ class FunctionSource(CountedSource):
         of dictionaries, or of `Examples`, blocks of the function's own making.
     features, target : str, default=None
         Keys of dictionaries that hold the input and the target.
-    block_examples : int, default=1024
+    batch_examples : int, default=1024
         Pairs that are put together to a block.
 
     Notes
@@ -130,7 +130,7 @@ class FunctionSource(CountedSource):
     ...     for word, tag in [("dogs", "noun"), ("bark", "verb")]:
     ...         yield {"word": word}, tag
     >>> source = FunctionSource(words)
-    >>> next(source.blocks()).X
+    >>> next(source.batches()).X
     [{'word': 'dogs'}, {'word': 'bark'}]
     >>> source.classes()
     array(['noun', 'verb'], dtype='<U4')
@@ -144,7 +144,7 @@ class FunctionSource(CountedSource):
         *,
         features: str | Sequence[str] | None = None,
         target: str | None = None,
-        block_examples: int = BLOCK_EXAMPLES,
+        batch_examples: int = BATCH_EXAMPLES,
     ) -> None:
         super().__init__()
         try:
@@ -158,13 +158,13 @@ class FunctionSource(CountedSource):
             pass  # some compiled functions do not tell
         self.function = function
         self.columns = Columns(features, target)
-        self.block_examples = block_examples
+        self.batch_examples = batch_examples
 
     def _read(self) -> Iterator[Examples]:
         waiting: list[Any] = []
         n = 0
         for item in self._items():
-            if isinstance(item, Examples) or len(waiting) == self.block_examples:
+            if isinstance(item, Examples) or len(waiting) == self.batch_examples:
                 if waiting:
                     yield examples_of(waiting, self.columns, n)
                 n += len(waiting)
@@ -202,7 +202,7 @@ class DatasetSource(NumberedSource):
         Of pairs ``(x, y)`` or of dictionaries.
     features, target : str, default=None
         Keys of dictionaries that hold the input and the target.
-    block_examples : int, default=1024
+    batch_examples : int, default=1024
         Items that are put together to a block.
 
     See Also
@@ -214,7 +214,7 @@ class DatasetSource(NumberedSource):
     --------
     >>> from maxmargin.data import DatasetSource
     >>> source = DatasetSource([{"text": "good", "label": 1}, {"text": "bad", "label": 0}])
-    >>> next(source.blocks())
+    >>> next(source.batches())
     Examples(X=['good', 'bad'], y=array([1, 0]))
     """
 
@@ -224,12 +224,12 @@ class DatasetSource(NumberedSource):
         *,
         features: str | Sequence[str] | None = None,
         target: str | None = None,
-        block_examples: int = BLOCK_EXAMPLES,
+        batch_examples: int = BATCH_EXAMPLES,
     ) -> None:
         super().__init__(n_examples=len(dataset))
         self.dataset = dataset
         self.columns = Columns(features, target)
-        self.block_examples = block_examples
+        self.batch_examples = batch_examples
 
     def fingerprint(self) -> str:
         content = SampledHash(type(self).__name__)
@@ -250,14 +250,14 @@ class DatasetSource(NumberedSource):
                 self.dataset[a:b],
                 features=self.columns.features,
                 target=self.columns.target,
-                block_examples=self.block_examples,
+                batch_examples=self.batch_examples,
             )
             for a, b in pairwise(self._cuts(n_parts))
         ]
 
     def between(self, start: int, end: int) -> Iterator[Examples]:
-        for first in range(start, end, self.block_examples):
-            last = min(first + self.block_examples, end)
+        for first in range(start, end, self.batch_examples):
+            last = min(first + self.batch_examples, end)
             yield examples_of(self._items(list(range(first, last))), self.columns, first)
 
     def _items(self, numbers: list[int]) -> list[Any]:

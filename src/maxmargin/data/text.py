@@ -17,7 +17,7 @@ LONGEST_LINE = 1 << 24
 A few megabytes of a compressed file may be gigabytes without a line: memory must not follow them.
 """
 
-_BLOCK_BYTES = 1 << 18
+_BATCH_BYTES = 1 << 18
 
 _WIDE_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
 """How files begin that editors call Unicode, and that are not UTF-8."""
@@ -69,15 +69,15 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
     """The same of a stream that is open already, whose name is for messages."""
     decoder = _decoder(encoding)
     begun, n_lines = "", 0  # the last line, which may go on; lines before it
-    block = stream.read(_BLOCK_BYTES)
-    if encoding is None and block.startswith(_WIDE_MARKS):
+    batch = stream.read(_BATCH_BYTES)
+    if encoding is None and batch.startswith(_WIDE_MARKS):
         reason = 'this is UTF-16 or UTF-32: pass encoding="utf-16" (or "utf-32").'
         raise FileFormatError(name, 1, reason)
     while True:
         try:
-            text = decoder.decode(block, final=not block)
+            text = decoder.decode(batch, final=not batch)
         except UnicodeError as error:
-            line = n_lines + 1 + _good_text(decoder, block, error).count("\n")
+            line = n_lines + 1 + _good_text(decoder, batch, error).count("\n")
             raise FileFormatError(name, line, _not_of(encoding)) from None
         if "\0" in text:
             line = n_lines + 1 + text[: text.index("\0")].count("\n")
@@ -92,9 +92,9 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
             begun = lines.pop()
             yield from lines
             n_lines += len(lines) + 1
-        if not block:
+        if not batch:
             break
-        block = stream.read(_BLOCK_BYTES)
+        batch = stream.read(_BATCH_BYTES)
     if begun:
         yield begun
 
@@ -135,16 +135,16 @@ def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
     return io.IncrementalNewlineDecoder(decoder, translate=True)
 
 
-def _good_text(decoder: io.IncrementalNewlineDecoder, block: bytes, error: UnicodeError) -> str:
+def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: UnicodeError) -> str:
     """What of a block can be read before the first error."""
     if not isinstance(error, UnicodeDecodeError):
         return ""
-    held = len(error.object) - len(block)  # bytes of a character that began in the last block
+    held = len(error.object) - len(batch)  # bytes of a character that began in the last block
     if error.start < held:
         is_return_held = decoder.getstate()[1] & 1
         return "\n" if is_return_held else ""
     try:
-        return decoder.decode(block[: error.start - held], final=True)
+        return decoder.decode(batch[: error.start - held], final=True)
     except UnicodeError:  # of UTF-16 without a mark at its beginning
         return ""
 

@@ -95,43 +95,43 @@ class KernelOracle:
         return name, settings, self.X, self.Y, self.cost, self.kernel, self.by_slack
 
     @property
-    def n_blocks(self) -> int:
+    def n_examples(self) -> int:
         """Number of examples."""
         return len(self.cost)
 
     def _sample(self) -> Order:
-        n = self.n_blocks
+        n = self.n_examples
         return np.random.default_rng(0).permutation(n)[: min(n, SAMPLE)]
 
-    def y_true(self, blocks: Order) -> NewOutputs:
+    def y_true(self, examples: Order) -> NewOutputs:
         """The true outputs of blocks."""
-        parts, labels = self._raw_rows(self.kernel, blocks, None)
-        nothing = np.zeros(len(blocks))
-        return NewOutputs(blocks, [None] * len(blocks), nothing, parts, labels, nothing)
+        parts, labels = self._raw_rows(self.kernel, examples, None)
+        nothing = np.zeros(len(examples))
+        return NewOutputs(examples, [None] * len(examples), nothing, parts, labels, nothing)
 
-    def outputs_of(self, blocks: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
+    def outputs_of(self, examples: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
         """Given outputs of blocks, with all about them made from the data anew."""
-        parts, labels = self.rows_of(blocks, outputs)
-        pairs = zip(blocks.tolist(), outputs, strict=True)
+        parts, labels = self.rows_of(examples, outputs)
+        pairs = zip(examples.tolist(), outputs, strict=True)
         losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
-        return NewOutputs(blocks, list(outputs), losses, parts, labels, coef)
+        return NewOutputs(examples, list(outputs), losses, parts, labels, coef)
 
-    def check_listed(self, blocks: Order, outputs: Sequence[Any]) -> None:
+    def check_listed(self, examples: Order, outputs: Sequence[Any]) -> None:
         """Raise ValueError if outputs are none of those of their examples, where these are few."""
-        for i, y in zip(blocks.tolist(), outputs, strict=True):
+        for i, y in zip(examples.tolist(), outputs, strict=True):
             listed = self._call("outputs", i, self.X[i])
             if len(listed) <= _MOST_COMPARED and not any(np.array_equal(y, z) for z in listed):
                 raise ValueError(f"{y!r:.60} is no output of example {i}")
 
-    def rows_of(self, blocks: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
+    def rows_of(self, examples: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
         """The part row and the label row of given outputs of blocks."""
-        return self._raw_rows(self.kernel, blocks, outputs)
+        return self._raw_rows(self.kernel, examples, outputs)
 
     def _raw_rows(
-        self, kernel: ProductKernel, blocks: Order, outputs: Sequence[Any] | None
+        self, kernel: ProductKernel, examples: Order, outputs: Sequence[Any] | None
     ) -> tuple[Any, Any]:
         parts, labels = [], []
-        for k, i in enumerate(blocks.tolist()):
+        for k, i in enumerate(examples.tolist()):
             y = self.Y[i] if outputs is None else outputs[k]
             parts.append(self._call("part", i, self.X[i], y))
             labels.append(self._call("label", i, y))
@@ -140,30 +140,30 @@ class KernelOracle:
     def infer(
         self,
         model: KernelModel,
-        blocks: Order,
+        examples: Order,
         threads: Threads,
         count: int = 1,
         diversity: float = 0.0,
     ) -> Found:
         """The `count` most violating outputs of each block, and diverse ones if so wished."""
-        shares = threads.shares(len(blocks))
+        shares = threads.shares(len(examples))
         parts = threads.map(
-            lambda share: self._oracle_share(model, blocks[share], count, diversity), shares
+            lambda share: self._oracle_share(model, examples[share], count, diversity), shares
         )
         found = parts[0] if len(parts) == 1 else _joined(parts)
         self.watch.see_listed(self, found.outputs)
         return found
 
     def _oracle_share(
-        self, model: KernelModel, blocks: Order, count: int, diversity: float
+        self, model: KernelModel, examples: Order, count: int, diversity: float
     ) -> Found:
         scoring = Scoring(model)
-        y_true = self.y_true(blocks)
+        y_true = self.y_true(examples)
         own_scores = model.pair_scores(y_true.parts, y_true.labels)
-        of_block, chosen_outputs, losses, slopes = [], [], [], []
+        of_example, chosen_outputs, losses, slopes = [], [], [], []
         parts, labels = [], []
         hinges: list[float] = []
-        for group in in_groups(blocks.tolist(), self._candidates):
+        for group in in_groups(examples.tolist(), self._candidates):
             part_rows, label_rows, scored = scoring.score([each for _, each in group])
             for k, ((i, each), table) in enumerate(zip(group, scored, strict=True)):
                 lost = self._losses(i, each)
@@ -175,14 +175,14 @@ class KernelOracle:
                 taken = self._choose(i, each, gains, count, diversity)
                 hinges.append(max(float(gains[taken[0]]), 0.0))
                 for c in taken:
-                    of_block.append(i)
+                    of_example.append(i)
                     chosen_outputs.append(each.outputs[c])
                     losses.append(lost[c])
                     slopes.append(gains[c])
                     parts.append(part_rows[k][[each.part_of[c]]])
                     labels.append(label_rows[k][[each.label_of[c]]])
         new = NewOutputs(
-            np.array(of_block, dtype=np.int64),
+            np.array(of_example, dtype=np.int64),
             chosen_outputs,
             np.array(losses),
             stacked(parts),
@@ -220,7 +220,7 @@ class KernelOracle:
     def primal(self, model: KernelModel, threads: Threads | None = None) -> float:
         """Objective of a model, by a search for each block."""
         threads = threads or Threads(1)
-        found = self.infer(model, np.arange(self.n_blocks), threads)
+        found = self.infer(model, np.arange(self.n_examples), threads)
         return model.half_square + float(self.cost @ found.hinges)
 
     def dual(self, point: DualPoint) -> float:
@@ -231,11 +231,11 @@ class KernelOracle:
     def feasible(self, point: DualPoint) -> DualPoint:
         """The point, cut back in blocks where it takes more than their C."""
         coef = np.maximum(point.coef, 0.0)
-        used = np.bincount(point.blocks, weights=coef, minlength=self.n_blocks)
+        used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
         over = used > self.cost
-        scale = np.ones(self.n_blocks)
+        scale = np.ones(self.n_examples)
         scale[over] = self.cost[over] / used[over]
-        return point._replace(coef=coef * scale[point.blocks])
+        return point._replace(coef=coef * scale[point.examples])
 
     def _valued(self, point: DualPoint) -> tuple[KernelModel, float]:
         """The model, and the sum of coefficients times losses."""
@@ -244,8 +244,8 @@ class KernelOracle:
             raise ValueError("The dual point is not feasible.")
         if not len(coef):
             return empty_model(self), 0.0
-        outputs = self.outputs_of(point.blocks, point.outputs, coef)
-        y_true = self.y_true(point.blocks)
+        outputs = self.outputs_of(point.examples, point.outputs, coef)
+        y_true = self.y_true(point.examples)
         parts = stacked([y_true.parts, outputs.parts])
         labels = stacked([y_true.labels, outputs.labels])
         scaled = coef * outputs.losses if self.by_slack else coef
@@ -285,14 +285,14 @@ class KernelOracle:
         ProblemError
             If the true output has a loss, or loss, part or label say something else.
         """
-        i, y, name = int(outputs.blocks[0]), outputs.outputs[0], self._name
+        i, y, name = int(outputs.examples[0]), outputs.outputs[0], self._name
         own = self._loss(i, self.Y[i])
         if own != 0.0:
             raise ProblemError(
                 f"loss of {name} must be zero for the true output, but for example {i} it is "
                 f"{own:g}."
             )
-        again = self.outputs_of(outputs.blocks, outputs.outputs, outputs.coef)
+        again = self.outputs_of(outputs.examples, outputs.outputs, outputs.coef)
         loss, other = float(outputs.losses[0]), float(again.losses[0])
         if abs(loss - other) > ROUNDING * (1.0 + other):
             raise ProblemError(
@@ -376,7 +376,7 @@ def _merged(rows: Any) -> tuple[Order, Any]:
 def _joined(parts: list[Found]) -> Found:
     outputs = [part.outputs for part in parts]
     new = NewOutputs(
-        np.concatenate([each.blocks for each in outputs]),
+        np.concatenate([each.examples for each in outputs]),
         [output for each in outputs for output in each.outputs],
         np.concatenate([each.losses for each in outputs]),
         stacked([each.parts for each in outputs]),

@@ -34,7 +34,7 @@ TRUE_OUTPUT = None
 class Atoms(NamedTuple):
     """What is known of each atom; replaced as a whole, because Ctrl-C may come at any moment."""
 
-    blocks: Order = np.zeros(0, dtype=np.int64)
+    examples: Order = np.zeros(0, dtype=np.int64)
     parts: Order = np.zeros(0, dtype=np.int64)
     labels: Order = np.zeros(0, dtype=np.int64)
     is_true_output: NDArray[np.bool_] = np.zeros(0, dtype=np.bool_)
@@ -55,7 +55,7 @@ class NewOutputs(NamedTuple):
 
     Parameters
     ----------
-    blocks : ndarray of shape (n,)
+    examples : ndarray of shape (n,)
     outputs : list of length n
     losses : ndarray of shape (n,)
     parts, labels : rows, n of each
@@ -63,7 +63,7 @@ class NewOutputs(NamedTuple):
         What they start with, taken from the truth.
     """
 
-    blocks: Order
+    examples: Order
     outputs: list[Any]
     losses: Floats
     parts: Any
@@ -73,7 +73,7 @@ class NewOutputs(NamedTuple):
     def take(self, which: Order) -> "NewOutputs":
         """Some of them."""
         return NewOutputs(
-            self.blocks[which],
+            self.examples[which],
             [self.outputs[k] for k in which],
             self.losses[which],
             self.parts[which],
@@ -112,7 +112,7 @@ class KernelCuts:
         self.has_true_output = np.zeros(len(cost), dtype=np.bool_)
 
     def __len__(self) -> int:
-        return int(len(self.atoms.blocks) - np.count_nonzero(self.atoms.is_true_output))
+        return int(len(self.atoms.examples) - np.count_nonzero(self.atoms.is_true_output))
 
     @property
     def state(self) -> CutsState:
@@ -124,7 +124,7 @@ class KernelCuts:
         atoms = state.atoms
         for name in Atoms._fields[:-1]:
             check_shape(name, getattr(atoms, name), len(atoms.outputs))
-        check_indices("blocks", atoms.blocks, len(self.cost))
+        check_indices("examples", atoms.examples, len(self.cost))
         for table, own, rows, numbers in (
             (self.parts, state.parts, parts, atoms.parts),
             (self.labels, state.labels, labels, atoms.labels),
@@ -141,8 +141,8 @@ class KernelCuts:
         """Factor of each atom in the model."""
         atoms = self.atoms
         used = np.where(atoms.is_true_output, 0.0, self.scales * atoms.coef)
-        of_blocks = np.bincount(atoms.blocks, weights=used, minlength=len(self.cost))
-        return np.where(atoms.is_true_output, of_blocks[atoms.blocks], -used)
+        of_examples = np.bincount(atoms.examples, weights=used, minlength=len(self.cost))
+        return np.where(atoms.is_true_output, of_examples[atoms.examples], -used)
 
     @property
     def scales(self) -> Floats:
@@ -163,10 +163,10 @@ class KernelCuts:
         """Hinge of each example, as far as the outputs in hand tell."""
         atoms = self.atoms
         y_true = np.zeros(len(self.cost))
-        y_true[atoms.blocks[atoms.is_true_output]] = atoms.scores[atoms.is_true_output]
-        values = atoms.losses + self.scales * (atoms.scores - y_true[atoms.blocks])
+        y_true[atoms.examples[atoms.is_true_output]] = atoms.scores[atoms.is_true_output]
+        values = atoms.losses + self.scales * (atoms.scores - y_true[atoms.examples])
         highest = np.zeros(len(self.cost))
-        np.maximum.at(highest, atoms.blocks, values)
+        np.maximum.at(highest, atoms.examples, values)
         return highest
 
     def add(self, y_true: NewOutputs | None, outputs: NewOutputs) -> int:
@@ -175,18 +175,18 @@ class KernelCuts:
         An output with the rows and the loss of one that its example has already is left out.
         """
         if y_true is not None:
-            first = np.unique(y_true.blocks, return_index=True)[1]
-            y_true = y_true.take(first[~self.has_true_output[y_true.blocks[first]]])
-        if y_true is not None and len(y_true.blocks):
+            first = np.unique(y_true.examples, return_index=True)[1]
+            y_true = y_true.take(first[~self.has_true_output[y_true.examples[first]]])
+        if y_true is not None and len(y_true.examples):
             parts, labels = self.parts.add(y_true.parts), self.labels.add(y_true.labels)
-            columns = y_true.blocks, parts, labels, y_true.losses
-            self.has_true_output[y_true.blocks] = True
+            columns = y_true.examples, parts, labels, y_true.losses
+            self.has_true_output[y_true.examples] = True
             self._known.update(zip(*(column.tolist() for column in columns), strict=True))
             self._append(y_true, list(range(len(parts))), parts, labels, are_true_outputs=True)
 
         part_numbers, label_numbers = self.parts.add(outputs.parts), self.labels.add(outputs.labels)
         chosen = []
-        for k, i in enumerate(outputs.blocks.tolist()):
+        for k, i in enumerate(outputs.examples.tolist()):
             key = (i, int(part_numbers[k]), int(label_numbers[k]), float(outputs.losses[k]))
             if key not in self._known:
                 self._known.add(key)
@@ -205,11 +205,11 @@ class KernelCuts:
         if not chosen:
             return
         which, old = np.array(chosen), self.atoms
-        blocks, n = new.blocks[which], len(chosen)
-        coef = self.cost[blocks] if are_true_outputs else new.coef[which]
+        examples, n = new.examples[which], len(chosen)
+        coef = self.cost[examples] if are_true_outputs else new.coef[which]
         scores = self._scores(parts[which], labels[which])
         self.atoms = Atoms(
-            np.append(old.blocks, blocks),
+            np.append(old.examples, examples),
             np.append(old.parts, parts[which]),
             np.append(old.labels, labels[which]),
             np.append(old.is_true_output, np.full(n, are_true_outputs)),
@@ -220,14 +220,14 @@ class KernelCuts:
             (*old.outputs, *(TRUE_OUTPUT if are_true_outputs else new.outputs[k] for k in chosen)),
         )
         if not are_true_outputs and coef.any():
-            self._take_from_true_outputs(coef, blocks)
+            self._take_from_true_outputs(coef, examples)
 
-    def _take_from_true_outputs(self, coef: Floats, blocks: Order) -> None:
+    def _take_from_true_outputs(self, coef: Floats, examples: Order) -> None:
         """What outputs start with comes from their truths; scores are made anew."""
         atoms = self.atoms
-        used = np.bincount(blocks, weights=coef, minlength=len(self.cost))
+        used = np.bincount(examples, weights=coef, minlength=len(self.cost))
         y_true = np.flatnonzero(atoms.is_true_output)
-        atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.blocks[y_true]], 0.0)
+        atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
         atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
@@ -241,7 +241,7 @@ class KernelCuts:
             )  # fmt: skip
         return out
 
-    def solve(self, blocks: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
+    def solve(self, examples: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
         """Steps over these examples (None: all), the worst first, until their gap is small.
 
         The gap is that of the quadratic program over the outputs in hand. An example violates its
@@ -259,12 +259,12 @@ class KernelCuts:
         if not len(atoms.coef):
             return 0.0, 0
         # The truth of each example comes first.
-        members = np.lexsort((~atoms.is_true_output, atoms.blocks))
-        present, starts = np.unique(atoms.blocks[members], return_index=True)
+        members = np.lexsort((~atoms.is_true_output, atoms.examples))
+        present, starts = np.unique(atoms.examples[members], return_index=True)
         starts = np.append(starts, len(members)).astype(np.int64)
         wanted = np.arange(len(present))
-        if blocks is not None:
-            wanted = np.flatnonzero(np.isin(present, blocks))
+        if examples is not None:
+            wanted = np.flatnonzero(np.isin(present, examples))
         widest = int(np.diff(starts).max())
         left, updates, curvature = _solve(
             self.parts.values, self.labels.values, atoms.parts, atoms.labels, atoms.losses,
@@ -289,9 +289,9 @@ class KernelCuts:
         atoms = self.atoms
         stay = np.flatnonzero(atoms.is_true_output | (atoms.idle < longest))
         # A truth without outputs has no factor; it comes back with the next output.
-        outputs_left = np.bincount(atoms.blocks[stay], minlength=len(self.cost)) > 1
-        stay = stay[outputs_left[atoms.blocks[stay]]]
-        if len(stay) == len(atoms.blocks):
+        outputs_left = np.bincount(atoms.examples[stay], minlength=len(self.cost)) > 1
+        stay = stay[outputs_left[atoms.examples[stay]]]
+        if len(stay) == len(atoms.examples):
             return
         kept = atoms.take(stay)
         numbers = []
@@ -305,8 +305,8 @@ class KernelCuts:
         """Let these atoms be all."""
         self.atoms = atoms
         self.has_true_output[:] = False
-        self.has_true_output[atoms.blocks] = True
-        columns = atoms.blocks, atoms.parts, atoms.labels, atoms.losses
+        self.has_true_output[atoms.examples] = True
+        columns = atoms.examples, atoms.parts, atoms.labels, atoms.losses
         self._known = set(zip(*(column.tolist() for column in columns), strict=True))
 
 

@@ -179,14 +179,14 @@ class Distributions(Stateful, ABC):
         self.linear = self.expectations()[1]
 
     def propose(
-        self, weights: Floats, blocks: Order, temperature: float, threads: Threads
+        self, weights: Floats, examples: Order, temperature: float, threads: Threads
     ) -> float:
-        """Find for each of the `blocks` the distribution to go towards, and keep it for a step.
+        """Find for each of the `examples` the distribution to go towards, and keep it for a step.
 
         Parameters
         ----------
         weights : ndarray of shape (n_features,)
-        blocks : ndarray of int64
+        examples : ndarray of int64
             Without repeats.
         temperature : float
             In units of the loss. At zero, all probability is on the most violating output.
@@ -197,12 +197,12 @@ class Distributions(Stateful, ABC):
         loss : float
             Sum over the blocks of cost times hinge at `weights`.
         """
-        found = self._proposals = self._room(blocks, for_all=True)
+        found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
         move = Move(True, False, temperature, LINE_SEARCH)
-        parts = threads.shares(len(blocks))
+        parts = threads.shares(len(examples))
         threads.map(lambda part: self._move(move, part, weights), parts)
-        return float(self.oracle.cost[blocks] @ found.hinges)
+        return float(self.oracle.cost[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals, one block after the other.
@@ -222,10 +222,10 @@ class Distributions(Stateful, ABC):
         return self._move_all(self._step_of(fixed_step), weights)
 
     def update(
-        self, weights: Floats, blocks: Order, temperature: float, fixed_step: float | None = None
+        self, weights: Floats, examples: Order, temperature: float, fixed_step: float | None = None
     ) -> BlockUpdate:
         """`propose` and `step` for one block after the other, each at weights up to date."""
-        self._proposals = self._room(blocks, for_all=False)
+        self._proposals = self._room(examples, for_all=False)
         self._temperature = temperature
         return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
 
@@ -246,13 +246,13 @@ class Distributions(Stateful, ABC):
         return Move(False, True, self._temperature, size)
 
     def _move_all(self, move: Move, weights: Floats) -> BlockUpdate:
-        return self._moved(*self._move(move, slice(0, len(self._proposals.blocks)), weights))
+        return self._moved(*self._move(move, slice(0, len(self._proposals.examples)), weights))
 
     def _moved(self, gain: float, linear: float, work: float) -> BlockUpdate:
         """Bring the linear term up to date; proposals are used up."""
         found, self._proposals = self._proposals, None
         self.linear += linear
-        cost = self.oracle.cost[found.blocks]
+        cost = self.oracle.cost[found.examples]
         gap = float(cost @ (found.hinges - found.values))
         return BlockUpdate(gain, gap, float(cost @ found.hinges), work)
 
@@ -278,7 +278,7 @@ class Distributions(Stateful, ABC):
         """Copy the numbers of a point that fits."""
 
     @abstractmethod
-    def _room(self, blocks: Order, for_all: bool) -> Any:
+    def _room(self, examples: Order, for_all: bool) -> Any:
         """Proposals to be filled in, side by side or one in the place of the other."""
 
     @abstractmethod
@@ -321,9 +321,9 @@ class FlatPoint(DistributionPoint):
 
 
 class FlatProposals(NamedTuple):
-    """The distribution proposed for block ``blocks[k]`` stands in `mass` from ``at[k]`` on."""
+    """The distribution proposed for block ``examples[k]`` stands in `mass` from ``at[k]`` on."""
 
-    blocks: Order
+    examples: Order
     at: Order
     mass: Floats
     hinges: Floats
@@ -355,9 +355,9 @@ class FlatDistributions(Distributions):
     def _set(self, start: FlatPoint) -> None:
         self.point.mass[:] = start.mass
 
-    def _room(self, blocks: Order, for_all: bool) -> FlatProposals:
-        at, size = places_for(self._sizes[blocks], for_all)
-        return FlatProposals(blocks, at, np.empty(size), *np.empty((2, len(blocks))))
+    def _room(self, examples: Order, for_all: bool) -> FlatProposals:
+        at, size = places_for(self._sizes[examples], for_all)
+        return FlatProposals(examples, at, np.empty(size), *np.empty((2, len(examples))))
 
     def _mix(self, step: float) -> None:
         mix_all(self._first, self.point.mass, self._proposals, step)
@@ -365,8 +365,8 @@ class FlatDistributions(Distributions):
 
 @inlined
 def old_and_new(first, mass, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of block ``blocks[k]``, and the one proposed."""
-    b = found.blocks[k]
+    """The distribution of block ``examples[k]``, and the one proposed."""
+    b = found.examples[k]
     old = mass[first[b] : first[b + 1]]
     return old, found.mass[found.at[k] : found.at[k] + len(old)]
 
@@ -381,7 +381,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
 @compiled
 def mix_all(first, mass, found, step):  # type: ignore[no-untyped-def]
     """See `Distributions._mix`."""
-    for k in range(len(found.blocks)):
+    for k in range(len(found.examples)):
         old, new = old_and_new(first, mass, found, k)
         mix(old, new, step)
 

@@ -39,7 +39,7 @@ def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
 def _(oracle: PythonOracle, temperature: float) -> Distributions:
     if not hasattr(oracle.problem, "outputs"):
         raise ValueError(_missing(oracle.problem))
-    outputs = [oracle.outputs(i) for i in range(oracle.n_blocks)]
+    outputs = [oracle.outputs(i) for i in range(oracle.n_examples)]
     return ExplicitDistributions(oracle, outputs, temperature)
 
 

@@ -34,22 +34,22 @@ class ExplicitPoint(FlatPoint):
     Parameters
     ----------
     mass : ndarray of shape (n_outputs_of_all,)
-    blocks : ndarray of int64, shape (n_outputs_of_all,)
+    examples : ndarray of int64, shape (n_outputs_of_all,)
         The example that each output is of, in rising order.
     outputs : list
     """
 
-    blocks: Order
+    examples: Order
     outputs: list[Any]
 
     def is_like(self, other: FlatPoint) -> bool:
-        return isinstance(other, ExplicitPoint) and np.array_equal(other.blocks, self.blocks)
+        return isinstance(other, ExplicitPoint) and np.array_equal(other.examples, self.examples)
 
     def dual(self, oracle: Oracle) -> float:
         used = np.flatnonzero(self.mass)
-        blocks = self.blocks[used]
-        coef = oracle.cost[blocks] * self.mass[used]
-        return oracle.dual(DualPoint(blocks, coef, [self.outputs[j] for j in used.tolist()]))
+        examples = self.examples[used]
+        coef = oracle.cost[examples] * self.mass[used]
+        return oracle.dual(DualPoint(examples, coef, [self.outputs[j] for j in used.tolist()]))
 
 
 class _Data(NamedTuple):
@@ -84,7 +84,7 @@ class ExplicitDistributions(FlatDistributions):
         sizes = np.array([len(cuts.losses) for cuts in parts])
         point = ExplicitPoint(
             mass=np.repeat(1.0 / sizes, sizes),
-            blocks=np.repeat(np.arange(oracle.n_blocks), sizes),
+            examples=np.repeat(np.arange(oracle.n_examples), sizes),
             outputs=[output for cuts in parts for output in cuts.outputs],
         )
         super().__init__(oracle, point, sizes)
@@ -102,7 +102,7 @@ class ExplicitDistributions(FlatDistributions):
 
     def expectations(self) -> tuple[Floats, float]:
         data, weights = self._data, np.zeros(self.oracle.n_features)
-        coef = data.totals[self.point.blocks] * self.point.mass
+        coef = data.totals[self.point.examples] * self.point.mass
         add_cuts(data.starts, data.columns, data.values, coef, weights)
         return weights, float(coef @ data.losses)
 
@@ -136,7 +136,7 @@ def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]
 
 
 @inlined
-def propose_block(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
+def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
     """Set the distribution to go towards; returns the hinge and the mean slope."""
     first = data.first[b]
     mean = 0.0
@@ -188,10 +188,10 @@ def move_explicit(data, mass, found, first, last, move, weights, scratch):  # ty
     gain = linear = 0.0
     work = 0
     for k in range(first, last):
-        b = found.blocks[k]
+        b = found.examples[k]
         old, new = old_and_new(data.first, mass, found, k)
         if move.proposes:
-            found.hinges[k], found.values[k] = propose_block(
+            found.hinges[k], found.values[k] = propose_example(
                 data, b, old, move.temperature, weights, new
             )
         if move.steps:
@@ -213,7 +213,7 @@ def move_explicit(data, mass, found, first, last, move, weights, scratch):  # ty
 def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
-    for k in range(len(found.blocks)):
+    for k in range(len(found.examples)):
         old, new = old_and_new(data.first, mass, found, k)
-        linear += add_change(data, found.blocks[k], old, new, 1.0, direction)
+        linear += add_change(data, found.examples[k], old, new, 1.0, direction)
     return linear

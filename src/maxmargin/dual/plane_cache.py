@@ -36,9 +36,9 @@ from maxmargin.dual.plane_cache_routines import (
     add_renewed,
     count_entries,
     exchange_frozen,
-    freeze_blocks,
-    measure_blocks,
-    merge_blocks,
+    freeze_examples,
+    measure_examples,
+    merge_examples,
     pack_lists,
     shrink_frozen,
 )
@@ -113,7 +113,7 @@ are forgotten."""
 FULL_AFTER_SQUEEZE = 0.7
 """A squeeze goes through the whole cache, so it makes room for a good while."""
 
-PER_BLOCK = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
+PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
 """Arrays with a place for each block."""
 
 
@@ -185,7 +185,7 @@ class PlaneCache(WorkingSet):
                 check_shape(name, getattr(self.frozen, name), 1)
 
     @property
-    def n_blocks(self) -> int:
+    def n_examples(self) -> int:
         """Examples with planes."""
         return len(self._table.size)
 
@@ -197,11 +197,11 @@ class PlaneCache(WorkingSet):
     @property
     def n_bytes(self) -> int:
         frozen = 0 if self.frozen is None else sum(array.nbytes for array in self.frozen)
-        room = BLOCK_BYTES * (self._block_room - self.n_blocks)
+        room = BLOCK_BYTES * (self._example_room - self.n_examples)
         return super().n_bytes + room + 8 * len(self.outputs) + self.output_bytes + frozen
 
     @property
-    def _block_room(self) -> int:
+    def _example_room(self) -> int:
         """Blocks up to which the arrays have room."""
         return len(self._room("owner"))
 
@@ -215,7 +215,7 @@ class PlaneCache(WorkingSet):
         self._window = first, last
         self._found: NDArray[np.int32] | None = None
 
-    def blocks_of(self, owners: Order) -> Order:
+    def examples_of(self, owners: Order) -> Order:
         """The blocks of these owners, all of them in the range that is looked at; -1 for none."""
         first, last = self._window
         if self._found is None:
@@ -251,8 +251,8 @@ class PlaneCache(WorkingSet):
         ValueError
             If the planes of one example take more memory than there is.
         """
-        for part, blocks in self._admit(owners, cost, cuts, weights):
-            self.update(blocks, weights, rule, cuts if part is None else cuts.take(part))
+        for part, examples in self._admit(owners, cost, cuts, weights):
+            self.update(examples, weights, rule, cuts if part is None else cuts.take(part))
 
     def put_in(
         self, owners: Order, cost: Floats, cuts: Cuts, coef: Floats, weights: Floats
@@ -260,11 +260,11 @@ class PlaneCache(WorkingSet):
         """Take planes over with their coefficients; an owner may come several times."""
         for some in _without_repeats(owners):
             given, given_coef = cuts.take(some), coef[some]
-            for part, blocks in self._admit(owners[some], cost[some], given, weights):
+            for part, examples in self._admit(owners[some], cost[some], given, weights):
                 if part is None:
-                    self.put(blocks, given, given_coef, weights)
+                    self.put(examples, given, given_coef, weights)
                 else:
-                    self.put(blocks, given.take(part), given_coef[part], weights)
+                    self.put(examples, given.take(part), given_coef[part], weights)
 
     def _admit(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats
@@ -278,12 +278,12 @@ class PlaneCache(WorkingSet):
             part = queue.pop()
             whole = len(part) == len(owners)
             some = cuts if whole else cuts.take(part)
-            needed = self._bytes_with(self.blocks_of(owners[part]), some)
+            needed = self._bytes_with(self.examples_of(owners[part]), some)
             if needed > self._limit:
                 self.squeeze(int(FULL_AFTER_SQUEEZE * self._limit), weights)
-                needed = self._bytes_with(self.blocks_of(owners[part]), some)
+                needed = self._bytes_with(self.examples_of(owners[part]), some)
             if needed <= self._limit:
-                yield None if whole else part, self._blocks_for(owners[part], cost[part])
+                yield None if whole else part, self._examples_for(owners[part], cost[part])
             elif len(part) > 1:
                 queue += np.array_split(part, 2)[::-1]
             else:
@@ -292,21 +292,21 @@ class PlaneCache(WorkingSet):
                     f"example, here {owners[part[0]]}: set cache_bytes to {2 * needed} or more."
                 )
 
-    def _blocks_for(self, owners: Order, cost: Floats) -> Order:
+    def _examples_for(self, owners: Order, cost: Floats) -> Order:
         """Blocks of these owners, new ones where there are none."""
-        blocks = self.blocks_of(owners)
+        examples = self.examples_of(owners)
         totals = np.maximum(cost - self.spent(owners), 0.0)
-        known = blocks >= 0
+        known = examples >= 0
         # What was frozen may have shrunk since the block was made.
-        self.totals[blocks[known]] = totals[known]
-        blocks[~known] = self._add_blocks(owners[~known], totals[~known])
-        return blocks
+        self.totals[examples[known]] = totals[known]
+        examples[~known] = self._add_examples(owners[~known], totals[~known])
+        return examples
 
     def prune(self, weights: Floats, max_idle: int = 1) -> None:
         """Drop planes without a coefficient at `max_idle` calls, and blocks without planes."""
         self.extrapolate(0.0, weights)  # no move before this one is to be undone
         self.drop_idle(max_idle)
-        self._keep_blocks()
+        self._keep_examples()
 
     def squeeze(self, target: int, weights: Floats) -> None:
         """Give memory back until at most `target` bytes are taken, or nothing is left to give."""
@@ -317,7 +317,7 @@ class PlaneCache(WorkingSet):
                 return
             self.merge(most)
             self.shrink()
-        while self.n_bytes > target and self.n_blocks:
+        while self.n_bytes > target and self.n_examples:
             self._freeze_some(target, weights)
             self.shrink()
 
@@ -325,7 +325,7 @@ class PlaneCache(WorkingSet):
         """In every block, make one plane of all but the ``most - 1`` with the most weight."""
         self._note_outputs()
         table = self._table
-        entries = np.zeros(self.n_blocks, dtype=np.int64)
+        entries = np.zeros(self.n_examples, dtype=np.int64)
         count_entries(table, entries)
         room = max((self.max_bytes - self.n_bytes) // ENTRY_BYTES, 0)
         room = int(min(room, entries.sum()))
@@ -335,17 +335,17 @@ class PlaneCache(WorkingSet):
         into = np.full(int(table.counts[_N_CUTS]), NOWHERE, dtype=np.int64)
         shares = np.zeros(len(into))
         self._merging = into, shares
-        block = 0
-        while block < self.n_blocks:
-            block = merge_blocks(block, most, room, table, hashed, into, shares)
-            if block < self.n_blocks:
+        example = 0
+        while example < self.n_examples:
+            example = merge_examples(example, most, room, table, hashed, into, shares)
+            if example < self.n_examples:
                 self._close_gaps()
         self._note_outputs()
 
-    def freeze(self, blocks: Order) -> None:
+    def freeze(self, examples: Order) -> None:
         """Forget the planes of some blocks, but not what they add to weights and dual."""
         self._note_outputs()
-        n_owners = int(self.owners[blocks].max(initial=-1)) + 1 if self.remembers else 0
+        n_owners = int(self.owners[examples].max(initial=-1)) + 1 if self.remembers else 0
         if self.frozen is None:
             n_new = self.n_features if self.remembers else 0
             sums = np.zeros(self.n_features), np.zeros(1), np.zeros(n_owners)
@@ -354,9 +354,9 @@ class PlaneCache(WorkingSet):
             spent = np.zeros(n_owners)
             spent[: len(self.frozen.spent)] = self.frozen.spent
             self.frozen = self.frozen._replace(spent=spent)
-        freeze_blocks(blocks, self._table, *self.frozen[:3])
-        self.n_frozen += len(blocks)
-        self._keep_blocks()
+        freeze_examples(examples, self._table, *self.frozen[:3])
+        self.n_frozen += len(examples)
+        self._keep_examples()
 
     def take_over(self, frozen: Frozen, part: float, weights: Floats) -> None:
         """Begin with `part` of a frozen sum, and add it to the weights."""
@@ -428,7 +428,7 @@ class PlaneCache(WorkingSet):
         counts = table.counts.copy()
         counts[[_N_FREE, _N_CUTS]] = 0, len(numbers)
         arrays = {name: getattr(table, name)[numbers] for name in PER_CUT}
-        arrays |= {name: getattr(table, name).copy() for name in PER_BLOCK}
+        arrays |= {name: getattr(table, name).copy() for name in PER_EXAMPLE}
         arrays["slots"] = rank[table.slots[: counts[_N_SLOTS]]]
         arrays["gram"] = table.gram[: counts[_N_GRAM]].copy()
         table = table._replace(**arrays, counts=counts)
@@ -447,18 +447,21 @@ class PlaneCache(WorkingSet):
         parts = [
             (owner, coef * share, part)
             for owner, coef, output in zip(
-                self.owners[point.blocks].tolist(), point.coef.tolist(), point.outputs, strict=True
+                self.owners[point.examples].tolist(),
+                point.coef.tolist(),
+                point.outputs,
+                strict=True,
             )
             for part, share in parts_of(output)
         ]
         order = sorted(range(len(parts)), key=lambda k: parts[k][0])
         return DualPoint(
-            blocks=np.array([parts[k][0] for k in order], dtype=np.int64),
+            examples=np.array([parts[k][0] for k in order], dtype=np.int64),
             coef=np.array([parts[k][1] for k in order], dtype=np.float64),
             outputs=[parts[k][2] for k in order],
         )
 
-    def _add_blocks(self, owners: Order, totals: Floats) -> Order:
+    def _add_examples(self, owners: Order, totals: Floats) -> Order:
         """Blocks without planes."""
         table, n = self._table, len(owners)
         counts = table.counts.copy()
@@ -481,10 +484,10 @@ class PlaneCache(WorkingSet):
             gram=self._longer(table.gram, int(counts[_N_GRAM])),
             counts=counts,
         )
-        blocks = np.arange(self.n_blocks - n, self.n_blocks, dtype=np.int64)
+        examples = np.arange(self.n_examples - n, self.n_examples, dtype=np.int64)
         if self._found is not None:
-            self._found[owners - self._window[0]] = blocks
-        return blocks
+            self._found[owners - self._window[0]] = examples
+        return examples
 
     def _followed(self, name: str, new: NDArray[Any]) -> NDArray[Any]:
         """The array of blocks with `new` behind it, in the room behind it if there is enough."""
@@ -504,7 +507,7 @@ class PlaneCache(WorkingSet):
         room = self._rooms.get(name)
         return room if room is not None and array.base is room else array
 
-    def _keep_blocks(self) -> None:
+    def _keep_examples(self) -> None:
         """Drop the blocks that have no planes, and the outputs of planes that are gone."""
         for p in self._table.free[: self._table.counts[_N_FREE]].tolist():
             if self.outputs[p] is not None:
@@ -512,8 +515,8 @@ class PlaneCache(WorkingSet):
                 self.outputs[p] = None
         table = self._table
         kept = np.flatnonzero(table.size)
-        if len(kept) < self.n_blocks:
-            arrays = {name: getattr(table, name)[kept] for name in PER_BLOCK}
+        if len(kept) < self.n_examples:
+            arrays = {name: getattr(table, name)[kept] for name in PER_EXAMPLE}
             self._table = table = table._replace(**arrays)
             self._rooms, self._found = {}, None
         if table.counts[_N_SLOTS] > 2 * table.capacity.sum(dtype=np.int64):
@@ -521,9 +524,9 @@ class PlaneCache(WorkingSet):
 
     def _freeze_some(self, target: int, weights: Floats) -> None:
         """Freeze so many blocks as bring the cache to `target`, the steadiest first."""
-        steady, sizes = np.zeros(self.n_blocks), np.zeros(self.n_blocks, dtype=np.int64)
-        measure_blocks(self._table, weights, steady, sizes)
-        sizes += BLOCK_BYTES + self.output_bytes // max(self.n_blocks, 1)
+        steady, sizes = np.zeros(self.n_examples), np.zeros(self.n_examples, dtype=np.int64)
+        measure_examples(self._table, weights, steady, sizes)
+        sizes += BLOCK_BYTES + self.output_bytes // max(self.n_examples, 1)
         suboptimality = self.n_bytes - target
         if self.frozen is None:
             suboptimality += 16 * self.n_features
@@ -531,21 +534,21 @@ class PlaneCache(WorkingSet):
         n = int(np.searchsorted(np.cumsum(sizes[order]), suboptimality)) + 1
         self.freeze(np.sort(order[:n]))
 
-    def _bytes_with(self, blocks: Order, cuts: Cuts) -> int:
+    def _bytes_with(self, examples: Order, cuts: Cuts) -> int:
         """Bytes that will be taken when each of the blocks, new where -1, has got its plane."""
         table, counts = self._table, self._table.counts
-        known = blocks[blocks >= 0]
-        n_new, n_entries = len(blocks) - len(known), len(cuts.values)
+        known = examples[examples >= 0]
+        n_new, n_entries = len(examples) - len(known), len(cuts.values)
         full = known[table.size[known] == table.capacity[known]]
         wider = 2 * table.capacity[full].astype(np.int64)
         slots = n_new * FIRST_CAPACITY, int(wider.sum())
         gram = n_new * FIRST_CAPACITY**2, int((wider**2).sum())
         numbers = int(counts[_N_CUTS])
-        if counts[_N_FREE] < len(blocks):
-            numbers = self._grown(numbers, numbers + len(blocks))
+        if counts[_N_FREE] < len(examples):
+            numbers = self._grown(numbers, numbers + len(examples))
         return (
             self.n_bytes
-            + BLOCK_BYTES * self._lengthening(self._block_room, self.n_blocks, n_new)
+            + BLOCK_BYTES * self._lengthening(self._example_room, self.n_examples, n_new)
             + 4 * self._lengthening(len(table.slots), int(counts[_N_SLOTS]), *slots)
             + 8 * self._lengthening(len(table.gram), int(counts[_N_GRAM]), *gram)
             + CUT_BYTES * max(numbers - len(self.outputs), 0)

@@ -53,7 +53,7 @@ def _spread_more(start, stop, columns, values, share, taken, table):  # type: ig
 
 
 @compiled
-def merge_blocks(first, most, room, table, hashed, into, shares):  # type: ignore[no-untyped-def]
+def merge_examples(first, most, room, table, hashed, into, shares):  # type: ignore[no-untyped-def]
     """Merge in the blocks from `first` on; returns where the arena was full, or the end.
 
     Plane `p` that goes into another has that one's number in ``into[p]``, perhaps its own.
@@ -130,10 +130,10 @@ def merge_blocks(first, most, room, table, hashed, into, shares):  # type: ignor
 
 
 @compiled
-def freeze_blocks(blocks, table, vector, loss, spent):  # type: ignore[no-untyped-def]
+def freeze_examples(examples, table, vector, loss, spent):  # type: ignore[no-untyped-def]
     """Add what the blocks have in weights and dual to the frozen sum, and drop their planes."""
-    for o in range(len(blocks)):
-        b = blocks[o]
+    for o in range(len(examples)):
+        b = examples[o]
         owner = table.owner[b]
         for j in range(table.size[b] - 1, -1, -1):
             p = table.slots[table.slot_at[b] + j]
@@ -180,7 +180,7 @@ def exchange_frozen(step, vector, loss, new_vector, new_loss, weights):  # type:
 
 
 @compiled
-def measure_blocks(table, weights, steady, sizes):  # type: ignore[no-untyped-def]
+def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-def]
     """How far each block is from a change of its coefficients, and what its planes take.
 
     A full block stays as it is while all of its planes have a positive slope; the least of these

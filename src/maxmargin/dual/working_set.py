@@ -202,29 +202,29 @@ class WorkingSet(Stateful):
         return sum(array.nbytes for array in self._table)
 
     def update(
-        self, blocks: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
+        self, examples: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
     ) -> BlockUpdate:
-        """Improve the dual over `blocks`, one after the other, and `weights` with it.
+        """Improve the dual over `examples`, one after the other, and `weights` with it.
 
         Parameters
         ----------
-        blocks : ndarray of int64
+        examples : ndarray of int64
         weights : ndarray of shape (n_features,)
             The weights of the present coefficients; updated.
         rule : StepRule
         cuts : Planes or None
             A new plane for each of the blocks; kept if it violates more than those in hand.
         """
-        added = np.full(len(blocks), -1, dtype=np.int32)
+        added = np.full(len(examples), -1, dtype=np.int32)
         sums = np.zeros(5)
         if cuts is None:
             starts, columns, values, losses = _NO_STARTS, _NO_COLUMNS, _NO_VALUES, _NO_VALUES
         else:
-            self._make_room(blocks, cuts)
+            self._make_room(examples, cuts)
             starts, columns, values, losses = cuts[:4]
             self._latest = added, cuts.outputs
-        _update_blocks(
-            blocks, weights, self._table, rule.kind, rule.max_steps, rule.tolerance,
+        _update_examples(
+            examples, weights, self._table, rule.kind, rule.max_steps, rule.tolerance,
             starts, columns, values, losses, added, self._hash, self._scratch, sums,
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
@@ -249,18 +249,18 @@ class WorkingSet(Stateful):
                 self.outputs[added[k]] = outputs[k]
             self._latest = None
 
-    def put(self, blocks: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
+    def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
         """Take over planes with their coefficients, and add what they make to `weights`.
 
         A block may come several times.
         """
         cuts.add_to(weights, coef)
         self._moved(float(coef @ cuts.losses), weights)
-        for some in _without_repeats(blocks):
+        for some in _without_repeats(examples):
             part = cuts.take(some)
             added = np.empty(len(some), dtype=np.int32)
-            self._make_room(blocks[some], part)
-            _put_cuts(blocks[some], *part[:4], coef[some], self._table, self._hash, added)
+            self._make_room(examples[some], part)
+            _put_cuts(examples[some], *part[:4], coef[some], self._table, self._hash, added)
             for p, output in zip(added.tolist(), part.outputs, strict=True):
                 self.outputs[p] = output
 
@@ -276,9 +276,9 @@ class WorkingSet(Stateful):
         """
         self._note_outputs()
         best, loss = self._add_best(weights, vector)
-        blocks = np.flatnonzero(best >= 0)
+        examples = np.flatnonzero(best >= 0)
         return loss, DualPoint(
-            blocks, self.totals[blocks], [self.outputs[p] for p in best[blocks].tolist()]
+            examples, self.totals[examples], [self.outputs[p] for p in best[examples].tolist()]
         )
 
     def _add_best(self, weights: Floats, vector: Floats) -> tuple[Order, float]:
@@ -318,15 +318,15 @@ class WorkingSet(Stateful):
         """The coefficients that are not zero, with the outputs they belong to."""
         self._note_outputs()
         table = self._table
-        blocks, numbers = [], []
+        examples, numbers = [], []
         for b in np.flatnonzero(table.size):
             at = table.slot_at[b]
             for p in table.slots[at : at + table.size[b]]:
                 if table.coef[p] > 0.0:
-                    blocks.append(b)
+                    examples.append(b)
                     numbers.append(p)
         return DualPoint(
-            blocks=np.array(blocks, dtype=np.int64),
+            examples=np.array(examples, dtype=np.int64),
             coef=table.coef[np.array(numbers, dtype=np.int64)],
             outputs=[self.outputs[p] for p in numbers],
         )
@@ -336,22 +336,22 @@ class WorkingSet(Stateful):
         self.linear += linear
         self.dual = self.linear - 0.5 * float(weights @ weights)
 
-    def _make_room(self, blocks: Order, cuts: Cuts) -> None:
+    def _make_room(self, examples: Order, cuts: Cuts) -> None:
         """See to it that every block can take one plane more."""
         table = self._table
-        full = blocks[table.size[blocks] == table.capacity[blocks]]
+        full = examples[table.size[examples] == table.capacity[examples]]
         if len(full):
             self._widen(full)
         table = self._table
-        if table.counts[_N_FREE] < len(blocks):
-            self._add_numbers(len(blocks))
+        if table.counts[_N_FREE] < len(examples):
+            self._add_numbers(len(examples))
         needed = table.counts[_N_ENTRIES] + len(cuts.values)
         if needed > len(table.values):
             self._extend_arena(len(cuts.values))
         largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
             self._hash = make_table(2 * largest, self.n_features)
-        widest = int(self._table.capacity[blocks].max())
+        widest = int(self._table.capacity[examples].max())
         if widest > self._scratch.shape[1]:
             self._scratch = np.zeros((2, 2 * widest))
 
@@ -362,7 +362,7 @@ class WorkingSet(Stateful):
         slots = self._longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
         gram = self._longer(table.gram, table.counts[_N_GRAM] + int((4 * old**2).sum()))
         self._table = table._replace(slots=slots, gram=gram)
-        _widen_blocks(full, self._table)
+        _widen_examples(full, self._table)
 
     def _add_numbers(self, wanted: int) -> None:
         """More plane numbers."""
@@ -431,21 +431,21 @@ class DualPoint(NamedTuple):
 
     Parameters
     ----------
-    blocks : ndarray of int64, shape (n_planes,)
+    examples : ndarray of int64, shape (n_planes,)
     coef : ndarray of shape (n_planes,)
         Not negative; in each block they add up to at most its C.
     outputs : list
     """
 
-    blocks: Order
+    examples: Order
     coef: Floats
     outputs: list[Any]
 
     def check(self) -> None:
         """Raise ValueError if these are not as many of each."""
-        check_shape("blocks", self.blocks, len(self.outputs))
+        check_shape("examples", self.examples, len(self.outputs))
         check_shape("coef", self.coef, len(self.outputs))
-        check_indices("blocks", self.blocks, 2**62)
+        check_indices("examples", self.examples, 2**62)
 
 
 _NO_STARTS = np.zeros(0, dtype=np.int64)
@@ -453,12 +453,12 @@ _NO_COLUMNS = np.zeros(0, dtype=np.uint32)
 _NO_VALUES = np.zeros(0)
 
 
-def _without_repeats(blocks: Order) -> list[Order]:
-    """Positions in `blocks` in groups, in each of which a block comes once at most."""
-    order = np.argsort(blocks, kind="stable")
-    first = np.r_[True, np.diff(blocks[order]) != 0] if len(blocks) else np.zeros(0, dtype=bool)
-    rank = np.arange(len(blocks)) - np.maximum.accumulate(
-        np.where(first, np.arange(len(blocks)), 0)
+def _without_repeats(examples: Order) -> list[Order]:
+    """Positions in `examples` in groups, in each of which a block comes once at most."""
+    order = np.argsort(examples, kind="stable")
+    first = np.r_[True, np.diff(examples[order]) != 0] if len(examples) else np.zeros(0, dtype=bool)
+    rank = np.arange(len(examples)) - np.maximum.accumulate(
+        np.where(first, np.arange(len(examples)), 0)
     )
     return [np.sort(order[rank == r]) for r in range(rank.max(initial=-1) + 1)]
 
@@ -530,14 +530,14 @@ def _drop(b, j, table):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _update_blocks(  # type: ignore[no-untyped-def]
-    blocks, weights, table, kind, max_steps, tolerance,
+def _update_examples(  # type: ignore[no-untyped-def]
+    examples, weights, table, kind, max_steps, tolerance,
     new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
 ):  # fmt: skip
-    """Visit `blocks` in order; see `WorkingSet.update`."""
+    """Visit `examples` in order; see `WorkingSet.update`."""
     slopes, coef = scratch[0], scratch[1]
-    for o in range(len(blocks)):
-        b = blocks[o]
+    for o in range(len(examples)):
+        b = examples[o]
         total = table.totals[b]
         at = table.slot_at[b]
         m = table.size[b]
@@ -737,16 +737,16 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _put_cuts(blocks, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
+def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
     """Append a plane with its coefficient to each of the blocks."""
-    for o in range(len(blocks)):
+    for o in range(len(examples)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
-        _append(blocks[o], p, table, hashed)
+        _append(examples[o], p, table, hashed)
         added[o] = p
 
 
 @compiled
-def _widen_blocks(full, table):  # type: ignore[no-untyped-def]
+def _widen_examples(full, table):  # type: ignore[no-untyped-def]
     """Move the lists of the blocks `full` to the end, with twice the room."""
     for o in range(len(full)):
         b = full[o]

@@ -142,7 +142,7 @@ def _as_matrix(values: Any) -> Any:
 def _is_too_large(C: float, dual_point: Any) -> bool:
     """Whether hardly any example has a dual variable at its bound."""
     if isinstance(dual_point, DualPoint):
-        used = np.bincount(dual_point.blocks, dual_point.coef)
+        used = np.bincount(dual_point.examples, dual_point.coef)
     elif isinstance(dual_point, np.ndarray) and dual_point.ndim == 2:
         used = np.abs(dual_point).max(axis=1)
     else:

@@ -36,7 +36,7 @@ from maxmargin.solvers.streamed_dual import StreamedDual
 from maxmargin.training.distributed_names import ON_SHARDS
 from maxmargin.training.engines import chosen_engine
 from maxmargin.training.linear_stream import (
-    BlockStream,
+    BatchStream,
     CheckedExamples,
     class_numbers,
     joined_classes,
@@ -504,7 +504,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         }
 
 
-class _LabelStream(BlockStream):
+class _LabelStream(BatchStream):
     """Blocks of a source whose targets are labels.
 
     Classes are found as they come, unless something has to know them all (or how many
@@ -512,7 +512,7 @@ class _LabelStream(BlockStream):
     """
 
     estimator: LinearClassifier
-    state_names = (*BlockStream.state_names, "classes", "totals")
+    state_names = (*BatchStream.state_names, "classes", "totals")
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
 
 if TYPE_CHECKING:
-    from maxmargin.training.linear_stream import BlockStream
+    from maxmargin.training.linear_stream import BatchStream
 
 Floats = NDArray[np.float64]
 
@@ -201,7 +201,7 @@ class LinearEstimator(CertifiedEstimator, ABC):
         fitted = self._set_weights(targets, original, self._bias * weights[-1])
         return fitted | {"n_features_in_": len(original)}
 
-    def _fit_source(self, stream: "BlockStream") -> Self:
+    def _fit_source(self, stream: "BatchStream") -> Self:
         """Fit on blocks of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = self._train(

@@ -18,7 +18,7 @@ from maxmargin.core.magnitudes import LARGEST, are_moderate
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.linear import LinearEstimator, Targets
-from maxmargin.training.linear_stream import BlockStream, CheckedExamples
+from maxmargin.training.linear_stream import BatchStream, CheckedExamples
 
 Floats = NDArray[np.float64]
 
@@ -283,7 +283,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}
 
 
-class _NumberStream(BlockStream):
+class _NumberStream(BatchStream):
     """Blocks of a source whose targets are numbers."""
 
     estimator: LinearRegressor

@@ -234,7 +234,8 @@ def convergence(subject: Subject) -> Markup | None:
     facts = (
         f"{plural(len(subject.history), 'iteration')}, "
         f"{plural(last.oracle_calls, 'oracle call')} (or updates of examples), "
-        f"{last.cache_hits:,} more answered from memory; {plural(last.cuts, 'cutting plane')} (or support vectors) kept."
+        f"{last.cache_hits:,} more answered from memory; "
+        f"{plural(last.cuts, 'cutting plane')} (or support vectors) kept."
     )
     return joined([subject.figures.draw(plot, captions), tag("p", facts, class_="note")])
 

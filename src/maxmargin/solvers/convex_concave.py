@@ -437,6 +437,6 @@ def _without(point: Any, changed: NDArray[np.bool_]) -> Any:
     """A dual point without the examples that have changed; None for one of another kind."""
     if not isinstance(point, DualPoint):
         return None
-    kept = np.flatnonzero(~changed[point.blocks])
+    kept = np.flatnonzero(~changed[point.examples])
     outputs = [point.outputs[k] for k in kept.tolist()]
-    return DualPoint(point.blocks[kept], point.coef[kept], outputs)
+    return DualPoint(point.examples[kept], point.coef[kept], outputs)

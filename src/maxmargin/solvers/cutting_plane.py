@@ -27,7 +27,7 @@ FINER = 0.5
 """Cached planes that violate by less than this part of the tolerance leave a search to be made: it
 may find the gap closed."""
 
-NO_BLOCKS = np.zeros(0, dtype=np.int64)
+NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
 """Sweeps after which a quadratic program is left as it is: the next will go on."""
 
@@ -69,9 +69,9 @@ class NSlack(StructuredSolver):
         while True:
             solved = run.n_cuts
             found = 0.0
-            for start in range(0, run.oracle.n_blocks, self.update_every):
-                blocks = run.everything[start : start + self.update_every]
-                found += run.infer(blocks, ADD_ONLY).gap
+            for start in range(0, run.oracle.n_examples, self.update_every):
+                examples = run.everything[start : start + self.update_every]
+                found += run.infer(examples, ADD_ONLY).gap
                 if run.n_cuts - solved >= self.update_every:
                     self._solve(run, rule)
                     solved = run.n_cuts
@@ -140,7 +140,7 @@ class OneSlack(StructuredSolver):
             from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
             cut = run.cached_cut() if from_cache else None
             if cut is not None and run.violation(cut) > run.asked(self.accept):
-                run.hits += run.oracle.n_blocks
+                run.hits += run.oracle.n_examples
                 run.estimate(cut)
             else:
                 run.hits_in_a_row = 0
@@ -204,7 +204,7 @@ class SummedRun(Run):
     def point(self) -> DualPoint:
         used = self.cuts.used
         return DualPoint(
-            blocks=np.concatenate([NO_BLOCKS, *(recipe.blocks for _, recipe in used)]),
+            examples=np.concatenate([NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
             coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
             outputs=[output for _, recipe in used for output in recipe.outputs],
         )
@@ -212,7 +212,7 @@ class SummedRun(Run):
     def resume(self, start: DualPoint) -> None:
         start = self.oracle.feasible(start)
         vector = np.zeros(self.oracle.n_features)
-        cuts = self.oracle.cuts_of(start.blocks, start.outputs)
+        cuts = self.oracle.cuts_of(start.examples, start.outputs)
         cuts.add_to(vector, start.coef)
         self.cuts.add(SummedCut(vector, float(start.coef @ cuts.losses), start), coef=1.0)
         self.cuts.set_weights(self.weights)
@@ -242,7 +242,7 @@ class SummedRun(Run):
         each = self.oracle.oracle_work
         if each is None:  # made by Python, which takes far longer than all else
             return DEAR
-        oracle_calls = each * self.oracle.n_blocks
+        oracle_calls = each * self.oracle.n_examples
         products = float(self.oracle.n_features * len(self.cuts))
         return min(max(products / max(products + oracle_calls, 1.0), DEAR), CHEAP)
 
@@ -252,20 +252,20 @@ class SummedRun(Run):
         vector = np.zeros(oracle.n_features)
         loss, hinges = 0.0, Hinges(0.0, 0.0)
         parts, costs, outputs = [], [], []
-        for blocks in oracle.chunks():
-            cuts = oracle.separate(self.weights, blocks, self.threads)
-            hinges += oracle.hinges(cuts, self.weights, blocks)
+        for examples in oracle.chunks():
+            cuts = oracle.separate(self.weights, examples, self.threads)
+            hinges += oracle.hinges(cuts, self.weights, examples)
             counts = np.flatnonzero(cuts.slopes(self.weights) > 0.0)
-            cost = np.zeros(len(blocks))
-            cost[counts] = oracle.cost[blocks[counts]]
+            cost = np.zeros(len(examples))
+            cost[counts] = oracle.cost[examples[counts]]
             cuts.add_to(vector, cost)
             loss += float(cost @ cuts.losses)
-            parts.append(blocks[counts])
+            parts.append(examples[counts])
             costs.append(cost[counts])
             outputs += [cuts.outputs[k] for k in counts]
-            self.calls += len(blocks)
+            self.calls += len(examples)
             if cache:
-                self.example_cuts.update(blocks, self.weights, ADD_ONLY, cuts)
+                self.example_cuts.update(examples, self.weights, ADD_ONLY, cuts)
         if cache:
             self.example_cuts.keep_latest(cache)
         recipe = DualPoint(np.concatenate(parts), np.concatenate(costs), outputs)

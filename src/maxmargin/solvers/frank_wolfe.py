@@ -74,7 +74,7 @@ class FrankWolfe(StructuredSolver):
         while True:
             order = self._order(run)
             run.infer(order, rule)
-            if len(order) < run.oracle.n_blocks:
+            if len(order) < run.oracle.n_examples:
                 run.estimate_from_gaps(float(run.working_set.gaps.sum()))
             for _ in range(self.cache_sweeps):
                 run.sweep(run.shuffled, rule)

@@ -155,7 +155,7 @@ class MiniBatchRun(IterativeRun):
         """Examples of the present pass that have been searched."""
         self.fresh = 0
         """Outputs that violated in the present pass."""
-        self.hinges = np.full(oracle.n_blocks, math.inf)
+        self.hinges = np.full(oracle.n_examples, math.inf)
         """Of each example at its last search; infinite before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
@@ -165,7 +165,7 @@ class MiniBatchRun(IterativeRun):
 
     def check_state(self) -> None:
         """Refuse an order of examples that there are not."""
-        check_indices("order", self.order, self.oracle.n_blocks)
+        check_indices("order", self.order, self.oracle.n_examples)
         if self.inferred < 0 or (self.best is None and math.isfinite(self.primal)):
             raise ValueError("the model of its objective is missing")
 
@@ -177,12 +177,12 @@ class MiniBatchRun(IterativeRun):
     @outputs_in_hand.setter
     def outputs_in_hand(self, state: CutsState) -> None:
         atoms, y_true = state.atoms, self.oracle.Y
-        whose = zip(atoms.blocks.tolist(), atoms.is_true_output, atoms.outputs, strict=True)
+        whose = zip(atoms.examples.tolist(), atoms.is_true_output, atoms.outputs, strict=True)
         outputs = [y_true[i] if is_true_output else output for i, is_true_output, output in whose]
         wrong = np.flatnonzero(~atoms.is_true_output)
-        self.oracle.check_listed(atoms.blocks[wrong], [outputs[k] for k in wrong])
+        self.oracle.check_listed(atoms.examples[wrong], [outputs[k] for k in wrong])
         if outputs:
-            self.cuts.restore(state, *self.oracle.rows_of(atoms.blocks, outputs))
+            self.cuts.restore(state, *self.oracle.rows_of(atoms.examples, outputs))
 
     @property
     def best_point(self) -> DualPoint | None:
@@ -227,16 +227,16 @@ class MiniBatchRun(IterativeRun):
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
         start = self.oracle.feasible(start)
-        if len(start.blocks):
-            outputs = self.oracle.outputs_of(start.blocks, start.outputs, start.coef)
-            self.cuts.add(self.oracle.y_true(start.blocks), outputs)
+        if len(start.examples):
+            outputs = self.oracle.outputs_of(start.examples, start.outputs, start.coef)
+            self.cuts.add(self.oracle.y_true(start.examples), outputs)
 
     def point(self) -> DualPoint:
         """The present dual point."""
         atoms = self.cuts.atoms
         used = np.flatnonzero((atoms.coef > 0.0) & ~atoms.is_true_output)
         outputs = [atoms.outputs[k] for k in used]
-        return DualPoint(blocks=atoms.blocks[used], outputs=outputs, coef=atoms.coef[used])
+        return DualPoint(examples=atoms.examples[used], outputs=outputs, coef=atoms.coef[used])
 
     def model(self) -> KernelModel:
         """The present model."""
@@ -254,36 +254,36 @@ class MiniBatchRun(IterativeRun):
 
     def iterations(self) -> Iterator[None]:
         """Mini-batches for ever; each pass in a new order."""
-        n = self.oracle.n_blocks
+        n = self.oracle.n_examples
         size = self.solver.batch_size or min(max(n // 20, 8), 64)
         while True:
             if self.inferred >= len(self.order):
                 self.order, self.inferred = self.random.permutation(n), 0
                 self.fresh = 0
-            blocks = self.order[self.inferred : self.inferred + size]
-            found = self._infer(self.model(), blocks)
-            self.inferred += len(blocks)
-            self.hinges[blocks] = found.hinges
+            examples = self.order[self.inferred : self.inferred + size]
+            found = self._infer(self.model(), examples)
+            self.inferred += len(examples)
+            self.hinges[examples] = found.hinges
             suboptimality = self._suboptimality(found)
             self.fresh += self._take_in(found, suboptimality)
-            costs = self.oracle.cost[found.outputs.blocks]
-            self._improve(blocks, float(costs @ np.maximum(suboptimality, 0.0)))
+            costs = self.oracle.cost[found.outputs.examples]
+            self._improve(examples, float(costs @ np.maximum(suboptimality, 0.0)))
             if self.inferred == n:
                 self._end_pass()
             yield
 
-    def _infer(self, model: KernelModel, blocks: Order) -> Found:
+    def _infer(self, model: KernelModel, examples: Order) -> Found:
         solver = self.solver
-        self.calls += len(blocks)
+        self.calls += len(examples)
         return self.oracle.infer(
-            model, blocks, self.threads, solver.outputs_per_call, solver.diversity
+            model, examples, self.threads, solver.outputs_per_call, solver.diversity
         )
 
     def _suboptimality(self, found: Found) -> Floats:
         """How far outputs that were found exceed the slacks of their examples."""
-        blocks = found.outputs.blocks
-        suboptimality = found.slopes - self.cuts.slacks()[blocks]
-        return np.where(self.oracle.cost[blocks] > 0.0, suboptimality, 0.0)
+        examples = found.outputs.examples
+        suboptimality = found.slopes - self.cuts.slacks()[examples]
+        return np.where(self.oracle.cost[examples] > 0.0, suboptimality, 0.0)
 
     def _take_in(self, found: Found, suboptimality: Floats) -> int:
         """Take in what exceeds the slacks by more than epsilon; says how many did."""
@@ -291,17 +291,17 @@ class MiniBatchRun(IterativeRun):
         if not len(chosen):
             return 0
         outputs = found.outputs.take(chosen)
-        blocks = np.unique(outputs.blocks)
-        missing = blocks[~self.cuts.has_true_output[blocks]]
+        examples = np.unique(outputs.examples)
+        missing = examples[~self.cuts.has_true_output[examples]]
         self.cuts.add(self.oracle.y_true(missing) if len(missing) else None, outputs)
         return len(chosen)
 
-    def _improve(self, blocks: Order, gap: float) -> None:
+    def _improve(self, examples: Order, gap: float) -> None:
         """Improve the dual, to a part of the gap that the searches found; then prune."""
         solver, cuts = self.solver, self.cuts
         self.certificate = None
         if solver.steps == "smo":
-            cuts.solve(blocks, 0.0, len(blocks))
+            cuts.solve(examples, 0.0, len(examples))
         else:
             enough = 0.25 * self.stopping.allowed_gap(self.dual)
             cuts.solve(None, max(_QP_PART * gap, enough), _MOST_UPDATES)
@@ -320,7 +320,7 @@ class MiniBatchRun(IterativeRun):
         """Value the model on all examples, and certify it; take in the outputs that violate."""
         point = self.point()
         model = self.oracle.model_of(point)
-        found = self._infer(model, np.arange(self.oracle.n_blocks))
+        found = self._infer(model, np.arange(self.oracle.n_examples))
         primal = self.evaluated = model.half_square + float(self.oracle.cost @ found.hinges)
         if primal < self.primal:
             # The model comes first: were Ctrl-C to come in between, it must not be missing.
@@ -347,7 +347,7 @@ class MiniBatchRun(IterativeRun):
             return
         nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
         model = self.oracle.model_of(nothing)
-        found = self._infer(model, np.arange(self.oracle.n_blocks))
+        found = self._infer(model, np.arange(self.oracle.n_examples))
         at_zero = float(self.oracle.cost @ found.hinges)
         if at_zero < primal:
             self._best_point, self.best, self.primal = nothing, model, at_zero

@@ -176,9 +176,9 @@ class Online(StructuredSolver):
             run.explore(stretch, some)
             if self.schedule == "gap" and run.cached_gap > run.tol_cache:
                 run.optimize(run.tol_cache)
-            elif self.schedule == "larank" and run.cache.n_blocks:
+            elif self.schedule == "larank" and run.cache.n_examples:
                 run.update_again(
-                    run.random.integers(run.cache.n_blocks, size=UPDATES_AGAIN * len(some))
+                    run.random.integers(run.cache.n_examples, size=UPDATES_AGAIN * len(some))
                 )
         if self.schedule != "one-pass":
             run.optimize(min(run.tol_cache, run.tol))

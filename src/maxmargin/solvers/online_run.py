@@ -147,18 +147,18 @@ class StreamRun(TrackedRun):
         if isinstance(start, FrozenPoint):
             self._resume_frozen(start)
         for first, oracle in self.stream.stretches():
-            last = first + oracle.n_blocks
-            which = np.flatnonzero((listed.blocks >= first) & (listed.blocks < last))
+            last = first + oracle.n_examples
+            which = np.flatnonzero((listed.examples >= first) & (listed.examples < last))
             if not len(which):
                 continue
             self.cache.look_at(first, last)
-            blocks, coef = listed.blocks[which] - first, np.maximum(listed.coef[which], 0.0)
+            examples, coef = listed.examples[which] - first, np.maximum(listed.coef[which], 0.0)
             room = np.maximum(oracle.cost - self.cache.spent(np.arange(first, last)), 0.0)
-            used = np.bincount(blocks, coef, oracle.n_blocks)
-            coef *= np.minimum(1.0, room / np.maximum(used, TINY))[blocks]
-            cuts = oracle.cuts_of(blocks, [listed.outputs[k] for k in which])
-            cost = oracle.cost[blocks]
-            self.cache.put_in(blocks + first, cost, cuts, coef, self.weights)
+            used = np.bincount(examples, coef, oracle.n_examples)
+            coef *= np.minimum(1.0, room / np.maximum(used, TINY))[examples]
+            cuts = oracle.cuts_of(examples, [listed.outputs[k] for k in which])
+            cost = oracle.cost[examples]
+            self.cache.put_in(examples + first, cost, cuts, coef, self.weights)
         self.cache.recount(self.weights)
 
     def _resume_frozen(self, start: FrozenPoint) -> None:
@@ -168,7 +168,7 @@ class StreamRun(TrackedRun):
             raise ValueError("The point belongs to other features.")
         most = 1.0
         for first, oracle in self.stream.stretches():
-            spent = frozen.spent[first : first + oracle.n_blocks]
+            spent = frozen.spent[first : first + oracle.n_examples]
             share = spent / np.maximum(oracle.cost[: len(spent)], TINY)
             most = max(most, float(share.max(initial=0.0)))
         self.cache.take_over(frozen, 1.0 / most, self.weights)
@@ -200,7 +200,7 @@ class StreamRun(TrackedRun):
         self.hinges = 0.0
         self.cache.begin_pass()
         for stretch in self.stream.stretches():
-            n = stretch.oracle.n_blocks
+            n = stretch.oracle.n_examples
             self.cache.look_at(stretch.first, stretch.first + n)
             order = (
                 self.random.permutation(n) if self.options.shuffle else np.arange(n, dtype=np.int64)
@@ -247,7 +247,7 @@ class StreamRun(TrackedRun):
             some = some[hard] if turn == 0 else some
             if not len(hard):
                 break
-        if self.cache.n_blocks > PRUNE_AFTER * self.pruned_to + 64:
+        if self.cache.n_examples > PRUNE_AFTER * self.pruned_to + 64:
             self.prune()
         self.best_dual = max(self.best_dual, self.dual)
 
@@ -269,13 +269,13 @@ class StreamRun(TrackedRun):
 
     def look(self) -> Certificate:
         """The same at the present weights, by a look at every block."""
-        self.cache.update(np.arange(self.cache.n_blocks), self.weights, ADD_ONLY)
+        self.cache.update(np.arange(self.cache.n_examples), self.weights, ADD_ONLY)
         return self.cached_certificate
 
-    def update_again(self, blocks: Order) -> None:
+    def update_again(self, examples: Order) -> None:
         """Steps over the planes in hand of some blocks, one after the other."""
-        self.hits += len(blocks)
-        self.cache.update(blocks, self.weights, self.rule)
+        self.hits += len(examples)
+        self.cache.update(examples, self.weights, self.rule)
         self.cache.thaw(self.weights)
 
     def sweep(self) -> None:
@@ -289,7 +289,7 @@ class StreamRun(TrackedRun):
         assert self.momentum is not None
         self.snapshots[0] = 0
         self.momentum.restart()
-        for _ in range(self.options.max_sweeps if self.cache.n_blocks else 0):
+        for _ in range(self.options.max_sweeps if self.cache.n_examples else 0):
             self.momentum.apply()
             self.sweep()
             self.momentum.settle()
@@ -304,7 +304,7 @@ class StreamRun(TrackedRun):
         self.settle()
         self.cache.prune(self.weights, self.options.max_idle)
         self.cache.recount(self.weights)
-        self.pruned_to = self.cache.n_blocks
+        self.pruned_to = self.cache.n_examples
 
     def extrapolate(self, momentum: float) -> None:
         """See `Extrapolable`."""
@@ -327,7 +327,7 @@ class StreamRun(TrackedRun):
         candidates = self.candidates
         hinges = [Hinges(0.0, 0.0)] * len(candidates)
         for first, oracle in self.stream.stretches():
-            self.cache.look_at(first, first + oracle.n_blocks)
+            self.cache.look_at(first, first + oracle.n_examples)
             for some in oracle.chunks():
                 for k, weights in enumerate(candidates):
                     cuts = oracle.separate(weights, some, self.threads)

@@ -194,7 +194,7 @@ class DistributionRun(TrackedRun):
     @property
     def share(self) -> int:
         """Blocks to visit between two looks at the clock and at the temperature."""
-        most = max(1, self.oracle.n_blocks // BATCHES_PER_PASS)
+        most = max(1, self.oracle.n_examples // BATCHES_PER_PASS)
         each = self.oracle.oracle_work
         return most if each is None else max(1, min(int(MOST_WORK / max(each, 1.0)), most))
 
@@ -213,13 +213,13 @@ class DistributionRun(TrackedRun):
             self.note_hinges(total.loss, seen)
         self._end_pass()
 
-    def _update(self, blocks: Order) -> BlockUpdate:
+    def _update(self, examples: Order) -> BlockUpdate:
         if self.batch_size > 1:
-            self._propose(blocks)
+            self._propose(examples)
             return self.distributions.step(self.weights, self.fixed_step)
-        self.calls += len(blocks)
+        self.calls += len(examples)
         temperature = self.temperatures.temperature
-        return self.distributions.update(self.weights, blocks, temperature, self.fixed_step)
+        return self.distributions.update(self.weights, examples, temperature, self.fixed_step)
 
     def update_together(self) -> None:
         """Propose for all blocks, and make one step; the weights before it are offered."""
@@ -233,15 +233,15 @@ class DistributionRun(TrackedRun):
         """Value the candidates, until one is good enough."""
         for weights in self.candidates:
             hinges = self.oracle.all_hinges(weights, self.threads)
-            self.calls += self.oracle.n_blocks
+            self.calls += self.oracle.n_examples
             self.offer(weights, hinges, ends_iteration=True)
             if self.is_done:
                 break
 
-    def _propose(self, blocks: Order) -> float:
-        self.calls += len(blocks)
+    def _propose(self, examples: Order) -> float:
+        self.calls += len(examples)
         temperature = self.temperatures.temperature
-        return self.distributions.propose(self.weights, blocks, temperature, self.threads)
+        return self.distributions.propose(self.weights, examples, temperature, self.threads)
 
     def _end_pass(self) -> None:
         self.temperatures.next_pass()
@@ -257,7 +257,7 @@ class DistributionRun(TrackedRun):
     def _mean_largest_loss(self) -> float:
         """What the hinges are worth at weights of zero, on average."""
         hinges = self.oracle.all_hinges(self.weights, self.threads)
-        self.calls += self.oracle.n_blocks
+        self.calls += self.oracle.n_examples
         self.offer(self.weights, hinges)
         return hinges.most / max(float(self.oracle.cost.sum()), 1e-300) or 1.0
 

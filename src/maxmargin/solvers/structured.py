@@ -103,12 +103,12 @@ class Run(IterativeRun):
     @property
     def everything(self) -> Order:
         """All blocks, in order."""
-        return np.arange(self.oracle.n_blocks, dtype=np.int64)
+        return np.arange(self.oracle.n_examples, dtype=np.int64)
 
     @property
     def shuffled(self) -> Order:
         """All blocks, in random order."""
-        return self.random.permutation(self.oracle.n_blocks)
+        return self.random.permutation(self.oracle.n_examples)
 
     @property
     def half_square(self) -> float:
@@ -265,10 +265,10 @@ class TrackedRun(Run):
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
-    def note_hinges(self, loss: float, blocks: Order) -> None:
-        """Take it that all blocks have such hinges as `blocks`, with a sum of cost times hinge."""
+    def note_hinges(self, loss: float, examples: Order) -> None:
+        """Take it that all have such hinges as `examples`, with a sum of cost times hinge."""
         cost = self.oracle.cost
-        self.estimate = loss * float(cost.sum()) / max(float(cost[blocks].sum()), TINY)
+        self.estimate = loss * float(cost.sum()) / max(float(cost[examples].sum()), TINY)
 
     @property
     def candidates(self) -> list[Floats]:
@@ -334,8 +334,8 @@ class BlockRun(TrackedRun):
 
     def resume(self, start: DualPoint) -> None:
         start = self.oracle.feasible(start)
-        cuts = self.oracle.cuts_of(start.blocks, start.outputs)
-        self.working_set.put(start.blocks, cuts, start.coef, self.weights)
+        cuts = self.oracle.cuts_of(start.examples, start.outputs)
+        self.working_set.put(start.examples, cuts, start.coef, self.weights)
 
     def release(self) -> None:
         super().release()
@@ -351,14 +351,14 @@ class BlockRun(TrackedRun):
             return 1
         work = min(FIRST_WORK * 2.0 ** min(self.passes, 30), MOST_WORK)
         size = max(int(work / max(each, 1.0)), LEAST_BATCH)
-        return max(1, min(size, self.oracle.n_blocks // BATCHES_PER_PASS))
+        return max(1, min(size, self.oracle.n_examples // BATCHES_PER_PASS))
 
     def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Search for planes of the blocks `order`, and visit each block with its own."""
         total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
-        for blocks, cuts in self._found(order, self.weights):
-            total += self.working_set.update(blocks, self.weights, rule, cuts)
-            inferred += len(blocks)
+        for examples, cuts in self._found(order, self.weights):
+            total += self.working_set.update(examples, self.weights, rule, cuts)
+            inferred += len(examples)
             if self.stopping.out_of_time:
                 if math.isinf(self.estimate):
                     self.note_hinges(total.loss, order[:inferred])
@@ -378,9 +378,9 @@ class BlockRun(TrackedRun):
         Returns the sum of cost times hinge; infinity if time ran out.
         """
         total = Hinges(0.0, 0.0)
-        for blocks, cuts in self._found(self.everything, weights):
-            total += self.oracle.hinges(cuts, weights, blocks)
-            self.working_set.update(blocks, self.weights, ADD_ONLY, cuts)
+        for examples, cuts in self._found(self.everything, weights):
+            total += self.oracle.hinges(cuts, weights, examples)
+            self.working_set.update(examples, self.weights, ADD_ONLY, cuts)
             if self.stopping.out_of_time:
                 return Hinges(math.inf, math.inf)
         self.passes += 1
@@ -390,10 +390,10 @@ class BlockRun(TrackedRun):
         """Batches of blocks with their planes, found at weights that may change in between."""
         size = self.batch_size
         for start in range(0, len(order), size):
-            blocks = order[start : start + size]
-            cuts = self.oracle.separate(weights, blocks, self.threads)
-            self.calls += len(blocks)
-            yield blocks, cuts
+            examples = order[start : start + size]
+            cuts = self.oracle.separate(weights, examples, self.threads)
+            self.calls += len(examples)
+            yield examples, cuts
 
     def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
         """Visit the blocks `order` with the planes in hand."""
@@ -515,14 +515,14 @@ def _refute(oracle: Oracle, weights: Floats, point: DualPoint, threads: Threads)
 
     Unless searches may be just that, and did not say by how much.
     """
-    cuts = oracle.separate(weights, point.blocks, threads)
+    cuts = oracle.separate(weights, point.examples, threads)
     if oracle.relaxed and cuts.suboptimality is None:
         return
     found = cuts.slopes(weights)
-    known = oracle.cuts_of(point.blocks, point.outputs).slopes(weights)
+    known = oracle.cuts_of(point.examples, point.outputs).slopes(weights)
     k = int(np.argmax(known - np.maximum(found, 0.0)))
     raise ProblemError(
-        f"{oracle.oracle_name} does not find the maximum: for example {point.blocks[k]} the "
+        f"{oracle.oracle_name} does not find the maximum: for example {point.examples[k]} the "
         f"output {point.outputs[k]!r:.80} has a score plus loss that is {known[k] - found[k]:.3g} "
         f"higher."
     )

@@ -38,10 +38,10 @@ class SummedValue:
         self._geometry: tuple[LinearProblem, ...] = ()
 
     def add(
-        self, block: LinearProblem | OneVersusRest, dual_coefs: Sequence[Floats | None]
+        self, batch: LinearProblem | OneVersusRest, dual_coefs: Sequence[Floats | None]
     ) -> None:
         """Count the examples of a block; None stands for coefficients that are all zero."""
-        parts = parts_of(block)
+        parts = parts_of(batch)
         nothing = np.zeros(0, dtype=np.intp)
         if not self._geometry:
             self._geometry = tuple(part.some(nothing) for part in parts)

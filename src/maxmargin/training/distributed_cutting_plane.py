@@ -18,7 +18,7 @@ from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import DualPoint
-from maxmargin.solvers.cutting_plane import NO_BLOCKS, OneSlack, SummedRun
+from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
 from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle
@@ -102,7 +102,7 @@ class SummedShard:
 
     def again(self, numbers: list[int]) -> list[Part]:
         """Planes of these numbers; nothing for those that are not known here."""
-        empty = DualPoint(NO_BLOCKS, np.zeros(0), [])
+        empty = DualPoint(NO_EXAMPLES, np.zeros(0), [])
         cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
         return [self._part(cut, _NOTHING) for cut in cuts]
 
@@ -114,7 +114,7 @@ class SummedShard:
         """The dual point over the examples here."""
         used = [(c, self.recipes[n]) for n, c in self.mix.items() if n in self.recipes]
         return DualPoint(
-            blocks=np.concatenate([NO_BLOCKS, *(recipe.blocks for _, recipe in used)]),
+            examples=np.concatenate([NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
             coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
             outputs=[output for _, recipe in used for output in recipe.outputs],
         )
@@ -122,7 +122,7 @@ class SummedShard:
     def _summed(self, recipe: DualPoint) -> SummedCut:
         oracle = self.run.oracle
         vector = np.zeros(oracle.n_features)
-        cuts = oracle.cuts_of(recipe.blocks, recipe.outputs)
+        cuts = oracle.cuts_of(recipe.examples, recipe.outputs)
         cuts.add_to(vector, recipe.coef)
         return SummedCut(vector, float(recipe.coef @ cuts.losses), recipe)
 
@@ -162,7 +162,7 @@ class ShardedSummedRun(SummedRun):
 
     def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
         cut, hinges = self._asked("inferred", cache)
-        self.calls += self.oracle.n_blocks
+        self.calls += self.oracle.n_examples
         return cut, hinges
 
     def cached_cut(self) -> SummedCut:

@@ -179,7 +179,7 @@ class ShardRun(BlockRun):
         """The next blocks of the pass: so large a part of all, or what is left."""
         if not len(self._left):
             self._left, self._loss = self.shuffled, 0.0
-        n = max(1, math.ceil(share * self.oracle.n_blocks))
+        n = max(1, math.ceil(share * self.oracle.n_examples))
         order, self._left = self._left[:n], self._left[n:]
         return order
 
@@ -262,7 +262,7 @@ class DualShard:
         while done < orders.share and not run.stopping.out_of_time:
             order = run.following(orders.share - done)
             self.options.improve(run, self.momentum, order)
-            done += len(order) / run.oracle.n_blocks
+            done += len(order) / run.oracle.n_examples
         if orders.share == 0.0:
             self._sweep()
         return self._move(started, done)

@@ -62,7 +62,7 @@ def _slice(values: Floats, first: int, count: int, name: str) -> Floats:
     return part
 
 
-class BlockStream(Stateful, ABC):
+class BatchStream(Stateful, ABC):
     """Goes through the blocks of a source again and again: what `StreamedDual.solve` wants.
 
     In the first pass each block is as wide as the widest so far, in later ones as the widest of
@@ -130,11 +130,11 @@ class BlockStream(Stateful, ABC):
     def examples(self) -> Iterator[CheckedExamples]:
         """The blocks as they are, checked; errors tell where."""
         first = 0
-        for number, block in enumerate(self.source.blocks()):
-            if len(block.y) == 0:
+        for number, batch in enumerate(self.source.batches()):
+            if len(batch.y) == 0:
                 continue
             try:
-                checked = self._check(block, first)
+                checked = self._check(batch, first)
             except ValueError as error:
                 where = f"In block {number} of the source, whose first row is row {first} of all"
                 raise ValueError(f"{where}, {error}") from error
@@ -148,12 +148,12 @@ class BlockStream(Stateful, ABC):
                 f"examples: give one for each."
             )
 
-    def _check(self, block: Examples, first: int) -> CheckedExamples:
+    def _check(self, batch: Examples, first: int) -> CheckedExamples:
         name = type(self.estimator).__name__
-        if not is_matrix(block.X):
-            raise ValueError(f"X is a {type(block.X).__name__}, but {name} needs rows of numbers.")
-        X = self._as_wide(check_features(block.X, name))
-        y = check_labels(block.y, name)
+        if not is_matrix(batch.X):
+            raise ValueError(f"X is a {type(batch.X).__name__}, but {name} needs rows of numbers.")
+        X = self._as_wide(check_features(batch.X, name))
+        y = check_labels(batch.y, name)
         check_lengths(X, y)
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             at = int(np.flatnonzero(~np.isfinite(y))[0])
@@ -180,10 +180,10 @@ class BlockStream(Stateful, ABC):
         raise ValueError(f"X has {width} features, but blocks before had {self.width}.")
 
 
-def _grouped(blocks: Iterator[CheckedExamples]) -> Iterator[CheckedExamples]:
+def _grouped(batches: Iterator[CheckedExamples]) -> Iterator[CheckedExamples]:
     """The same examples, in blocks that are not too small."""
     group: list[CheckedExamples] = []
-    for examples in blocks:
+    for examples in batches:
         group.append(examples)
         if sum(len(part.y) * _bytes_per_row(part.X) for part in group) >= SMALL_BLOCK:
             yield _joined(group)

@@ -36,13 +36,13 @@ class SourcePart(NamedTuple):
 
     def load(self) -> PartExamples:
         """Read the examples."""
-        blocks, first = [], 0
-        for at, (X, y) in enumerate(self.source.blocks()):
+        batches, first = [], 0
+        for at, (X, y) in enumerate(self.source.batches()):
             if at % self.of == self.number and len(y):
                 numbers = None if self.of == 1 else np.arange(first, first + len(y))
-                blocks.append(PartExamples(X, y, None, numbers))
+                batches.append(PartExamples(X, y, None, numbers))
             first += len(y)
-        return joined(blocks) if blocks else PartExamples([], [])
+        return joined(batches) if batches else PartExamples([], [])
 
 
 class Survey(NamedTuple):
@@ -115,7 +115,7 @@ def _grows(source: Source) -> bool:
 
 
 def _width(part: SourcePart) -> int:
-    for _ in part.source.blocks():
+    for _ in part.source.batches():
         pass
     return part.source.n_features or 0
 

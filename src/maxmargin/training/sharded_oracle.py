@@ -209,13 +209,13 @@ class ShardedOracle(Oracle):
             np.concatenate([numbers[part] for part in own]) for own in part_numbers
         ]
         """For each shard, the numbers of its examples among all."""
-        self._n_blocks = first
+        self._n_examples = first
         self.lists_point = False
         """Whether a solver is to fetch the final dual point, for another solve to start from."""
 
     @property
-    def n_blocks(self) -> int:
-        return self._n_blocks
+    def n_examples(self) -> int:
+        return self._n_examples
 
     @property
     def content(self) -> Any:
@@ -225,10 +225,10 @@ class ShardedOracle(Oracle):
     def oracle_work(self) -> float | None:
         return self._oracle_work
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         raise NotImplementedError("Planes stay in their shards.")
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[Any]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         raise NotImplementedError("Planes stay in their shards.")
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
@@ -252,16 +252,16 @@ class ShardedOracle(Oracle):
         parts = []
         for numbers in self.numbers:
             order = np.argsort(numbers)
-            at = np.searchsorted(numbers, point.blocks, sorter=order)
+            at = np.searchsorted(numbers, point.examples, sorter=order)
             at = order[np.minimum(at, len(numbers) - 1)]
-            own = np.flatnonzero(numbers[at] == point.blocks)
+            own = np.flatnonzero(numbers[at] == point.examples)
             parts.append(DualPoint(at[own], point.coef[own], [point.outputs[k] for k in own]))
         return parts
 
     def join(self, parts: Sequence[DualPoint]) -> DualPoint:
         """The other way round."""
         return DualPoint(
-            np.concatenate([n[p.blocks] for n, p in zip(self.numbers, parts, strict=True)]),
+            np.concatenate([n[p.examples] for n, p in zip(self.numbers, parts, strict=True)]),
             np.concatenate([part.coef for part in parts]),
             [output for part in parts for output in part.outputs],
         )

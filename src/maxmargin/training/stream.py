@@ -69,8 +69,8 @@ class Evaluation:
             self.linear += float(point.frozen.loss[0])
             self.spent = point.frozen.spent
             point = point.listed
-        order = np.argsort(point.blocks, kind="stable")
-        self.positions, self.coef = point.blocks[order], point.coef[order]
+        order = np.argsort(point.examples, kind="stable")
+        self.positions, self.coef = point.examples[order], point.coef[order]
         self.outputs = [point.outputs[k] for k in order]
 
     def add(self, oracle: Oracle, first: int) -> "Evaluation":
@@ -81,21 +81,21 @@ class Evaluation:
         ValueError
             If the coefficients are not feasible.
         """
-        last = first + oracle.n_blocks
+        last = first + oracle.n_examples
         low, high = np.searchsorted(self.positions, [first, last])
-        blocks, coef = self.positions[low:high] - first, self.coef[low:high]
-        used = np.bincount(blocks, weights=coef, minlength=oracle.n_blocks).astype(np.float64)
+        examples, coef = self.positions[low:high] - first, self.coef[low:high]
+        used = np.bincount(examples, weights=coef, minlength=oracle.n_examples).astype(np.float64)
         spent = self.spent[first:last]
         used[: len(spent)] += spent
         if (coef < 0.0).any() or (used > oracle.cost * (1.0 + ROUNDING)).any():
             raise ValueError("The dual point is not feasible.")
-        for start in range(0, len(blocks), CHUNK):
+        for start in range(0, len(examples), CHUNK):
             some = slice(start, start + CHUNK)
             outputs = self.outputs[low:high][some]
-            cuts = oracle.cuts_of(blocks[some], outputs)
+            cuts = oracle.cuts_of(examples[some], outputs)
             cuts.add_to(self.weights, coef[some])
             self.linear += float(coef[some] @ cuts.losses)
-        self.evaluated += len(blocks)
+        self.evaluated += len(examples)
         return self
 
     @property
@@ -234,7 +234,7 @@ class SourceStream(Stream):
 
     def stretches(self) -> Iterator[Stretch]:
         first = 0
-        for X, y in self.source.blocks():
+        for X, y in self.source.batches():
             n = len(y)
             if not n:
                 continue

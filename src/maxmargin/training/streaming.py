@@ -208,9 +208,9 @@ class StreamedEstimator(CertifiedEstimator):
 
 def first_examples(source: Source) -> Examples:
     """The first block that is not empty."""
-    for block in source.blocks():
-        if len(block.y):
-            return block
+    for example in source.batches():
+        if len(example.y):
+            return example
     raise ValueError("The source holds no examples: there is nothing to learn from.")
 
 

@@ -29,7 +29,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def blocks_of(oracle):
-    return np.arange(oracle.n_blocks, dtype=np.int64)
+    return np.arange(oracle.n_examples, dtype=np.int64)
 
 
 def dense(cuts, oracle):
@@ -184,7 +184,7 @@ def empty_sequences():
 def test_nothing_but_empty_sequences(solver):
     oracle = empty_sequences()
     assert oracle.oracle_work == 0.0
-    assert oracle.cuts_of(blocks_of(oracle), [b""] * oracle.n_blocks).outputs == [b""] * 8
+    assert oracle.cuts_of(blocks_of(oracle), [b""] * oracle.n_examples).outputs == [b""] * 8
     result = solver.solve(oracle, Stopping())
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == 0.0

@@ -155,10 +155,10 @@ TEMPLATES = Templates("columns: word pos\nword[0]\npos[-1..1]")
 @pytest.mark.parametrize("hash_bits", [None, 12])
 def test_a_source_of_sentences(tmp_path, hash_bits):
     path = written(tmp_path, CHUNKS * 3)
-    source = open_examples(path, templates=TEMPLATES, hash_bits=hash_bits, block_examples=3)
+    source = open_examples(path, templates=TEMPLATES, hash_bits=hash_bits, batch_examples=3)
     assert isinstance(source, ColumnFile)
     for _ in range(2):
-        blocks = list(source.blocks())
+        blocks = list(source.batches())
         assert [len(block.y) for block in blocks] == [3, 1]
         assert blocks[0].y[:2] == [("B-NP", "B-VP"), ("B-INTJ", "B-NP", "B-VP")]
         assert [x.shape[0] if hash_bits else len(x) for x in blocks[0].X] == [2, 3, 3]
@@ -184,4 +184,4 @@ def test_sources_that_cannot_be(tmp_path):
     with pytest.raises(
         FileFormatError, match="line 2: the number of columns is 1, but 3 in line 1"
     ):
-        list(ColumnFile(written(tmp_path, "a b c\nd\n"), templates=TEMPLATES).blocks())
+        list(ColumnFile(written(tmp_path, "a b c\nd\n"), templates=TEMPLATES).batches())

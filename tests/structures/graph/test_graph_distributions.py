@@ -39,7 +39,7 @@ def _(oracle: Listed, temperature: float) -> ExplicitDistributions:
 
 
 def listed(oracle: GraphOracle, temperature: float) -> ExplicitDistributions:
-    outputs = [oracle.outputs(g) for g in range(oracle.n_blocks)]
+    outputs = [oracle.outputs(g) for g in range(oracle.n_examples)]
     return ExplicitDistributions(oracle, outputs, temperature)
 
 
@@ -111,7 +111,7 @@ every_training = pytest.mark.parametrize("oracle", TRAININGS.values(), ids=TRAIN
 
 
 def everything(oracle: Any) -> np.ndarray:
-    return np.arange(oracle.n_blocks, dtype=np.int64)
+    return np.arange(oracle.n_examples, dtype=np.int64)
 
 
 def all_labels(oracle: GraphOracle, g: int) -> np.ndarray:
@@ -170,7 +170,7 @@ def test_proposals_and_steps_are_those_of_all_labellings(oracle: Any, temperatur
     weights = found.expectations()[0]
     random = np.random.default_rng(0)
     for _ in range(3):
-        for g in random.permutation(oracle.n_blocks):
+        for g in random.permutation(oracle.n_examples):
             # The same distribution, because a mixture of two is kept by its cliques alone.
             write_out_all(found, reference)
             expected, linear = reference.expectations()

@@ -104,7 +104,7 @@ def case_of(seed, **options):
 
 
 def blocks_of(oracle):
-    return np.arange(oracle.n_blocks, dtype=np.int64)
+    return np.arange(oracle.n_examples, dtype=np.int64)
 
 
 def dense(cuts, oracle):

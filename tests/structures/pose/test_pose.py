@@ -38,7 +38,7 @@ def training_set(grid, n=6, seed=0, n_angles=6, **options):
 def some_point(oracle, n=8, seed=0):
     """A feasible dual point: coefficients of poses drawn at random."""
     random = np.random.default_rng(seed)
-    blocks = np.sort(random.integers(oracle.n_blocks, size=n))
+    blocks = np.sort(random.integers(oracle.n_examples, size=n))
     outputs = []
     for i in blocks:
         grid = oracle.problem.outputs(oracle.X[i])
@@ -173,7 +173,7 @@ def test_the_kernel_is_that_of_the_paper():
         return x1.feature(y1) @ x2.feature(y2) * np.exp(-2.5 * angle**2)
 
     expected = 0.0
-    for i, y, a in zip(point.blocks, point.outputs, point.coef, strict=True):
+    for i, y, a in zip(point.examples, point.outputs, point.coef, strict=True):
         expected += a * kernel(oracle.X[i], oracle.Y[i], x, pose)
         expected -= a * kernel(oracle.X[i], y, x, pose)
     found = model.pair_scores(x.feature(pose)[None], np.array([[pose.angle]]))
@@ -190,7 +190,7 @@ def test_the_search_finds_the_highest_of_all(name, seed):
     model = oracle.model_of(some_point(oracle, seed=seed))
     blocks = np.array([4, 0, 3])
     found = oracle.infer(model, blocks, Threads(1))
-    assert found.outputs.blocks.tolist() == [4, 0, 3]
+    assert found.outputs.examples.tolist() == [4, 0, 3]
     for k, i in enumerate(blocks):
         x, y_true = oracle.X[i], oracle.Y[i]
 
@@ -223,7 +223,7 @@ def test_the_search_is_that_of_any_kernel_problem(count, diversity):
     theirs = plain.infer(model, blocks, Threads(1), count, diversity)
     assert ours.outputs.outputs == theirs.outputs.outputs
     assert len(ours.outputs.outputs) == 6 * count
-    np.testing.assert_array_equal(ours.outputs.blocks, theirs.outputs.blocks)
+    np.testing.assert_array_equal(ours.outputs.examples, theirs.outputs.examples)
     np.testing.assert_allclose(ours.slopes, theirs.slopes)
     np.testing.assert_allclose(ours.hinges, theirs.hinges)
     np.testing.assert_allclose(ours.outputs.parts, theirs.outputs.parts)

@@ -315,7 +315,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
         if not has_dictionaries(first.X):
             return super()._survey(source)
         vocabulary = Vocabulary()
-        for X, _ in source.blocks():
+        for X, _ in source.batches():
             vocabulary.rows(X, grow=True)
         examples = self._read(*first, _named_columns(vocabulary))
         return self._fix(examples, self._classes_of(source))

@@ -139,9 +139,9 @@ class Marginals(NamedTuple):
 
 
 class ChainProposals(NamedTuple):
-    """Those of block ``blocks[k]`` start at ``node_at[k]`` and ``pair_at[k]``."""
+    """Those of block ``examples[k]`` start at ``node_at[k]`` and ``pair_at[k]``."""
 
-    blocks: Order
+    examples: Order
     node_at: Order
     pair_at: Order
     nodes: Floats
@@ -172,8 +172,8 @@ class StepScratch(NamedTuple):
 
 @inlined
 def old_and_new(data, marginals, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of block ``blocks[k]``, and the one proposed."""
-    b = found.blocks[k]
+    """The distribution of block ``examples[k]``, and the one proposed."""
+    b = found.examples[k]
     nodes = marginals.nodes[data.ends[b] : data.ends[b + 1]]
     pairs = marginals.pairs[data.pair_at[b] : data.pair_at[b + 1]]
     new_nodes = found.nodes[found.node_at[k] : found.node_at[k] + len(nodes)]
@@ -198,7 +198,7 @@ def factors_of(table, layout, temperature, factors):  # type: ignore[no-untyped-
 
 
 @inlined
-def propose_block(data, b, old, temperature, usable, table, scratch, new):  # type: ignore[no-untyped-def]
+def propose_example(data, b, old, temperature, usable, table, scratch, new):  # type: ignore[no-untyped-def]
     """Set the distribution to go towards; returns the hinge and the mean slope.
 
     There must be a position. `usable` tells whether the factors are.
@@ -259,7 +259,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def mix_block(old, new, step):  # type: ignore[no-untyped-def]
+def mix_example(old, new, step):  # type: ignore[no-untyped-def]
     """Move one block."""
     mix(old.nodes, new.nodes, step)
     for t in range(len(old.pairs)):
@@ -267,7 +267,7 @@ def mix_block(old, new, step):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def step_block(data, b, old, new, move, table, scratch):  # type: ignore[no-untyped-def]
+def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-untyped-def]
     """Step towards a proposal; returns the gain and the change of the linear term."""
     rows, layout = data.rows, data.layout
     first, length = data.ends[b], len(old.nodes)
@@ -294,7 +294,7 @@ def step_block(data, b, old, new, move, table, scratch):  # type: ignore[no-unty
             changes[0, m] *= step
         add_node_changes(rows, layout, first, 1, changes, table)
     if step > 0.0:
-        mix_block(old, new, step)
+        mix_example(old, new, step)
     return step * (slope - 0.5 * step * square), step * whole
 
 
@@ -305,18 +305,18 @@ def move_chains(data, marginals, found, first, last, move, table, scratch, step_
     entries = 0
     usable = False
     for k in range(first, last):
-        b = found.blocks[k]
+        b = found.examples[k]
         old, new = old_and_new(data, marginals, found, k)
         if move.proposes:
             found.hinges[k] = found.values[k] = 0.0
             if k == first or move.steps:  # which change transitions, and so the factors
                 usable = factors_of(table, data.layout, move.temperature, scratch.factors)
             if len(old.nodes) > 0:
-                found.hinges[k], found.values[k] = propose_block(
+                found.hinges[k], found.values[k] = propose_example(
                     data, b, old, move.temperature, usable, table, scratch, new
                 )
         if move.steps:
-            more, change = step_block(data, b, old, new, move, table, step_scratch)
+            more, change = step_example(data, b, old, new, move, table, step_scratch)
             gain += more
             linear += change
             entries += data.rows.starts[data.ends[b + 1]] - data.rows.starts[data.ends[b]]
@@ -327,8 +327,8 @@ def move_chains(data, marginals, found, first, last, move, table, scratch, step_
 def add_all_chains(data, marginals, found, table, changes):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
-    for k in range(len(found.blocks)):
-        b = found.blocks[k]
+    for k in range(len(found.examples)):
+        b = found.examples[k]
         old, new = old_and_new(data, marginals, found, k)
         linear += set_changes(data, b, old.nodes, new.nodes, changes)
         add_changes(data, b, changes, old.pairs, new.pairs, table)
@@ -338,9 +338,9 @@ def add_all_chains(data, marginals, found, table, changes):  # type: ignore[no-u
 @compiled
 def mix_all_chains(data, marginals, found, step):  # type: ignore[no-untyped-def]
     """See `Distributions._mix`."""
-    for k in range(len(found.blocks)):
+    for k in range(len(found.examples)):
         old, new = old_and_new(data, marginals, found, k)
-        mix_block(old, new, step)
+        mix_example(old, new, step)
 
 
 @registered("ChainPoint")
@@ -514,12 +514,14 @@ class ChainDistributions(Distributions):
     def _set(self, start: ChainPoint) -> None:
         self.point.nodes[:], self.point.pairs[:] = start.nodes, start.pairs
 
-    def _room(self, blocks: Order, for_all: bool) -> ChainProposals:
-        node_at, n_nodes = places_for(self.oracle.sequences.lengths[blocks], for_all)
-        pair_at, n_pairs = places_for(self._pair_counts[blocks], for_all)
+    def _room(self, examples: Order, for_all: bool) -> ChainProposals:
+        node_at, n_nodes = places_for(self.oracle.sequences.lengths[examples], for_all)
+        pair_at, n_pairs = places_for(self._pair_counts[examples], for_all)
         nodes = np.empty((n_nodes, *self.point.nodes.shape[1:]))
         pairs = np.empty((n_pairs, *self.point.pairs.shape[1:]))
-        return ChainProposals(blocks, node_at, pair_at, nodes, pairs, *np.empty((2, len(blocks))))
+        return ChainProposals(
+            examples, node_at, pair_at, nodes, pairs, *np.empty((2, len(examples)))
+        )
 
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
         moved: tuple[float, float, float] = move_chains(

@@ -189,12 +189,12 @@ class ChainOracle(Oracle):
     @property
     def oracle_work(self) -> float:
         per_row = self.sequences.entries_per_row
-        tokens = len(self.labels) / max(self.n_blocks, 1)
+        tokens = len(self.labels) / max(self.n_examples, 1)
         pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
         return tokens * self.layout.n_columns * (per_row + pairs)
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
-        starts = self.sequences.starts(blocks)
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        starts = self.sequences.starts(examples)
         found = np.empty(starts[-1], dtype=np.uint16)
         shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
         tied = self.sequences.tied_rows
@@ -202,7 +202,7 @@ class ChainOracle(Oracle):
         length, width = self.sequences.longest, self.layout.n_columns
 
         def infer(part: slice) -> None:
-            where = blocks[part], starts[part.start :], found
+            where = examples[part], starts[part.start :], found
             nodes, best = np.empty((length, width)), np.empty((length, width))
             if self.layout.triples >= 0:
                 deep = np.empty((length, self.layout.n_labels, width))
@@ -216,30 +216,30 @@ class ChainOracle(Oracle):
                 edges = edge_scratch(length, self.layout)
                 infer_margin(*shared, tied, *y_true, *where, nodes, edges, best)
 
-        parts = threads.shares(len(blocks), self.oracle_work)
+        parts = threads.shares(len(examples), self.oracle_work)
         threads.map(infer, parts)
-        return self._make_cuts(blocks, starts, found, parts, threads)
+        return self._make_cuts(examples, starts, found, parts, threads)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
-        starts = self.sequences.starts(blocks)
+        starts = self.sequences.starts(examples)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sequences.")
         check_indices("labels of outputs", found, self.layout.n_labels)
-        parts = Threads(1).shares(len(blocks))
-        return self._make_cuts(blocks, starts, found, parts, Threads(1))
+        parts = Threads(1).shares(len(examples))
+        return self._make_cuts(examples, starts, found, parts, Threads(1))
 
     def _make_cuts(
-        self, blocks: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
+        self, examples: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
     ) -> Cuts:
         shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
-        counts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        losses = np.empty(len(blocks))
+        counts = np.zeros(len(examples) + 1, dtype=np.int64)
+        losses = np.empty(len(examples))
 
         def measure(part: slice) -> None:
             measure_cuts(
-                *shared, self.loss, self.loss_scale, self.zero_one, blocks[part],
+                *shared, self.loss, self.loss_scale, self.zero_one, examples[part],
                 starts[part.start :], found, counts[part.start + 1 :], losses[part.start :],
             )  # fmt: skip
 
@@ -251,7 +251,7 @@ class ChainOracle(Oracle):
         def fill(part: slice) -> None:
             scales = losses[part] if self.slack else np.ones(part.stop - part.start)
             fill_cuts(
-                *shared, scales, blocks[part], starts[part.start :], found,
+                *shared, scales, examples[part], starts[part.start :], found,
                 entries[part.start :], columns, values,
             )  # fmt: skip
 
@@ -315,12 +315,12 @@ def edge_scratch(length: int, layout: Layout) -> Floats:
 
 @compiled
 def infer_margin(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, tied, labels, loss, loss_scale, blocks, starts, found,
+    rows, ends, table, layout, tied, labels, loss, loss_scale, examples, starts, found,
     nodes, edges, best,
 ):  # fmt: skip
     """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, stop = ends[b], ends[b + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
@@ -332,12 +332,12 @@ def infer_margin(  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_second_order(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, loss, loss_scale, blocks, starts, found, nodes, best
+    rows, ends, table, layout, labels, loss, loss_scale, examples, starts, found, nodes, best
 ):
     """The same for chains of the second order."""
     triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, stop = ends[b], ends[b + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
@@ -349,11 +349,11 @@ def infer_second_order(  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_other(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, blocks, starts, found, nodes, best, agreed
+    rows, ends, table, layout, labels, examples, starts, found, nodes, best, agreed
 ):
     """Labels of the highest score among those that are not all right."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, stop = ends[b], ends[b + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
@@ -364,10 +364,10 @@ def infer_other(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def infer_slack(rows, ends, table, layout, labels, blocks, starts, found, nodes, best):  # type: ignore[no-untyped-def]
+def infer_slack(rows, ends, table, layout, labels, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
     """Labels of the highest number of mistakes times violation of a margin of one."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, stop = ends[b], ends[b + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
@@ -388,12 +388,12 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 @compiled
 def measure_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, blocks, starts, found,
+    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, examples, starts, found,
     counts, losses,
 ):  # fmt: skip
     """Number of entries and loss of the plane of each block's found labels."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, at = ends[b], starts[k]
         count = 0
         errors = 0
@@ -428,12 +428,12 @@ def put_pair(columns, values, at, width, row, y_true, other_row, other, value): 
 
 @compiled
 def fill_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, scales, blocks, starts, found, entries, columns, values
+    rows, tied, ends, labels, layout, scales, examples, starts, found, entries, columns, values
 ):
     """The entries: features of the true labels less those of the found ones, where they differ."""
     width, n = layout.n_columns, layout.n_labels
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         start, stop = ends[b], ends[b + 1]
         other_at = starts[k]
         scale = scales[k]

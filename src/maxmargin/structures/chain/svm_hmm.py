@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from maxmargin.data.files import PathLike
 from maxmargin.data.libsvm import LineFile
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.sources import BLOCK_BYTES, Examples, widened
+from maxmargin.data.sources import BATCH_BYTES, Examples, widened
 
 
 class SvmHmmFile(LineFile):
@@ -37,7 +37,7 @@ class SvmHmmFile(LineFile):
         the first pass.
     on_error : {"stop", "skip"}, default="stop"
         Whether a malformed line ends the reading, or is left out and counted.
-    block_bytes : int, default=2**24
+    batch_bytes : int, default=2**24
         Text that is read at a time.
 
     See Also
@@ -53,8 +53,8 @@ class SvmHmmFile(LineFile):
     ...     path = pathlib.Path(folder, "tags.txt")
     ...     _ = path.write_text("1 qid:1 1:1 # The\n2 qid:1 2:1 # dog\n2 qid:2 2:1 # Dogs\n")
     ...     source = SvmHmmFile(path)
-    ...     for block in source.blocks():
-    ...         print([tags.tolist() for tags in block.y], block.X[0].shape)
+    ...     for batch in source.batches():
+    ...         print([tags.tolist() for tags in batch.y], batch.X[0].shape)
     [[1, 2]] (2, 2)
     [[2]] (1, 2)
     """
@@ -67,10 +67,10 @@ class SvmHmmFile(LineFile):
         *,
         n_features: int | None = None,
         on_error: str = "stop",
-        block_bytes: int = BLOCK_BYTES,
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         super().__init__(
-            path, n_features=n_features, first_index=1, on_error=on_error, block_bytes=block_bytes
+            path, n_features=n_features, first_index=1, on_error=on_error, batch_bytes=batch_bytes
         )
 
     def _read(self) -> Iterator[Examples]:
@@ -137,10 +137,10 @@ def read_svm_hmm(
     >>> X, y = read_svm_hmm("declaration_of_independence.txt")  # doctest: +SKIP
     """
     source = SvmHmmFile(path, n_features=n_features)
-    blocks = list(source.blocks())
+    batches = list(source.batches())
     width = source.n_features or 0
-    X = [widened(part, width) for part in chain.from_iterable(block.X for block in blocks)]
-    return X, list(chain.from_iterable(block.y for block in blocks))
+    X = [widened(part, width) for part in chain.from_iterable(batch.X for batch in batches)]
+    return X, list(chain.from_iterable(batch.y for batch in batches))
 
 
 def _sequences(lines: Lines, ends: list[int], width: int) -> Examples:

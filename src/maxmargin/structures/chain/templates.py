@@ -414,7 +414,7 @@ class ColumnFile(CountedSource):
         Hash features to ``2**hash_bits`` columns; None keeps their names.
     encoding : str, default=None
         Such as ``"latin-1"``; None is UTF-8.
-    block_examples : int, default=1024
+    batch_examples : int, default=1024
         Sentences that are read at a time.
 
     See Also
@@ -429,8 +429,8 @@ class ColumnFile(CountedSource):
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "train.txt")
     ...     _ = path.write_text("He B-NP\nreckons B-VP\n\nYes B-INTJ\n")
-    ...     for block in ColumnFile(path, templates=Templates("word[0]")).blocks():
-    ...         print(block.X[1], block.y)
+    ...     for batch in ColumnFile(path, templates=Templates("word[0]")).batches():
+    ...         print(batch.X[1], batch.y)
     [{'word[0]': 'Yes'}] [('B-NP', 'B-VP'), ('B-INTJ',)]
     """
 
@@ -442,7 +442,7 @@ class ColumnFile(CountedSource):
         tag_column: int = -1,
         hash_bits: int | None = None,
         encoding: str | None = None,
-        block_examples: int = 1024,
+        batch_examples: int = 1024,
     ) -> None:
         super().__init__()
         if not isinstance(templates, Templates):
@@ -454,7 +454,7 @@ class ColumnFile(CountedSource):
             )
         self.templates, self.hash_bits = templates, hash_bits
         self.tag_column, self.encoding = tag_column, encoding
-        self.block_examples = block_examples
+        self.batch_examples = batch_examples
 
     def fingerprint(self) -> str:
         content = SampledHash(type(self).__name__)
@@ -464,13 +464,13 @@ class ColumnFile(CountedSource):
 
     def _read(self) -> Iterator[Examples]:
         sentences = iter_columns(self.path, tag_column=self.tag_column, encoding=self.encoding)
-        while block := list(islice(sentences, self.block_examples)):
-            yield Examples(self._features(block), [sentence.tags for sentence in block])
+        while batch := list(islice(sentences, self.batch_examples)):
+            yield Examples(self._features(batch), [sentence.tags for sentence in batch])
 
-    def _features(self, block: list[Any]) -> list[Any]:
+    def _features(self, batch: list[Any]) -> list[Any]:
         if self.hash_bits is None:
-            return self.templates.transform(block)
-        rows, lengths = self.templates.hashed(block, self.hash_bits)
+            return self.templates.transform(batch)
+        rows, lengths = self.templates.hashed(batch, self.hash_bits)
         ends = np.cumsum(lengths).tolist()
         return [rows[a:b] for a, b in pairwise([0, *ends])]
 

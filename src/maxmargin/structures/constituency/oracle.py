@@ -73,14 +73,14 @@ class GrammarOracle(Oracle):
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         rules, scores = self.grammar.rules, self.grammar.scores(weights)
-        starts = self._starts(blocks)
+        starts = self._starts(examples)
         found = np.empty((starts[-1], 4), dtype=np.int32)
 
         def infer(part: slice) -> None:
-            longest = int(self.lengths[blocks[part]].max())
-            where = self.y_true, self.true_starts, blocks[part], starts[part.start :], found
+            longest = int(self.lengths[examples[part]].max())
+            where = self.y_true, self.true_starts, examples[part], starts[part.start :], found
             chart = make_chart(longest, rules)
             leaf_scores = np.empty((longest, rules.n_complete))
             text = self.leaves, self.ends, scores, weights
@@ -92,41 +92,41 @@ class GrammarOracle(Oracle):
                 scratch = chart, leaf_scores, unit_scores, true_units
                 infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
 
-        parts = threads.shares(len(blocks), self.oracle_work)
+        parts = threads.shares(len(examples), self.oracle_work)
         threads.map(infer, parts)
-        return self._make_cuts(blocks, starts, found)
+        return self._make_cuts(examples, starts, found)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
-        starts = self._starts(blocks)
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
+        starts = self._starts(examples)
         if [len(output) for output in outputs] != (_NODE * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sentences.")
         # Writable, as found nodes are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 4)
-        self._check_nodes(blocks, starts, found)
-        return self._make_cuts(blocks, starts, found)
+        self._check_nodes(examples, starts, found)
+        return self._make_cuts(examples, starts, found)
 
-    def _check_nodes(self, blocks: Order, starts: Order, found: Nodes) -> None:
+    def _check_nodes(self, examples: Order, starts: Order, found: Nodes) -> None:
         """Refuse nodes outside their sentences, or of units and rules that there are not."""
         first, last, units, rules = found.T
-        lengths = np.repeat(self.lengths[blocks], np.diff(starts))
+        lengths = np.repeat(self.lengths[examples], np.diff(starts))
         if not ((first >= 0) & (first < last) & (last <= lengths)).all():
             raise ValueError("The outputs are trees of other sentences.")
         check_indices("units of outputs", units, len(self.grammar.chains), start=-1)
         check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
 
-    def _starts(self, blocks: Order) -> Order:
+    def _starts(self, examples: Order) -> Order:
         """Where the nodes of each block start when they stand one after the other."""
-        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        np.cumsum(2 * self.lengths[blocks] - 1, out=starts[1:])
+        starts = np.zeros(len(examples) + 1, dtype=np.int64)
+        np.cumsum(2 * self.lengths[examples] - 1, out=starts[1:])
         return starts
 
-    def _make_cuts(self, blocks: Order, starts: Order, found: Nodes) -> Cuts:
+    def _make_cuts(self, examples: Order, starts: Order, found: Nodes) -> Cuts:
         # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
         per_node = 2 + int(np.diff(self.grammar.units.column_starts).max())
-        room = 2 * (per_node * int(starts[-1]) + len(blocks))
+        room = 2 * (per_node * int(starts[-1]) + len(examples))
         columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-        entries = np.zeros(len(blocks) + 1, dtype=np.int64)
-        where = self.y_true, self.true_starts, blocks, starts, found
+        entries = np.zeros(len(examples) + 1, dtype=np.int64)
+        where = self.y_true, self.true_starts, examples, starts, found
         fill_cuts(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
         raw = found.tobytes()
         return Cuts(
@@ -138,22 +138,22 @@ class GrammarOracle(Oracle):
         )
 
     def _losses(
-        self, y_true: Nodes, true_starts: Order, blocks: Order, starts: Order, found: Nodes
+        self, y_true: Nodes, true_starts: Order, examples: Order, starts: Order, found: Nodes
     ) -> Floats:
         if self.zero_one:
-            pairs = zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
+            pairs = zip(examples.tolist(), pairwise(starts.tolist()), strict=True)
             right = [np.array_equal(self._of_y_true(b), found[i:j]) for b, (i, j) in pairs]
             return 1.0 - np.array(right, dtype=np.float64)
-        losses = np.empty(len(blocks))
-        true_units = np.empty(n_cells(int(self.lengths[blocks].max(initial=1))), dtype=np.int64)
+        losses = np.empty(len(examples))
+        true_units = np.empty(n_cells(int(self.lengths[examples].max(initial=1))), dtype=np.int64)
         count_brackets(
-            self.grammar.units, self.ends, y_true, true_starts, blocks, starts, found, losses,
+            self.grammar.units, self.ends, y_true, true_starts, examples, starts, found, losses,
             true_units,
         )  # fmt: skip
         return losses
 
-    def _of_y_true(self, block: int) -> Nodes:
-        return self.y_true[self.true_starts[block] : self.true_starts[block + 1]]
+    def _of_y_true(self, example: int) -> Nodes:
+        return self.y_true[self.true_starts[example] : self.true_starts[example + 1]]
 
 
 def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
@@ -234,12 +234,12 @@ def same_nodes(a, b):  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_brackets(  # type: ignore[no-untyped-def]
-    rules, units, leaves, ends, scores, weights, y_true, true_starts, blocks, starts, found,
+    rules, units, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores, unit_scores, true_units,
 ):  # fmt: skip
     """The derivation of most score plus wrong brackets of each block, in ``found[starts[k]:]``."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         length = ends[b + 1] - ends[b]
         set_leaves(leaves, ends[b], weights, leaf_scores[:length])
         set_true_output(units, y_true[true_starts[b] : true_starts[b + 1]], length, true_units)
@@ -254,12 +254,12 @@ def infer_brackets(  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_others(  # type: ignore[no-untyped-def]
-    rules, leaves, ends, scores, weights, y_true, true_starts, blocks, starts, found,
+    rules, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores,
 ):  # fmt: skip
     """The best derivation other than the truth of each block, or the truth if it is alone."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         length = ends[b + 1] - ends[b]
         nodes = found[starts[k] : starts[k + 1]]
         set_leaves(leaves, ends[b], weights, leaf_scores[:length])
@@ -303,15 +303,15 @@ def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns
 
 @compiled
 def fill_cuts(  # type: ignore[no-untyped-def]
-    rules, units, start_columns, leaves, ends, y_true, true_starts, blocks, starts, found,
+    rules, units, start_columns, leaves, ends, y_true, true_starts, examples, starts, found,
     entries, columns, values, counts,
 ):  # fmt: skip
     """Counts of all that the true trees use less those of the found ones, where they differ.
 
     Scratch: `counts` ``(n_features,)``, zeros.
     """
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         first = entries[k]
         nodes = y_true[true_starts[b] : true_starts[b + 1]]
         middle = list_columns(rules, units, start_columns, leaves, ends[b], nodes, columns, first)
@@ -334,11 +334,11 @@ def fill_cuts(  # type: ignore[no-untyped-def]
 
 @compiled
 def count_brackets(  # type: ignore[no-untyped-def]
-    units, ends, y_true, true_starts, blocks, starts, found, losses, true_units
+    units, ends, y_true, true_starts, examples, starts, found, losses, true_units
 ):
     """Wrong and missed brackets of the derivation of each block."""
-    for k in range(len(blocks)):
-        b = blocks[k]
+    for k in range(len(examples)):
+        b = examples[k]
         length = ends[b + 1] - ends[b]
         nodes = y_true[true_starts[b] : true_starts[b + 1]]
         total = set_true_output(units, nodes, length, true_units)

@@ -248,12 +248,12 @@ def score_arcs(  # type: ignore[no-untyped-def]
 @compiled
 def infer_hashed(  # type: ignore[no-untyped-def]
     words, tags, ends, weights, layout, y_true, with_loss, projective, single_root,
-    blocks, starts, found, totals, scores, arcs, heads, keys, columns, between, counts, labels,
+    examples, starts, found, totals, scores, arcs, heads, keys, columns, between, counts, labels,
     floats, integers,
 ):  # fmt: skip
     """Arcs of the best tree of each block, ``head * n_labels + label``, from ``starts[k]`` on."""
-    for k in range(len(blocks)):
-        i = blocks[k]
+    for k in range(len(examples)):
+        i = examples[k]
         n = ends[i + 1] - ends[i]
         score_arcs(
             words, tags, ends, i, weights, layout, y_true, with_loss, 0.0, scores, arcs,
@@ -276,7 +276,7 @@ def _put(at, writing, column, value, columns, values):  # type: ignore[no-untype
 
 @compiled
 def write_cuts(  # type: ignore[no-untyped-def]
-    words, tags, ends, layout, y_true, blocks, starts, found, places, writing, out, values,
+    words, tags, ends, layout, y_true, examples, starts, found, places, writing, out, values,
     keys, columns, between, counts, labels,
 ):  # fmt: skip
     """Features of true arcs less those of found ones, where they differ, from ``places[k]`` on.
@@ -284,8 +284,8 @@ def write_cuts(  # type: ignore[no-untyped-def]
     Moves each place to the end of its plane; without `writing` that is all.
     """
     n_labels, n_lines = layout.n_labels, layout.n_columns // LINE
-    for k in range(len(blocks)):
-        i = blocks[k]
+    for k in range(len(examples)):
+        i = examples[k]
         root = ends[i] + 3 * i + 1
         at = places[k]
         for m in range(1, ends[i + 1] - ends[i] + 1):

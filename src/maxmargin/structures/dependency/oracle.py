@@ -55,18 +55,18 @@ class ArcFeatures(Protocol):
         weights: Floats,
         y_true: Arcs | None,
         structure: tuple[bool, bool],
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         totals: Floats,
     ) -> None: ...
 
-    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
+    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
 
     def fill(
         self,
         y_true: Arcs,
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         entries: Numbers,
@@ -81,14 +81,14 @@ def parse(
     arcs: ArcFeatures, weights: Floats, structure: Structure, threads: Threads
 ) -> tuple[Arcs, Floats]:
     """Arcs of the best tree of every sentence, one after the other, and the trees' scores."""
-    blocks = np.arange(len(arcs.lengths), dtype=np.int64)
-    found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(blocks))
+    examples = np.arange(len(arcs.lengths), dtype=np.int64)
+    found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(examples))
 
     def infer(part: slice) -> None:
-        where = blocks[part], arcs.ends[part.start :], found, totals[part]
+        where = examples[part], arcs.ends[part.start :], found, totals[part]
         arcs.infer(weights, None, structure, *where)
 
-    threads.map(infer, threads.shares(len(blocks)))
+    threads.map(infer, threads.shares(len(examples)))
     return found, totals
 
 
@@ -115,41 +115,43 @@ class DependencyOracle(Oracle):
     def oracle_work(self) -> float:
         return self.arcs.oracle_work
 
-    def separate(self, weights: Floats, blocks: Numbers, threads: Threads) -> Cuts:
-        starts = self._starts(blocks)
-        found, totals = np.empty(starts[-1], dtype=np.uint32), np.empty(len(blocks))
+    def separate(self, weights: Floats, examples: Numbers, threads: Threads) -> Cuts:
+        starts = self._starts(examples)
+        found, totals = np.empty(starts[-1], dtype=np.uint32), np.empty(len(examples))
 
         def infer(part: slice) -> None:
-            where = blocks[part], starts[part.start :], found, totals[part]
+            where = examples[part], starts[part.start :], found, totals[part]
             self.arcs.infer(weights, self.y_true, self.structure, *where)
 
-        parts = threads.shares(len(blocks), self.oracle_work)
+        parts = threads.shares(len(examples), self.oracle_work)
         threads.map(infer, parts)
-        return self._make_cuts(blocks, starts, found, parts, threads)
+        return self._make_cuts(examples, starts, found, parts, threads)
 
-    def cuts_of(self, blocks: Numbers, outputs: Sequence[bytes]) -> Cuts:
+    def cuts_of(self, examples: Numbers, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found arcs are: numba would compile the kernels again for one that is not.
         found = np.frombuffer(bytearray().join(outputs), dtype=np.uint32)
-        starts = self._starts(blocks)
+        starts = self._starts(examples)
         if [len(output) for output in outputs] != (4 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other lengths than the sentences.")
         # A plane of what is no tree would be no bound.
         check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
-        return self._make_cuts(blocks, starts, found, Threads(1).shares(len(blocks)), Threads(1))
+        return self._make_cuts(
+            examples, starts, found, Threads(1).shares(len(examples)), Threads(1)
+        )
 
-    def _starts(self, blocks: Numbers) -> Numbers:
+    def _starts(self, examples: Numbers) -> Numbers:
         """Where the words of each of some sentences start when they stand one after the other."""
-        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        np.cumsum(self.arcs.lengths[blocks], out=starts[1:])
+        starts = np.zeros(len(examples) + 1, dtype=np.int64)
+        np.cumsum(self.arcs.lengths[examples], out=starts[1:])
         return starts
 
     def _make_cuts(
-        self, blocks: Numbers, starts: Numbers, found: Arcs, parts: list[slice], threads: Threads
+        self, examples: Numbers, starts: Numbers, found: Arcs, parts: list[slice], threads: Threads
     ) -> Cuts:
-        entries = np.zeros(len(blocks) + 1, dtype=np.int64)
+        entries = np.zeros(len(examples) + 1, dtype=np.int64)
 
         def measure(part: slice) -> None:
-            where = blocks[part], starts[part.start :], found
+            where = examples[part], starts[part.start :], found
             entries[part.start + 1 : part.stop + 1] = self.arcs.measure(self.y_true, *where)
 
         threads.map(measure, parts)
@@ -157,11 +159,11 @@ class DependencyOracle(Oracle):
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
 
         def fill(part: slice) -> None:
-            where = blocks[part], starts[part.start :], found, entries[part.start :]
+            where = examples[part], starts[part.start :], found, entries[part.start :]
             self.arcs.fill(self.y_true, *where, columns, values)
 
         threads.map(fill, parts)
-        wrong = found != self.y_true[_ranges(self.arcs.ends[blocks], starts)]
+        wrong = found != self.y_true[_ranges(self.arcs.ends[examples], starts)]
         losses = np.diff(np.r_[0, np.cumsum(wrong)][starts]).astype(np.float64)
         raw = found.tobytes()
         outputs = [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
@@ -281,12 +283,12 @@ class HashedArcs:
         weights: Floats,
         y_true: Arcs | None,
         structure: tuple[bool, bool],
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         totals: Floats,
     ) -> None:
-        """Arcs of the best tree of each of the `blocks`, written to ``found[starts[k]:]``.
+        """Arcs of the best tree of each of the `examples`, written to ``found[starts[k]:]``.
 
         With the `y_true` of all sentences, one is added for each wrong arc. `structure` says
         whether trees are projective and have a single root; `totals` gets the scores.
@@ -295,7 +297,7 @@ class HashedArcs:
         infer_hashed(
             *self.sentences, weights, self.layout,
             _NO_ARCS if y_true is None else y_true, y_true is not None, *structure,
-            blocks, starts, found, totals,
+            examples, starts, found, totals,
             np.empty((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32),
             np.empty(n, dtype=np.int32), *self._scratch(), *tree_scratch(n),
         )  # fmt: skip
@@ -311,11 +313,11 @@ class HashedArcs:
         )  # fmt: skip
         return scores.reshape(n + 1, n + 1)
 
-    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
-        """Number of entries of the plane of each of the `blocks`."""
-        counts = np.zeros(len(blocks), dtype=np.int64)
+    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+        """Number of entries of the plane of each of the `examples`."""
+        counts = np.zeros(len(examples), dtype=np.int64)
         write_cuts(
-            *self.sentences, self.layout, y_true, blocks, starts, found,
+            *self.sentences, self.layout, y_true, examples, starts, found,
             counts, False, _NO_ARCS, np.empty(0), *self._scratch(),
         )  # fmt: skip
         return counts
@@ -323,17 +325,17 @@ class HashedArcs:
     def fill(
         self,
         y_true: Arcs,
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         entries: Numbers,
         columns: NDArray[np.uint32],
         values: Floats,
     ) -> None:
-        """The entries, from ``entries[k]`` on for the k-th of the `blocks`."""
+        """The entries, from ``entries[k]`` on for the k-th of the `examples`."""
         write_cuts(
-            *self.sentences, self.layout, y_true, blocks, starts, found,
-            entries[: len(blocks)].copy(), True, columns, values, *self._scratch(),
+            *self.sentences, self.layout, y_true, examples, starts, found,
+            entries[: len(examples)].copy(), True, columns, values, *self._scratch(),
         )  # fmt: skip
 
     def _scratch(self) -> tuple[Any, ...]:

@@ -66,14 +66,14 @@ class GivenArcs:
         weights: Floats,
         y_true: Arcs | None,
         structure: tuple[bool, bool],
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         totals: Floats,
     ) -> None:
         """See `HashedArcs.infer`."""
-        scratch = tree_scratch(int(self.lengths[blocks].max(initial=0)))
-        for k, i in enumerate(blocks.tolist()):
+        scratch = tree_scratch(int(self.lengths[examples].max(initial=0)))
+        for k, i in enumerate(examples.tolist()):
             n = int(self.lengths[i])
             words = np.arange(1, n + 1)
             scores, by_label = self._scores(weights, i)
@@ -87,15 +87,15 @@ class GivenArcs:
             totals[k] = search_tree(scores, *structure, heads, *scratch)
             found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
 
-    def measure(self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs) -> Numbers:
+    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers:
         """See `HashedArcs.measure`."""
-        some = self._differences(y_true, blocks, starts, found)
+        some = self._differences(y_true, examples, starts, found)
         return np.array([np.count_nonzero(one) for one in some], dtype=np.int64)
 
     def fill(
         self,
         y_true: Arcs,
-        blocks: Numbers,
+        examples: Numbers,
         starts: Numbers,
         found: Arcs,
         entries: Numbers,
@@ -103,7 +103,7 @@ class GivenArcs:
         values: Floats,
     ) -> None:
         """See `HashedArcs.fill`."""
-        for k, one in enumerate(self._differences(y_true, blocks, starts, found)):
+        for k, one in enumerate(self._differences(y_true, examples, starts, found)):
             where = slice(int(entries[k]), int(entries[k + 1]))
             columns[where] = np.flatnonzero(one)
             values[where] = one[columns[where]]
@@ -127,11 +127,11 @@ class GivenArcs:
         return scores, features @ weights[d:].reshape(self.n_labels, d).T
 
     def _differences(
-        self, y_true: Arcs, blocks: Numbers, starts: Numbers, found: Arcs
+        self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs
     ) -> list[Floats]:
-        """Features of the true tree less those of the found one, of each of the `blocks`."""
+        """Features of the true tree less those of the found one, of each of the `examples`."""
         result = []
-        for i, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=False):
+        for i, (start, stop) in zip(examples.tolist(), pairwise(starts.tolist()), strict=False):
             true = self.feature(i, y_true[self.ends[i] : self.ends[i + 1]])
             result.append(true - self.feature(i, found[start:stop]))
         return result

@@ -293,7 +293,7 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         return Checked(graphs, labels, graphs.n_graphs, factors)
 
     def _classes_of(self, source: Source) -> NDArray[Any]:
-        labels = [self._read(X, y, None).y for X, y in source.blocks() if len(y)]
+        labels = [self._read(X, y, None).y for X, y in source.batches() if len(y)]
         found = [np.unique(some) for some in labels if len(some)]
         return np.unique(np.concatenate(found)) if found else np.zeros(0)
 

@@ -214,7 +214,7 @@ class StepScratch(NamedTuple):
 
 
 @inlined
-def propose_block(data, g, old, temperature, weights, scratch, new):  # type: ignore[no-untyped-def]
+def propose_example(data, g, old, temperature, weights, scratch, new):  # type: ignore[no-untyped-def]
     """Set the distribution to go towards; returns the hinge and the mean slope."""
     n, elimination, incidence = data.layout.n_labels, data.elimination, data.incidence
     nodes, pairs, labels, row = scratch.nodes, scratch.pairs, scratch.labels, scratch.row
@@ -314,7 +314,7 @@ def touch_rows(data, g, touched):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def step_block(data, g, old, new, move, weights, scratch):  # type: ignore[no-untyped-def]
+def step_example(data, g, old, new, move, weights, scratch):  # type: ignore[no-untyped-def]
     """Step towards a proposal; returns the gain and the change of the linear term."""
     direction, touched = scratch.direction, scratch.touched
     whole = set_changes(data, g, old, new, scratch)
@@ -336,16 +336,16 @@ def move_graphs(data, mass, found, first, last, move, weights, scratch, step_scr
     gain = linear = 0.0
     entries = 0
     for k in range(first, last):
-        g = found.blocks[k]
+        g = found.examples[k]
         old, new = old_and_new(data.first, mass, found, k)
         if move.proposes:
             found.hinges[k] = found.values[k] = 0.0
             if len(old) > 0:
-                found.hinges[k], found.values[k] = propose_block(
+                found.hinges[k], found.values[k] = propose_example(
                     graphs, g, old, move.temperature, weights, scratch, new
                 )
         if move.steps:
-            more, change = step_block(data, g, old, new, move, weights, step_scratch)
+            more, change = step_example(data, g, old, new, move, weights, step_scratch)
             gain += more
             linear += change
             start, stop = graphs.incidence.node_ends[g], graphs.incidence.node_ends[g + 1]
@@ -357,8 +357,8 @@ def move_graphs(data, mass, found, first, last, move, weights, scratch, step_scr
 def add_all_graphs(data, mass, found, direction, scratch):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
-    for k in range(len(found.blocks)):
-        g = found.blocks[k]
+    for k in range(len(found.examples)):
+        g = found.examples[k]
         old, new = old_and_new(data.first, mass, found, k)
         linear += set_changes(data, g, old, new, scratch)
         add_changes(data.graphs, g, scratch.nodes, scratch.pairs, direction)

@@ -122,7 +122,7 @@ class GraphInference:
         return float(scoring + messages + tables) / max(graphs.n_graphs, 1)
 
     def find(
-        self, weights: Floats, blocks: Ints, threads: Threads, effort: Effort, quick: bool = False
+        self, weights: Floats, examples: Ints, threads: Threads, effort: Effort, quick: bool = False
     ) -> Found:
         """The best labels of some graphs at these weights.
 
@@ -130,26 +130,26 @@ class GraphInference:
         nothing else is wanted: a relaxed search that goes on from the last one takes half the time.
         """
         by_flow = self.inference_method == "flow" or (self.inference_method == "auto" and not quick)
-        starts = self.graphs.starts(blocks)
-        found = Found(starts, np.empty(starts[-1], dtype=np.uint16), *np.empty((2, len(blocks))))
+        starts = self.graphs.starts(examples)
+        found = Found(starts, np.empty(starts[-1], dtype=np.uint16), *np.empty((2, len(examples))))
         tables = self.layout.table(weights), self.layout.pair_table(weights)
         # Messages of a graph must not change under the hands of another thread.
-        warm = len(np.unique(blocks)) == len(blocks)
+        warm = len(np.unique(examples)) == len(examples)
         message_at = self._message_at if warm else self._cold
 
         def infer(numbered: tuple[int, slice]) -> None:
             scratch, part = self._scratch[numbered[0]], numbered[1]
             places = np.arange(part.start, part.stop)
             if by_flow and self.layout.n_labels == 2:
-                cut = [self._cut(tables, blocks[k], k, found, scratch) for k in places]
+                cut = [self._cut(tables, examples[k], k, found, scratch) for k in places]
                 places = places[~np.array(cut)]
             messages = self.messages if message_at is not self._cold else self._room()
             infer_graphs(
-                self.data, *tables, blocks, places, *found, effort,
+                self.data, *tables, examples, places, *found, effort,
                 messages, message_at, scratch,
             )  # fmt: skip
 
-        parts = threads.shares(len(blocks), self.work)
+        parts = threads.shares(len(examples), self.work)
         while len(self._scratch) < len(parts):
             self._scratch.append(inference_scratch(self.graphs, self.elimination, self.layout))
         threads.map(infer, enumerate(parts))
@@ -269,35 +269,35 @@ class GraphOracle(Oracle):
     def oracle_state(self, state: Any) -> None:
         self._quick, self.oracle_calls.messages = state
 
-    def separate(self, weights: Floats, blocks: Ints, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Ints, threads: Threads) -> Cuts:
         effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
-        found = self.oracle_calls.find(weights, blocks, threads, effort, self._quick)
-        cuts = self._make_cuts(blocks, found.starts, found.labels, threads)
+        found = self.oracle_calls.find(weights, examples, threads, effort, self._quick)
+        cuts = self._make_cuts(examples, found.starts, found.labels, threads)
         if not self.relaxed:
             return cuts
         return cuts._replace(suboptimality=np.maximum(found.bounds - found.scores, 0.0))
 
-    def hinges(self, cuts: Cuts, weights: Floats, blocks: Ints) -> Hinges:
-        found = super().hinges(cuts, weights, blocks)
+    def hinges(self, cuts: Cuts, weights: Floats, examples: Ints) -> Hinges:
+        found = super().hinges(cuts, weights, examples)
         if self._quick and found.most - found.least > UNCERTAIN * self.enough * found.least:
             # Nearly trained, as far as quick searches can tell: from now on by thorough ones.
             self._quick = False
-            cuts = self.separate(weights, blocks, Threads(1))
-            found = super().hinges(cuts, weights, blocks)
+            cuts = self.separate(weights, examples, Threads(1))
+            found = super().hinges(cuts, weights, examples)
         return found
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
         self._quick = False
         return super().all_hinges(weights, threads)
 
-    def cuts_of(self, blocks: Ints, outputs: Sequence[bytes]) -> Cuts:
+    def cuts_of(self, examples: Ints, outputs: Sequence[bytes]) -> Cuts:
         # Writable, as found labels are: numba would compile the kernels again for one that is not.
         labels = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
-        starts = self.graphs.starts(blocks)
+        starts = self.graphs.starts(examples)
         if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
             raise ValueError("The outputs are of other sizes than the graphs.")
         check_indices("labels of outputs", labels, self.layout.n_labels)
-        return self._make_cuts(blocks, starts, labels, Threads(1))
+        return self._make_cuts(examples, starts, labels, Threads(1))
 
     def outputs(self, i: int) -> list[bytes]:
         """All labellings of graph `i`, as solvers know them.
@@ -317,14 +317,14 @@ class GraphOracle(Oracle):
         return [labels.tobytes() for labels in numbers.astype(np.uint16)]
 
     def _make_cuts(
-        self, blocks: Ints, starts: Ints, found: NDArray[np.uint16], threads: Threads
+        self, examples: Ints, starts: Ints, found: NDArray[np.uint16], threads: Threads
     ) -> Cuts:
         data = self.oracle_calls.data
-        counts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        losses = np.empty(len(blocks))
+        counts = np.zeros(len(examples) + 1, dtype=np.int64)
+        losses = np.empty(len(examples))
 
         def make(part: slice) -> tuple[NDArray[np.uint32], Floats]:
-            some, own = blocks[part], starts[part.start :]
+            some, own = examples[part], starts[part.start :]
             room = measure_cuts(data, some, own, found, losses[part])
             columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
             sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
@@ -333,7 +333,7 @@ class GraphOracle(Oracle):
             )
             return columns[:used], values[:used]
 
-        parts = threads.shares(len(blocks), self.oracle_calls.work)
+        parts = threads.shares(len(examples), self.oracle_calls.work)
         made = threads.map(make, parts) or [(np.zeros(0, dtype=np.uint32), np.zeros(0))]
         columns, values = (np.concatenate(pieces) for pieces in zip(*made, strict=True))
         raw = found.tobytes()

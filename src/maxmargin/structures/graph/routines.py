@@ -96,10 +96,10 @@ def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-un
 
 @compiled
 def infer_graphs(  # type: ignore[no-untyped-def]
-    data, table, pair_table, blocks, places, starts, found, scores, bounds, effort,
+    data, table, pair_table, examples, places, starts, found, scores, bounds, effort,
     messages, message_at, scratch,
 ):  # fmt: skip
-    """The best labels of the graphs ``blocks[places]``, exactly or not, at ``found[starts[k]:]``.
+    """The best labels of the graphs ``examples[places]``, exactly or not, at ``found[starts[k]:]``.
 
     `messages` of graph ``g`` stand from ``message_at[g]`` on; if that is -1, it has none of
     an earlier search, and there is room at the beginning.
@@ -107,7 +107,7 @@ def infer_graphs(  # type: ignore[no-untyped-def]
     n = data.layout.n_labels
     for i in range(len(places)):
         k = places[i]
-        g = blocks[k]
+        g = examples[k]
         floor = score_graph(data, g, table, pair_table, scratch.nodes, scratch.pairs)
         out = found[starts[k] : starts[k + 1]]
         if data.elimination.sizes[g] >= 0:
@@ -158,12 +158,12 @@ def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure_cuts(data, blocks, starts, found, losses):  # type: ignore[no-untyped-def]
+def measure_cuts(data, examples, starts, found, losses):  # type: ignore[no-untyped-def]
     """Losses of each block's found labels; returns how many entries their planes have at most."""
     layout, incidence = data.layout, data.incidence
     room = 0
-    for k in range(len(blocks)):
-        g = blocks[k]
+    for k in range(len(examples)):
+        g = examples[k]
         first, at = incidence.node_ends[g], starts[k]
         count = 0
         total = 0.0
@@ -184,7 +184,7 @@ def measure_cuts(data, blocks, starts, found, losses):  # type: ignore[no-untype
 
 
 @compiled
-def fill_cuts(data, blocks, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
+def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
     """Features of the true labels less those of the found ones, one plane after the other.
 
     Plane ``k`` has ``counts[k]`` entries; returns how many there are in all. Scratch: `sums` and
@@ -194,8 +194,8 @@ def fill_cuts(data, blocks, starts, found, counts, columns, values, sums, met): 
     width, step = layout.n_columns, layout.n_labels * layout.n_columns
     rows, kind_rows = data.rows, data.kind_rows
     start = 0
-    for k in range(len(blocks)):
-        g = blocks[k]
+    for k in range(len(examples)):
+        g = examples[k]
         first, at = incidence.node_ends[g], starts[k]
         used = start
         for v in range(incidence.node_ends[g + 1] - first):

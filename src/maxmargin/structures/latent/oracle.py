@@ -159,29 +159,29 @@ class BagOracle(Oracle):
     def oracle_work(self) -> float:
         rows = self.bags.rows
         entries = float(rows.starts[-1] + self.shown.starts[-1])
-        return entries / max(self.n_blocks, 1) * self.bags.table_shape[1]
+        return entries / max(self.n_examples, 1) * self.bags.table_shape[1]
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         bags, table = self.bags, weights.reshape(self.bags.table_shape)
-        found = np.empty((len(blocks), 2), dtype=np.int32)
+        found = np.empty((len(examples), 2), dtype=np.int32)
 
         def infer(part: slice) -> None:
             scratch = np.empty((2, table.shape[1])), np.empty(table.shape[1], dtype=np.int64)
             most_violating(
-                bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, blocks[part],
+                bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, examples[part],
                 found[part], *scratch,
             )  # fmt: skip
 
-        parts = threads.shares(len(blocks), self.oracle_work)
+        parts = threads.shares(len(examples), self.oracle_work)
         threads.map(infer, parts)
-        return self._make_cuts(blocks, found, parts, threads)
+        return self._make_cuts(examples, found, parts, threads)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
         if any(len(output) != 8 for output in outputs):
             raise ValueError("The outputs are not those of bags.")
         found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 2)
-        self._check(blocks, found)
-        return self._make_cuts(blocks, found, Threads(1).shares(len(blocks)), Threads(1))
+        self._check(examples, found)
+        return self._make_cuts(examples, found, Threads(1).shares(len(examples)), Threads(1))
 
     def outputs(self, b: int) -> list[bytes]:
         """All outputs of a bag, the truth first."""
@@ -190,22 +190,24 @@ class BagOracle(Oracle):
         pairs = [(label, MEAN), *((k, j) for k in others for j in range(length))]
         return [np.array(pair, dtype=np.int32).tobytes() for pair in pairs]
 
-    def _check(self, blocks: Order, found: Codes) -> None:
+    def _check(self, examples: Order, found: Codes) -> None:
         """The truth, or a wrong class with an instance that there is."""
         classes, instances = found[:, 0], found[:, 1]
-        right = classes == self.bags.labels[blocks]
-        fits = (instances >= 0) & (instances < self.bags.lengths[blocks])
+        right = classes == self.bags.labels[examples]
+        fits = (instances >= 0) & (instances < self.bags.lengths[examples])
         known = (classes >= 0) & (classes < len(self.bags.loss))
         if not (known & np.where(right, instances == MEAN, fits)).all():
             raise ValueError("The outputs are those of other bags.")
 
-    def _make_cuts(self, blocks: Order, found: Codes, parts: list[slice], threads: Threads) -> Cuts:
+    def _make_cuts(
+        self, examples: Order, found: Codes, parts: list[slice], threads: Threads
+    ) -> Cuts:
         bags = self.bags
-        labels, classes = bags.labels[blocks], found[:, 0]
+        labels, classes = bags.labels[examples], found[:, 0]
         differs = classes != labels
-        others = bags.ends[blocks] + np.maximum(found[:, 1], 0)
+        others = bags.ends[examples] + np.maximum(found[:, 1], 0)
         constant = bags.bias != 0.0
-        own = np.diff(self.shown.starts)[blocks] + constant
+        own = np.diff(self.shown.starts)[examples] + constant
         other = np.diff(bags.rows.starts)[others] + constant
         counts = own * (differs & (labels != bags.background))
         counts += other * (differs & (classes != bags.background))
@@ -215,7 +217,7 @@ class BagOracle(Oracle):
 
         def fill(part: slice) -> None:
             fill_cuts(
-                self.shown, bags.rows, bags.table_shape, bags.background, blocks[part],
+                self.shown, bags.rows, bags.table_shape, bags.background, examples[part],
                 labels[part], classes[part], others[part], entries[part.start :], columns, values,
             )  # fmt: skip
 
@@ -228,7 +230,7 @@ class BagOracle(Oracle):
 @distributions_of.register
 def _(oracle: BagOracle, temperature: float) -> Distributions:
     """For partial linearization: a probability for every class with every instance."""
-    listed = [oracle.outputs(b) for b in range(oracle.n_blocks)]
+    listed = [oracle.outputs(b) for b in range(oracle.n_examples)]
     return ExplicitDistributions(oracle, listed, temperature)
 
 
@@ -257,15 +259,15 @@ def best_instances(rows, ends, table, labels, which, chosen, scores):  # type: i
 
 @compiled
 def most_violating(  # type: ignore[no-untyped-def]
-    rows, ends, shown, table, labels, loss, blocks, found, scratch, at
+    rows, ends, shown, table, labels, loss, examples, found, scratch, at
 ):
     """The wrong class with its best instance of the highest score plus loss, or the truth.
 
     Scratch: `scratch` float64 ``(2, P)`` and `at` int64 ``(P,)``, P the columns of the table.
     """
     scores, best = scratch[0], scratch[1]
-    for i in range(len(blocks)):
-        b = blocks[i]
+    for i in range(len(examples)):
+        b = examples[i]
         label = labels[b]
         best[:] = -np.inf
         for j in range(ends[b + 1] - ends[b]):
@@ -303,13 +305,13 @@ def put_row(rows, i, shape, column, factor, at, columns, values):  # type: ignor
 
 @compiled
 def fill_cuts(  # type: ignore[no-untyped-def]
-    shown, rows, shape, background, blocks, labels, classes, others, entries, columns, values
+    shown, rows, shape, background, examples, labels, classes, others, entries, columns, values
 ):
     """What the truth shows, in the column of its class, less the other in that of its class."""
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         if labels[k] != classes[k]:
             at = entries[k]
             if labels[k] != background:
-                at = put_row(shown, blocks[k], shape, labels[k], 1.0, at, columns, values)
+                at = put_row(shown, examples[k], shape, labels[k], 1.0, at, columns, values)
             if classes[k] != background:
                 put_row(rows, others[k], shape, classes[k], -1.0, at, columns, values)

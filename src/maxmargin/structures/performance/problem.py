@@ -255,8 +255,8 @@ class PerformanceProblem(Problem):
 
     def loss_augmented_inference(self, x: Any, y_true: ArrayLike, w: Floats) -> Flags:
         oracle = self.make_oracle([x], [y_true], np.ones(1), "margin")
-        block = np.zeros(1, dtype=np.int64)
-        return oracle.labels(oracle.separate(np.array(w), block, Threads(1)).outputs[0], 0)
+        example = np.zeros(1, dtype=np.int64)
+        return oracle.labels(oracle.separate(np.array(w), example, Threads(1)).outputs[0], 0)
 
     def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
@@ -296,23 +296,23 @@ class TableOracle(RowSumOracle):
         self.measure = measure
         self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 
-    def labels(self, output: bytes, block: int) -> Flags:
+    def labels(self, output: bytes, example: int) -> Flags:
         """The labels of an output; outputs have a bit for each row."""
-        n = len(self.y_true[block])
+        n = len(self.y_true[example])
         if len(output) != (n + 7) // 8:
             raise ValueError("The outputs are of other data.")
         return np.unpackbits(np.frombuffer(output, dtype=np.uint8), count=n).astype(np.bool_)
 
-    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
         return [
             np.packbits(self.measure.worst(self.y_true[b], scores[start:stop])).tobytes()
-            for b, (start, stop) in zip(blocks.tolist(), pairwise(starts.tolist()), strict=True)
+            for b, (start, stop) in zip(examples.tolist(), pairwise(starts.tolist()), strict=True)
         ]
 
     def _measure(
-        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
     ) -> None:
-        for k, (b, output) in enumerate(zip(blocks.tolist(), outputs, strict=True)):
+        for k, (b, output) in enumerate(zip(examples.tolist(), outputs, strict=True)):
             y_true, called = self.y_true[b], self.labels(output, b)
             coef[starts[k] : starts[k + 1]] = self.measure.coefficients(y_true, called)
             losses[k] = self.measure.loss_of(y_true, called)

@@ -228,31 +228,31 @@ class PoseOracle(KernelOracle):
 
     @property
     def content(self) -> Any:
-        problem, blocks = self.problem, [windows.blocks for windows in self.X]
+        problem, examples = self.problem, [windows.examples for windows in self.X]
         settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
-        return settings, blocks, self.Y, self.cost, self.by_slack
+        return settings, examples, self.Y, self.cost, self.by_slack
 
     def infer(
         self,
         model: KernelModel,
-        blocks: Order,
+        examples: Order,
         threads: Threads,
         count: int = 1,
         diversity: float = 0.0,
     ) -> Found:
         detectors = self.problem.detectors(model)
-        y_true = self.y_true(blocks)
+        y_true = self.y_true(examples)
         own = model.pair_scores(y_true.parts, y_true.labels)
 
         def infer_some(share: slice) -> list[list[_Chosen]]:
-            pairs = zip(blocks[share].tolist(), own[share], strict=True)
+            pairs = zip(examples[share].tolist(), own[share], strict=True)
             return [self._infer_image(detectors, i, score, count, diversity) for i, score in pairs]
 
-        shares = threads.map(infer_some, threads.shares(len(blocks)))
+        shares = threads.map(infer_some, threads.shares(len(examples)))
         of_each = [chosen for share in shares for chosen in share]
         every = [each for chosen in of_each for each in chosen]
         outputs = NewOutputs(
-            np.repeat(blocks, [len(chosen) for chosen in of_each]),
+            np.repeat(examples, [len(chosen) for chosen in of_each]),
             [each.output for each in every],
             np.array([each.loss for each in every]),
             np.array([each.part for each in every]),

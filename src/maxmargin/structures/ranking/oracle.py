@@ -63,7 +63,7 @@ class PairOracle(RowSumOracle):
                 0.5 * ((stop - start) ** 2 - (counts.astype(float) ** 2).sum()), 1
             )
 
-    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
         found = np.empty(2 * starts[-1], dtype=np.int32)
         sizes = np.diff(starts)
         for k in np.flatnonzero(sizes > LONG):
@@ -74,12 +74,12 @@ class PairOracle(RowSumOracle):
         return split(found, 2 * starts)
 
     def _measure(
-        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
     ) -> None:
         found = joined(outputs, 2 * starts)
         longest = int(np.diff(starts).max(initial=0))
         known = measure_pairs(
-            self.ends, self.levels, self.n_pairs, blocks, starts, found, coef, losses,
+            self.ends, self.levels, self.n_pairs, examples, starts, found, coef, losses,
             np.empty((2, longest), dtype=np.int64), np.empty(longest + 1, dtype=np.int64),
         )  # fmt: skip
         if not known:
@@ -141,27 +141,27 @@ class ListOracle(RowSumOracle):
         )
         cells = n_relevant * (sizes - n_relevant + 1)
         self.n_cells = int(cells.max(initial=0))
-        self._work += 3.0 * float(cells.sum()) / max(self.n_blocks, 1)
+        self._work += 3.0 * float(cells.sum()) / max(self.n_examples, 1)
 
-    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
-        places = _ends(self.n_entries[blocks])
+    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
+        places = _ends(self.n_entries[examples])
         found = np.empty(places[-1], dtype=np.int32)
         longest = int(np.diff(starts).max(initial=0))
         infer_lists(
-            self.lists, blocks, starts, scores, places, found,
+            self.lists, examples, starts, scores, places, found,
             np.empty((3, longest), dtype=np.int32), np.empty((2, longest)), np.empty(longest + 1),
             np.empty(self.n_cells, dtype=np.int32),
         )  # fmt: skip
         return split(found, places)
 
     def _measure(
-        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
     ) -> None:
-        places = _ends(self.n_entries[blocks])
+        places = _ends(self.n_entries[examples])
         found = joined(outputs, places)
         longest = int(np.diff(starts).max(initial=0))
         seen = np.empty(longest, dtype=np.bool_)
-        if not measure_lists(self.lists, blocks, starts, places, found, coef, losses, seen):
+        if not measure_lists(self.lists, examples, starts, places, found, coef, losses, seen):
             raise ValueError(FOREIGN)
 
 
@@ -213,10 +213,10 @@ def infer_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
 
 @compiled
 def measure_pairs(  # type: ignore[no-untyped-def]
-    ends, levels, n_pairs, blocks, starts, found, coef, losses, counts, tree
+    ends, levels, n_pairs, examples, starts, found, coef, losses, counts, tree
 ):
     """Coefficients and losses of the pairs found; False if they are no orders and reaches."""
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         start, stop = starts[k], starts[k + 1]
         n = stop - start
         order, reach = found[2 * start : start + stop], found[start + stop : 2 * stop]
@@ -230,24 +230,24 @@ def measure_pairs(  # type: ignore[no-untyped-def]
         for t in range(n):
             if tree[t] != 1:
                 return False
-        own = levels[ends[blocks[k]] : ends[blocks[k] + 1]]
+        own = levels[ends[examples[k]] : ends[examples[k] + 1]]
         total = count_pairs(order, reach, own, counts[0], counts[1], tree)
         for t in range(n):
-            coef[start + t] = (counts[0, t] - counts[1, t]) / n_pairs[blocks[k]]
-        losses[k] = total / n_pairs[blocks[k]]
+            coef[start + t] = (counts[0, t] - counts[1, t]) / n_pairs[examples[k]]
+        losses[k] = total / n_pairs[examples[k]]
     return True
 
 
 @compiled
 def infer_lists(  # type: ignore[no-untyped-def]
-    lists, blocks, starts, scores, places, found, orders, sorted_scores, best, back
+    lists, examples, starts, scores, places, found, orders, sorted_scores, best, back
 ):
     """The most violating order of each list, written to ``found[places[k]:]``."""
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         start, n = starts[k], starts[k + 1] - starts[k]
         own = scores[start : start + n]
         order, ahead = orders[0, :n], orders[1]
-        first, last = lists.ends[blocks[k]], lists.ends[blocks[k] + 1]
+        first, last = lists.ends[examples[k]], lists.ends[examples[k] + 1]
         if last > first:
             sort_descending(own, order, orders[1, :n])
         for m in range(first, last):
@@ -285,15 +285,15 @@ def infer_lists(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def measure_lists(lists, blocks, starts, places, found, coef, losses, seen):  # type: ignore[no-untyped-def]
+def measure_lists(lists, examples, starts, places, found, coef, losses, seen):  # type: ignore[no-untyped-def]
     """Coefficients and losses of the orders found; False if they are no orders."""
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         start, n = starts[k], starts[k + 1] - starts[k]
         for t in range(start, start + n):
             coef[t] = 0.0
         losses[k] = 0.0
-        first = lists.ends[blocks[k]]
-        for m in range(first, lists.ends[blocks[k] + 1]):
+        first = lists.ends[examples[k]]
+        for m in range(first, lists.ends[examples[k] + 1]):
             at = places[k] + (m - first) * n
             order = found[at : at + n]
             if not is_order(order, seen):

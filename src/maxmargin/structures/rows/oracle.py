@@ -211,43 +211,45 @@ class RowOracle(Oracle):
 
     @property
     def oracle_work(self) -> float:
-        per_row = self.rows.starts[-1] / max(self.n_blocks, 1) + self.problem.fit_intercept
+        per_row = self.rows.starts[-1] / max(self.n_examples, 1) + self.problem.fit_intercept
         return float(per_row * self.problem.table_shape[1] + self.problem.oracle_work)
 
     @property
     def oracle_name(self) -> str:
         return f"the oracle of {type(self.problem).__name__}"
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         table, extras = self.problem.split(weights)
-        codes = np.empty((len(blocks), self.y_true.shape[1]), dtype=np.int32)
+        codes = np.empty((len(examples), self.y_true.shape[1]), dtype=np.int32)
 
         def infer(part: slice) -> None:
-            some = blocks[part]
+            some = examples[part]
             scores = np.empty((len(some), table.shape[1]))
             score_rows(self.rows, some, table, scores)
             codes[part] = self.problem.infer(scores, extras, self.y_true[some], self.slack)
 
-        parts = threads.shares(len(blocks), self.oracle_work)
+        parts = threads.shares(len(examples), self.oracle_work)
         threads.map(infer, parts)
-        return self._make_cuts(blocks, codes, parts, threads)
+        return self._make_cuts(examples, codes, parts, threads)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
         width = self.y_true.shape[1]
         if any(len(output) != 4 * width for output in outputs):
             raise ValueError("The outputs are of another length than those of this problem.")
         codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
         check_indices("outputs", codes, self.problem.n_values)
-        return self._make_cuts(blocks, codes, Threads(1).shares(len(blocks)), Threads(1))
+        return self._make_cuts(examples, codes, Threads(1).shares(len(examples)), Threads(1))
 
-    def _make_cuts(self, blocks: Order, codes: Codes, parts: list[slice], threads: Threads) -> Cuts:
-        problem, y_true = self.problem, self.y_true[blocks]
+    def _make_cuts(
+        self, examples: Order, codes: Codes, parts: list[slice], threads: Threads
+    ) -> Cuts:
+        problem, y_true = self.problem, self.y_true[examples]
         factors = problem.factors(y_true) - problem.factors(codes)
         extras = problem.extras(y_true) - problem.extras(codes)
         losses = problem.losses(y_true, codes)
-        scales = losses if self.slack else np.ones(len(blocks))
-        counts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        lengths = np.diff(self.rows.starts)[blocks] + problem.fit_intercept
+        scales = losses if self.slack else np.ones(len(examples))
+        counts = np.zeros(len(examples) + 1, dtype=np.int64)
+        lengths = np.diff(self.rows.starts)[examples] + problem.fit_intercept
         counts[1:] = np.count_nonzero(factors, axis=1) * lengths
         counts[1:] += np.count_nonzero(extras, axis=1)
         entries = np.cumsum(counts)
@@ -257,7 +259,7 @@ class RowOracle(Oracle):
 
         def fill(part: slice) -> None:
             fill_cuts(
-                rows, n_rows, width, blocks[part], factors[part], extras[part], scales[part],
+                rows, n_rows, width, examples[part], factors[part], extras[part], scales[part],
                 entries[part.start :], columns, values,
             )  # fmt: skip
 
@@ -317,7 +319,7 @@ def _(oracle: RowOracle, temperature: float) -> Distributions:
     """For partial linearization: a probability for every output."""
     problem = oracle.problem
     outputs = [problem.code(y).tobytes() for y in problem.outputs(None)]
-    listed = [outputs] * oracle.n_blocks
+    listed = [outputs] * oracle.n_examples
     return ExplicitDistributions(oracle, listed, temperature)
 
 
@@ -327,21 +329,21 @@ def as_row(x: Any) -> Floats:
 
 
 @compiled
-def score_rows(rows, blocks, table, scores):  # type: ignore[no-untyped-def]
-    """``scores[k] = x_b' table`` for block ``b = blocks[k]``."""
-    for k in range(len(blocks)):
+def score_rows(rows, examples, table, scores):  # type: ignore[no-untyped-def]
+    """``scores[k] = x_b' table`` for block ``b = examples[k]``."""
+    for k in range(len(examples)):
         for m in range(scores.shape[1]):
             scores[k, m] = 0.0
-        add_row_scores(rows, blocks[k], table, scores[k])
+        add_row_scores(rows, examples[k], table, scores[k])
 
 
 @compiled
 def fill_cuts(  # type: ignore[no-untyped-def]
-    rows, n_rows, width, blocks, factors, extras, scales, entries, columns, values
+    rows, n_rows, width, examples, factors, extras, scales, entries, columns, values
 ):
     """Entries of planes: the row times each factor that is not zero, then the extras."""
-    for k in range(len(blocks)):
-        first, last = rows.starts[blocks[k]], rows.starts[blocks[k] + 1]
+    for k in range(len(examples)):
+        first, last = rows.starts[examples[k]], rows.starts[examples[k] + 1]
         at = entries[k]
         for m in range(factors.shape[1]):
             if factors[k, m] != 0:

@@ -43,15 +43,15 @@ class RowSumOracle(Oracle):
         entries = X.nnz if sp.issparse(X) else X.size
         rows = len(self.rows.starts) - 1
         # Every row is scored, sorted, and most are added up.
-        self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_blocks, 1)
+        self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_examples, 1)
 
     @abstractmethod
-    def _infer(self, blocks: Order, starts: Order, scores: Floats) -> list[bytes]:
+    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
         """The most violating output of each block, whose rows score ``scores[starts[k]:]``."""
 
     @abstractmethod
     def _measure(
-        self, blocks: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
     ) -> None:
         """Set the coefficients of the rows and the loss of each output.
 
@@ -65,44 +65,44 @@ class RowSumOracle(Oracle):
     def oracle_work(self) -> float:
         return self._work
 
-    def separate(self, weights: Floats, blocks: Order, threads: Threads) -> Cuts:
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         def infer(part: Order) -> list[bytes]:
             starts = self._starts(part)
             scores = np.empty(starts[-1])
             score_rows(self.rows, self.ends, part, starts, weights, scores)
             return self._infer(part, starts, scores)
 
-        parts = self._parts(blocks, threads)
+        parts = self._parts(examples, threads)
         found = threads.map(infer, parts)
         return self._make_cuts(parts, found, threads)
 
-    def cuts_of(self, blocks: Order, outputs: Sequence[bytes]) -> Cuts:
-        return self._make_cuts([blocks], [list(outputs)], Threads(1))
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
+        return self._make_cuts([examples], [list(outputs)], Threads(1))
 
-    def _starts(self, blocks: Order) -> Order:
+    def _starts(self, examples: Order) -> Order:
         """Where the rows of each block stand when only these blocks do."""
-        starts = np.zeros(len(blocks) + 1, dtype=np.int64)
-        np.cumsum(self.sizes[blocks], out=starts[1:])
+        starts = np.zeros(len(examples) + 1, dtype=np.int64)
+        np.cumsum(self.sizes[examples], out=starts[1:])
         return starts
 
-    def _parts(self, blocks: Order, threads: Threads) -> list[Order]:
+    def _parts(self, examples: Order, threads: Threads) -> list[Order]:
         """The blocks in as many parts as there is work for threads."""
-        return [blocks[part] for part in threads.shares(len(blocks), self.oracle_work)]
+        return [examples[part] for part in threads.shares(len(examples), self.oracle_work)]
 
     def _make_cuts(self, parts: list[Order], outputs: list[list[bytes]], threads: Threads) -> Cuts:
         def make(k: int) -> tuple[Order, NDArray[np.uint32], Floats, Floats]:
-            blocks = parts[k]
-            starts = self._starts(blocks)
-            coef, losses = np.empty(starts[-1]), np.empty(len(blocks))
-            self._measure(blocks, starts, outputs[k], coef, losses)
+            examples = parts[k]
+            starts = self._starts(examples)
+            coef, losses = np.empty(starts[-1]), np.empty(len(examples))
+            self._measure(examples, starts, outputs[k], coef, losses)
             entries = self.rows.starts[self.ends]
-            most = np.diff(entries)[blocks] + (self.n_features > self.n_columns)
+            most = np.diff(entries)[examples] + (self.n_features > self.n_columns)
             room = int(np.minimum(most, self.n_features).sum())
             columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-            counts = np.empty(len(blocks), dtype=np.int64)
+            counts = np.empty(len(examples), dtype=np.int64)
             totals, seen = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.bool_)
             used = sum_rows(
-                self.rows, self.n_columns, self.ends, blocks, starts, coef,
+                self.rows, self.n_columns, self.ends, examples, starts, coef,
                 counts, columns, values, totals, seen,
             )  # fmt: skip
             return counts, columns[:used], values[:used], losses
@@ -119,16 +119,16 @@ class RowSumOracle(Oracle):
 
 
 @compiled
-def score_rows(rows, ends, blocks, starts, weights, scores):  # type: ignore[no-untyped-def]
+def score_rows(rows, ends, examples, starts, weights, scores):  # type: ignore[no-untyped-def]
     """Scores of the rows of each block, written to ``scores[starts[k]:]``."""
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         for t in range(starts[k + 1] - starts[k]):
-            scores[starts[k] + t] = row_score(rows, ends[blocks[k]] + t, weights)
+            scores[starts[k] + t] = row_score(rows, ends[examples[k]] + t, weights)
 
 
 @compiled
 def sum_rows(  # type: ignore[no-untyped-def]
-    rows, n_columns, ends, blocks, starts, coef, counts, columns, values, totals, seen
+    rows, n_columns, ends, examples, starts, coef, counts, columns, values, totals, seen
 ):
     """Sum the rows of each block with their coefficients; returns how many entries that took.
 
@@ -136,14 +136,14 @@ def sum_rows(  # type: ignore[no-untyped-def]
     Scratch: `totals` and `seen`, a number and a flag for each feature, zero before and after.
     """
     used = 0
-    for k in range(len(blocks)):
+    for k in range(len(examples)):
         first = used
         constant = 0.0
         for t in range(starts[k + 1] - starts[k]):
             c = coef[starts[k] + t]
             if c == 0.0:
                 continue
-            i = ends[blocks[k]] + t
+            i = ends[examples[k]] + t
             constant += c * rows.bias
             at = rows.starts[i]
             for q in range(at, rows.starts[i + 1]):
