@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.sequences import letters
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 from maxmargin.training.sharded import _make_part_oracle
 from maxmargin.training.sharded_oracle import PartExamples
 

@@ -22,7 +22,8 @@ from sklearn.base import clone
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.compiled.threads import Threads
+from maxmargin.compiled.cuts import add_to
+from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.estimator import DependencyParser
 from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
 from maxmargin.structures.dependency.oracle import DependencyOracle, parse
@@ -126,8 +127,8 @@ def perceptron(model: DependencyParser, data: Treebank, passes: int) -> dict[str
             found = np.empty(starts[1], dtype=np.uint32)
             arcs.infer(weights, None, structure, block, starts, found, np.empty(1))
             planes = training.cuts_of(block, [found.tobytes()])
-            planes.add_to(weights, np.ones(1))
-            planes.add_to(late, np.full(1, float(time)))
+            add_to(weights, planes, np.ones(1))
+            add_to(late, planes, np.full(1, float(time)))
             time += 1
     average = weights - late / time
     result = {}

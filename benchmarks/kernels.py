@@ -20,9 +20,9 @@ from sklearn.svm import SVC
 import maxmargin as mm
 from benchmarks.common import clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import RBFKernel
 from maxmargin.estimators.kernel import KernelStructuredSVM

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.pose_data import Posed
-from maxmargin.core.problem import Oracle, make_oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.structures.pose.linear import LinearPoses
 from maxmargin.structures.pose.problem import PoseOracle, PoseProblem

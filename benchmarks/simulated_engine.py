@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.training.distributed_shard import Move, Progress
 from maxmargin.training.engines import Engine
 from maxmargin.training.sharded_oracle import PartExamples, Shard, ShardedOracle

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.common import Data, Floats, load, subsample
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes

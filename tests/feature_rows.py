@@ -12,10 +12,10 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import certify
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 from maxmargin.structures.rows.oracle import RowOracle, RowProblem
 
@@ -144,7 +144,7 @@ def check_solver(problem: RowProblem, case: Case, solver: str) -> None:
 
 def check_threads(problem: RowProblem, case: Case, monkeypatch: Any) -> None:
     """Planes do not depend on the number of threads."""
-    monkeypatch.setattr("maxmargin.compiled.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.threads.WORK_FOR_THREADS", 0.0)
     oracle = bound(problem, case)
     weights = np.random.default_rng(0).normal(size=oracle.n_features)
     blocks = np.arange(oracle.n_examples)

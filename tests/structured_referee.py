@@ -20,7 +20,8 @@ import referee
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.problem import Problem, PythonOracle
+from maxmargin.core.problem import Problem
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 
 Floats = NDArray[np.float64]

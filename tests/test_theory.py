@@ -15,7 +15,6 @@ from scipy import optimize
 from sklearn.svm import LinearSVC, LinearSVR
 
 from maxmargin import GaussianPrior, LinearClassifier
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conventions import (
     C_from_joachims,
     C_from_lambda,
@@ -23,6 +22,7 @@ from maxmargin.core.conventions import (
     lambda_from_C,
 )
 from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins
+from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import Blocks, Geometry, make_blocks
 from maxmargin.dual.sweeps import (
     MOVED,

@@ -23,11 +23,11 @@ from problem_mutants import (
 from structured_referee import random_chains, random_classes
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.oracle_check import EVERY, FIRST, OracleWatch
-from maxmargin.core.problem import PythonOracle
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling

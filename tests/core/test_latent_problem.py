@@ -11,11 +11,11 @@ from latent_problems import Instances, WrongInstances, objective, random_bags
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.working_set import DualPoint
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags

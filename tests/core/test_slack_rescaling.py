@@ -12,11 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import Case, compiled_chains, random_chains, random_classes, widen
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonOracle, make_oracle
+from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Status
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 
 seeds = st.integers(0, 2**32 - 1)

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from structured_referee import Case, Chains, compiled_chains, random_chains, random_classes
 
 from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonOracle, make_oracle
+from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
 
 CASE = random_classes(0)

@@ -32,10 +32,10 @@ def peak():
 READERS = {
     "libsvm": read_libsvm,
     "multilabel": lambda path: read_libsvm(path, multilabel=True, sample_weight=True),
-    "libsvm in blocks": lambda path: list(LibsvmFile(path, block_bytes=1 << 16).blocks()),
+    "libsvm in blocks": lambda path: list(LibsvmFile(path, batch_bytes=1 << 16).batches()),
     "svm-hmm": read_svm_hmm,
-    "svm-hmm in blocks": lambda path: list(SvmHmmFile(path).blocks()),
-    "source": lambda path: list(open_examples(path).blocks()),
+    "svm-hmm in blocks": lambda path: list(SvmHmmFile(path).batches()),
+    "source": lambda path: list(open_examples(path).batches()),
     "convert": lambda path: convert(path, path + ".folder"),
     "letor": read_letor,
     "columns": read_columns,
@@ -147,7 +147,7 @@ def test_the_longest_line_is_the_same_for_all(tmp_path, monkeypatch, length, sta
 
     answers = set()
     for n_bytes in (1, 7, 99, 600, 999, 1000):
-        monkeypatch.setattr(text, "_BLOCK_BYTES", n_bytes)
+        monkeypatch.setattr(text, "_BATCH_BYTES", n_bytes)
         answers.add(refused(lambda: list(text.lines_of(path))))
         source = LibsvmFile(path, batch_bytes=n_bytes)
         answers.add(refused(lambda source=source: list(source.batches())))

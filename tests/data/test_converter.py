@@ -252,11 +252,11 @@ def test_memory_is_that_of_a_block(tmp_path):
         "import sys; from maxmargin.data import LibsvmFile, convert\n"
         "import maxmargin.data.libsvm_lines\n"
         "from resource import RUSAGE_SELF, getrusage\n"
-        "next(LibsvmFile(sys.argv[1], block_bytes=1 << 18).blocks())\n"
+        "next(LibsvmFile(sys.argv[1], batch_bytes=1 << 18).batches())\n"
         "before = getrusage(RUSAGE_SELF).ru_maxrss\n"
-        "source = LibsvmFile(sys.argv[1], block_bytes=1 << 18)\n"
+        "source = LibsvmFile(sys.argv[1], batch_bytes=1 << 18)\n"
         "stored = convert(source, sys.argv[2], progress=False)\n"
-        "for block in type(stored)(sys.argv[2], block_bytes=1 << 18).blocks(): pass\n"
+        "for block in type(stored)(sys.argv[2], batch_bytes=1 << 18).batches(): pass\n"
         "print(getrusage(RUSAGE_SELF).ru_maxrss - before)"
     )
     done = subprocess.run(

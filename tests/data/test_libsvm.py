@@ -336,7 +336,7 @@ def test_standard_input_once(monkeypatch):
     [
         ({"on_error": "warn"}, "on_error must be 'stop' or 'skip', not 'warn'"),
         ({"first_index": 2}, "first_index must be 1 or 0"),
-        ({"batch_bytes": 0}, "block_bytes must be at least 1"),
+        ({"batch_bytes": 0}, "batch_bytes must be at least 1"),
     ],
 )
 def test_bad_options(options, complaint):

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
+from maxmargin.core.kernel import NewOutputs
 from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.dual.kernel_gram import GrowingGram
-from maxmargin.dual.kernel_planes import KernelCuts, NewOutputs
+from maxmargin.dual.kernel_planes import KernelCuts
 from maxmargin.dual.kernels import (
     FunctionKernel,
     JointKernel,

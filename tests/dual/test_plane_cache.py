@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from test_working_set import N_FEATURES, dense, random_planes
 
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.dual.plane_cache import Mixture, PlaneCache, mixed_output, size_of
-from maxmargin.dual.plane_cache_routines import measure_blocks
-from maxmargin.dual.working_set import DualPoint, StepRule
+from maxmargin.dual.plane_cache_routines import measure_examples
+from maxmargin.dual.working_set import StepRule
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 seeds = st.integers(0, 2**32 - 1)
@@ -62,10 +63,10 @@ class Mirror:
         assert (used <= self.cost * (1.0 + 1e-10)).all()
         assert (point.coef > 0.0).all()
         assert len(set(self.cache.owners.tolist())) == self.cache.n_examples
-        blocks = self.cache.blocks_of(self.cache.owners)
+        blocks = self.cache.examples_of(self.cache.owners)
         assert_array_equal(blocks, np.arange(self.cache.n_examples))
         missing = np.setdiff1d(np.arange(len(self.cost)), self.cache.owners)
-        assert (self.cache.blocks_of(missing) == -1).all()
+        assert (self.cache.examples_of(missing) == -1).all()
         assert self.cache.n_bytes <= self.cache.max_bytes
         outputs = [self.cache.outputs[p] for p in self.numbers()]
         assert self.cache.output_bytes >= sum(map(size_of, outputs))
@@ -236,7 +237,7 @@ def test_what_is_frozen_first_is_full_and_far_from_a_change():
         mirror.sweep()
     cache.prune(mirror.weights)
     steady, sizes = np.zeros(cache.n_examples), np.zeros(cache.n_examples, dtype=np.int64)
-    measure_blocks(cache._table, mirror.weights, steady, sizes)
+    measure_examples(cache._table, mirror.weights, steady, sizes)
     point = cache.point()
     used = np.bincount(point.examples, point.coef, len(mirror.cost))[cache.owners]
     full = used >= cache.totals * (1.0 - 1e-9)
@@ -245,7 +246,7 @@ def test_what_is_frozen_first_is_full_and_far_from_a_change():
     first = cache.owners[np.argmax(steady)]
     cache._freeze_some(cache.n_bytes - 1, mirror.weights)
     assert cache.frozen.spent[first] == pytest.approx(mirror.cost[first])
-    assert cache.blocks_of(np.array([first]))[0] == -1
+    assert cache.examples_of(np.array([first]))[0] == -1
     mirror.check()
 
 
@@ -260,7 +261,7 @@ def test_a_frozen_example_has_what_is_left_of_its_total():
     cache.take_in(
         owners, mirror.cost[owners], mirror.separate(owners), mirror.weights, StepRule(max_steps=0)
     )
-    block = cache.blocks_of(owners)[0]
+    block = cache.examples_of(owners)[0]
     if block >= 0:
         assert cache.totals[block] == pytest.approx(max(mirror.cost[owner] - spent, 0.0))
 

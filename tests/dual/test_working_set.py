@@ -11,18 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.testing import assert_allclose, assert_array_equal
 
+from maxmargin.compiled.cuts import add_to
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.dual import working_set
 from maxmargin.dual.gram import DIRECT_BELOW
 from maxmargin.dual.summed import SummedCut, SummedCuts
-from maxmargin.dual.working_set import (
-    AWAY,
-    FRANK_WOLFE,
-    PAIRWISE,
-    DualPoint,
-    StepRule,
-    WorkingSet,
-)
+from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule, WorkingSet
 
 N_FEATURES = 12
 RULES = [
@@ -505,5 +500,5 @@ def test_planes(seed, n):
     assert some.outputs == which.tolist()
     coef = random.normal(size=n)
     moved = weights.copy()
-    cuts.add_to(moved, coef)
+    add_to(moved, cuts, coef)
     assert_allclose(moved, weights + coef @ rows, atol=1e-12)

@@ -12,8 +12,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.core.certificate import Certificate
-from maxmargin.dual.working_set import DualPoint
+from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.estimators.causes import NotConvergedWarning, feature_scales, likely_cause
 
 RANDOM = np.random.default_rng(0)

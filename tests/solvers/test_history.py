@@ -16,7 +16,7 @@ from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.problem import make_oracle
+from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Iteration
 from maxmargin.core.stopping import Stopping
 from maxmargin.data.sources import Examples, Source

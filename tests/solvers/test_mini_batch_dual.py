@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.kernel import Candidates, KernelProblem
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import RowsAtHand, project
 from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import (

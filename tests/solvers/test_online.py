@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from structured_referee import Case, Classes, compiled_chains, random_chains, random_classes
 from test_structured_solvers import Blurred, assert_brackets, assert_history, fragile
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import certify
-from maxmargin.core.problem import PythonOracle
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.auto import Auto

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from maxmargin.dual.marginal_choice import distributions_of
 from structured_referee import (
     Case,
     Chains,
@@ -16,13 +17,12 @@ from structured_referee import (
 )
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonOracle
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal_explicit import ExplicitPoint
-from maxmargin.dual.working_set import DualPoint
 from maxmargin.structures.chain.marginals import ChainDistributions
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import Geometry, make_blocks
 from maxmargin.solvers.sequential_dual import SequentialDual
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linear_problems import KINDS, random_case
 
-from maxmargin.compiled.threads import Threads, read_ahead
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.row_cache import StoredCoefficients, fractions_of
 from maxmargin.solvers.online_dual import BlockLearner, OnlineDual
 from maxmargin.solvers.sequential_dual import SequentialDual
@@ -309,7 +309,7 @@ def test_interrupted_after_any_block(when):
 
 
 @pytest.mark.parametrize(
-    ("cuts", "n_examples", "match"),
+    ("cuts", "n_blocks", "match"),
     [
         ((10, 20), 2, "fewer blocks"),
         ((10, 20, 25), 4, "gave 5 examples in a block that had 10"),

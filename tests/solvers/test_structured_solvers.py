@@ -17,12 +17,13 @@ from structured_referee import (
     widen,
 )
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.compiled.cuts import add_to
 from maxmargin.core.certificate import certify
 from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
@@ -173,7 +174,7 @@ def test_what_a_run_keeps_in_step_is_true_and_its_dual_never_falls(name):
         last, point = run.dual, run.point()
         assert run.dual == pytest.approx(oracle.dual(point), rel=1e-10)
         fresh = np.zeros(oracle.n_features)
-        oracle.cuts_of(point.examples, point.outputs).add_to(fresh, point.coef)
+        add_to(fresh, oracle.cuts_of(point.examples, point.outputs), point.coef)
         np.testing.assert_allclose(run.weights, fresh, atol=1e-10)
 
 

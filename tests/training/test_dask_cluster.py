@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
 import maxmargin as mm
-from maxmargin.core.problem import make_oracle
+from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.auto import Auto

@@ -7,7 +7,7 @@ from faulty_engine import FaultyEngine
 from numpy.testing import assert_allclose
 
 import maxmargin as mm
-from maxmargin.core.problem import make_oracle
+from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack

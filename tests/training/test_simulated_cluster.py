@@ -9,7 +9,7 @@ from distributed_problems import Classes, class_data
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.core.certificate import certify
-from maxmargin.core.problem import PythonOracle, make_oracle
+from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.stopping import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
@@ -28,7 +28,7 @@ from benchmarks.simulated_engine import (
 )
 
 FREE = Network(send=0.0, receive=0.0, service=0.0, latency=0.0, bandwidth=np.inf)
-SEARCHES = WorkCosts(infer=1.0, rest=0.0)
+SEARCHES = WorkCosts(search=1.0, rest=0.0)
 WAITING = DistributedDual(staleness=0, share=0.25)
 
 
@@ -81,7 +81,7 @@ def test_what_is_computed_is_what_threads_compute(solver):
 def test_the_gap_is_that_of_the_whole_data():
     X, y = class_data(40)
     network = Network(send=0.1, receive=0.1, service=0.1, latency=0.5, bandwidth=1e4)
-    engine = SimulatedEngine(4, network, WorkCosts(infer=1.0, rest=0.5), driver=0.1)
+    engine = SimulatedEngine(4, network, WorkCosts(search=1.0, rest=0.5), driver=0.1)
     oracle = place_simulated(engine, parts_of(4), bound)
     oracle.lists_point = True
     result = DistributedDual().solve(oracle, Stopping(1e-2))
@@ -93,15 +93,15 @@ def test_the_gap_is_that_of_the_whole_data():
 
 def test_searches_on_one_free_worker_are_all_the_time():
     _, engine = simulated(1)
-    assert engine.oracle_calls >= 40
-    assert_allclose(engine.now, engine.oracle_calls)
+    assert engine.searches >= 40
+    assert_allclose(engine.now, engine.searches)
     assert_allclose(engine.work_seconds, engine.now)
 
 
 def test_workers_that_wait_for_all_take_as_long_as_the_slowest():
     """Ten examples each, all of which are searched in a round, or none."""
     _, engine = simulated(4, solver=DistributedOneSlack())
-    assert_allclose(engine.now, engine.oracle_calls / 4)
+    assert_allclose(engine.now, engine.searches / 4)
 
 
 def test_a_message_takes_what_the_network_says():

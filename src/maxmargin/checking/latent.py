@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from maxmargin.checking.sheet import Answer, At, Competitor, in_words, same
 from maxmargin.checking.trial import Trial, Value
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.latent import ImputedOracle, PythonLatentOracle, as_pair
 from maxmargin.core.oracle_check import ROUNDING
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from maxmargin.checking.sheet import Answer, At, Broken, Competitor, in_words, same
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import ROUNDING
-from maxmargin.core.problem import Oracle, PythonOracle, renumbered
+from maxmargin.core.problem import renumbered
+from maxmargin.core.python_oracle import PythonOracle
+from maxmargin.core.threads import Threads
 
 if TYPE_CHECKING:
     from maxmargin.checking.trial import Trial

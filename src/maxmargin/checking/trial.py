@@ -16,7 +16,7 @@ from maxmargin.checking.more import K_BEST, judge_top, try_cuts, try_make_oracle
 from maxmargin.checking.sheet import Answer, At, Broken, Competitor, Sheet
 from maxmargin.core.kernel import n_rows
 from maxmargin.core.oracle_check import ROUNDING
-from maxmargin.core.problem import PythonOracle, as_row
+from maxmargin.core.python_oracle import PythonOracle, as_row
 
 Floats = NDArray[np.float64]
 

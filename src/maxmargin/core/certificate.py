@@ -1,12 +1,16 @@
 """How far from optimal a model can be, at most."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.conforming import check_indices, check_shape
 from maxmargin.core.registry import registered
+
+Order = NDArray[np.int64]
+
 
 Floats = NDArray[np.float64]
 
@@ -98,3 +102,26 @@ def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Ce
     return Certificate(
         primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=problem.relaxed
     )
+
+
+@registered("DualPoint", check="check")
+class DualPoint(NamedTuple):
+    """A feasible dual point: coefficients of outputs of blocks.
+
+    Parameters
+    ----------
+    examples : ndarray of int64, shape (n_planes,)
+    coef : ndarray of shape (n_planes,)
+        Not negative; in each block they add up to at most its C.
+    outputs : list
+    """
+
+    examples: Order
+    coef: Floats
+    outputs: list[Any]
+
+    def check(self) -> None:
+        """Raise ValueError if these are not as many of each."""
+        check_shape("examples", self.examples, len(self.outputs))
+        check_shape("coef", self.coef, len(self.outputs))
+        check_indices("examples", self.examples, 2**62)

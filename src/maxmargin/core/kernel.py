@@ -178,3 +178,35 @@ def _each_once(things: list[Any]) -> tuple[list[Any], Order]:
     for thing, k in zip(things, at, strict=True):
         once[k] = thing
     return once, at
+
+
+class NewOutputs(NamedTuple):
+    """Outputs to take in, with their rows.
+
+    Parameters
+    ----------
+    examples : ndarray of shape (n,)
+    outputs : list of length n
+    losses : ndarray of shape (n,)
+    parts, labels : rows, n of each
+    coef : ndarray of shape (n,)
+        What they start with, taken from the truth.
+    """
+
+    examples: Order
+    outputs: list[Any]
+    losses: Floats
+    parts: Any
+    labels: Any
+    coef: Floats
+
+    def take(self, which: Order) -> "NewOutputs":
+        """Some of them."""
+        return NewOutputs(
+            self.examples[which],
+            [self.outputs[k] for k in which],
+            self.losses[which],
+            self.parts[which],
+            self.labels[which],
+            self.coef[which],
+        )

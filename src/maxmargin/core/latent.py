@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import Competitor, OracleWatch
-from maxmargin.core.problem import (
-    Oracle,
-    ProblemError,
-    PythonOracle,
-    called,
-)
+from maxmargin.core.problem import ProblemError, called
+from maxmargin.core.python_oracle import PythonOracle
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 
@@ -241,7 +238,7 @@ class PythonLatentOracle(LatentOracle):
         if len(bad) and not self.relaxed:
             i = bad[0]
             raise ProblemError(
-                f"complete of {type(self.problem).__name__} returned {found[i]!r:.80} for example "
+                f"latent of {type(self.problem).__name__} returned {found[i]!r:.80} for example "
                 f"{i}, whose score is {known[i] - scores[i]:.3g} below that of {before[i]!r:.80}: "
                 f"it must return the highest."
             )

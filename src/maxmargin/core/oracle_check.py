@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.cuts import Cuts
-from maxmargin.dual.kernel_planes import NewOutputs
+from maxmargin.core.kernel import NewOutputs
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -14,13 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import Oracle
-from maxmargin.dual.marginal import Distributions
-from maxmargin.dual.marginal_choice import distributions_of
-from maxmargin.dual.marginal_explicit import ExplicitDistributions
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -97,6 +94,14 @@ class SlackRescaledOracle(Oracle):
     def oracle_state(self, state: Any) -> None:
         self._costliest, self.margin.oracle_state = state
 
+    def outputs(self, example: int) -> list[Any]:
+        if type(self.margin).outputs is Oracle.outputs:
+            raise ValueError(
+                "With this rescaling='slack', solvers that need expectations can be used only "
+                "where all outputs can be listed: use another, such as 'auto'."
+            )
+        return self.margin.outputs(example)
+
     @property
     def oracle_work(self) -> float | None:
         each = self.margin.oracle_work
@@ -172,15 +177,3 @@ def _highest(height: float, slope: float, least: float, most: float) -> float:
     """The largest ``loss * (height - slope * loss)`` for losses from `least` to `most`."""
     loss = min(max(height / (2.0 * slope), least), most)
     return loss * (height - slope * loss)
-
-
-@distributions_of.register
-def _(oracle: SlackRescaledOracle, temperature: float) -> Distributions:
-    """A number for every output, where the problem can list them."""
-    if not hasattr(oracle.margin, "outputs"):
-        raise ValueError(
-            "With this rescaling='slack', solvers that need expectations can be used only where "
-            "all outputs can be listed: use another, such as 'auto'."
-        )
-    outputs = [oracle.margin.outputs(i) for i in range(oracle.n_examples)]
-    return ExplicitDistributions(oracle, outputs, temperature)

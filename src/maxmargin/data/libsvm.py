@@ -53,7 +53,7 @@ class LineFile(CountedSource):
         if first_index not in (0, 1):
             raise ValueError(f"first_index must be 1 or 0, not {first_index!r}.")
         if batch_bytes < 1:
-            raise ValueError(f"block_bytes must be at least 1, not {batch_bytes!r}.")
+            raise ValueError(f"batch_bytes must be at least 1, not {batch_bytes!r}.")
         self.path = os.fspath(path)
         self.first_index, self.on_error, self.batch_bytes = first_index, on_error, batch_bytes
         self._declared = n_features

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import Rows, make_rows, squared_norms
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_finite
 from maxmargin.core.linear import (
     LinearProblem,
@@ -25,6 +24,7 @@ from maxmargin.core.linear import (
     WestonWatkins,
 )
 from maxmargin.core.state import Stateful
+from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import (
     DUE,
     add_snapshot,

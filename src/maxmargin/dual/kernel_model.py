@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.kernel import Candidates, n_rows
 from maxmargin.core.registry import registered
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_gram import stacked
 from maxmargin.dual.kernels import ProductKernel
 

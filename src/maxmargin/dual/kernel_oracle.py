@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, Pairs
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, NewOutputs, Pairs
 from maxmargin.core.magnitudes import LARGEST
 from maxmargin.core.oracle_check import ROUNDING, OracleWatch
 from maxmargin.core.problem import ProblemError, settings_of
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_gram import row_keys, stacked
 from maxmargin.dual.kernel_model import KernelModel, Scoring, in_groups
-from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import (
     SAMPLE,
     ConstantKernel,
@@ -23,7 +23,6 @@ from maxmargin.dual.kernels import (
     check_gram,
     make_kernel,
 )
-from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

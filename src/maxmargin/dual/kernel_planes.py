@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.kernel import NewOutputs
 from maxmargin.core.registry import registered
 from maxmargin.dual.kernel_gram import GramState, GrowingGram
 from maxmargin.dual.kernels import KernelError, ProductKernel
@@ -48,38 +49,6 @@ class Atoms(NamedTuple):
         """Some of them."""
         arrays: list[Any] = [values[which] for values in self[:-1]]
         return Atoms._make([*arrays, tuple(self.outputs[k] for k in which)])
-
-
-class NewOutputs(NamedTuple):
-    """Outputs to take in, with their rows.
-
-    Parameters
-    ----------
-    examples : ndarray of shape (n,)
-    outputs : list of length n
-    losses : ndarray of shape (n,)
-    parts, labels : rows, n of each
-    coef : ndarray of shape (n,)
-        What they start with, taken from the truth.
-    """
-
-    examples: Order
-    outputs: list[Any]
-    losses: Floats
-    parts: Any
-    labels: Any
-    coef: Floats
-
-    def take(self, which: Order) -> "NewOutputs":
-        """Some of them."""
-        return NewOutputs(
-            self.examples[which],
-            [self.outputs[k] for k in which],
-            self.losses[which],
-            self.parts[which],
-            self.labels[which],
-            self.coef[which],
-        )
 
 
 @registered("PlanesState")

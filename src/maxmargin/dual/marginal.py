@@ -1,15 +1,16 @@
-"""What distributions can do, however they are kept.
+"""Distributions over the outputs of every example: the dual points of partial linearization.
 
-What the kernels of all distributions have in common: moves, and how far to go.
+The dual of a structural SVM has, for every example ``i``, a distribution ``p`` over its outputs.
+The weights that belong to them and the dual value are
 
-Distributions whose numbers stand in one vector, those of a block side by side.
+    w = sum_i C_i E_p[psi],        D = sum_i C_i E_p[loss] - 1/2 |w|^2
 
-Directions in a weight table, measured and followed in the rows that they touch only.
-
-One example has few of all features. Rows that were touched are listed in ``touched[0]``, and marked
-in ``touched[1]``, which is zero between directions, as is the direction itself.
-
-Probabilities of labels and what they are worth, in plain numpy: what points have in common.
+Mohapatra et al. (2016) move ``p`` towards ``s ~ p * exp((loss - <w, psi>) / temperature)``. There
+are two ways to keep a distribution: a number for every output, where these are few, and the
+probabilities of the labels of cliques. These are pairs of neighbours for chains, and for labelled
+graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
+logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
+cliques share: of all distributions with these probabilities, the one with the most entropy.
 """
 
 from abc import ABC, abstractmethod
@@ -21,9 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_finite
 from maxmargin.core.state import Stateful
+from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate
 
 Order = NDArray[np.int64]

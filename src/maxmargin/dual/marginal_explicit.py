@@ -1,17 +1,21 @@
 """A probability for every output, where a problem can list them."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.cuts import add_cut, add_cuts, cut_product
 from maxmargin.compiled.reweighting import reweight
-from maxmargin.core.cuts import Cuts, add_cut, add_cuts, cut_product
-from maxmargin.core.problem import Oracle, PythonOracle
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
+    Distributions,
     FlatDistributions,
     FlatPoint,
     Move,
@@ -20,7 +24,6 @@ from maxmargin.dual.marginal import (
     starts_of,
     step_size,
 )
-from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -217,3 +220,25 @@ def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-d
         old, new = old_and_new(data.first, mass, found, k)
         linear += add_change(data, found.examples[k], old, new, 1.0, direction)
     return linear
+
+
+@runtime_checkable
+class MarginalOracle(Protocol):
+    """An oracle with distributions of its own: it has the marginals of its outputs."""
+
+    def distributions(self, temperature: float) -> Distributions:
+        """Distributions to start from, see `distributions_of`."""
+
+
+def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
+    """Distributions to start from: the true output or, with a temperature, close to it.
+
+    Raises
+    ------
+    ValueError
+        If the oracle has no marginals, and cannot list its outputs.
+    """
+    if isinstance(oracle, MarginalOracle):
+        return oracle.distributions(temperature)
+    outputs = [oracle.outputs(i) for i in range(oracle.n_examples)]
+    return ExplicitDistributions(oracle, outputs, temperature)

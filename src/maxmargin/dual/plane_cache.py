@@ -24,6 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.conforming import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
@@ -50,7 +51,6 @@ from maxmargin.dual.working_set import (
     _N_SLOTS,
     _SLACK,
     PER_CUT,
-    DualPoint,
     StepRule,
     WorkingSet,
     _without_repeats,

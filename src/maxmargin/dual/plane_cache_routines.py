@@ -7,7 +7,7 @@ waits for the end of compiled code, may come after any of them.
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.cuts import add_cut, cut_product
+from maxmargin.compiled.cuts import add_cut, cut_product
 from maxmargin.dual.gram import EMPTY, _find, clear
 from maxmargin.dual.working_set import (
     _N_ENTRIES,

@@ -17,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.linear import LinearProblem, MulticlassProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful, alike
+from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import ONE_THREAD, Blocks, Geometry, SharedWeights, make_blocks
 from maxmargin.dual.sweeps import DUE, WAIT
 

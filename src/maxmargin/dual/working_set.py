@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.cuts import Cuts, add_cut, cut_product
+from maxmargin.compiled.cuts import add_cut, add_to, cut_product
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
@@ -254,7 +255,7 @@ class WorkingSet(Stateful):
 
         A block may come several times.
         """
-        cuts.add_to(weights, coef)
+        add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(examples):
             part = cuts.take(some)
@@ -423,29 +424,6 @@ class WorkingSet(Stateful):
     def _longer(self, array: NDArray[Any], wanted: int) -> NDArray[Any]:
         """`array` or, if it is too short, a copy with room to spare."""
         return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
-
-
-@registered("DualPoint", check="check")
-class DualPoint(NamedTuple):
-    """A feasible dual point: coefficients of outputs of blocks.
-
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n_planes,)
-    coef : ndarray of shape (n_planes,)
-        Not negative; in each block they add up to at most its C.
-    outputs : list
-    """
-
-    examples: Order
-    coef: Floats
-    outputs: list[Any]
-
-    def check(self) -> None:
-        """Raise ValueError if these are not as many of each."""
-        check_shape("examples", self.examples, len(self.outputs))
-        check_shape("coef", self.coef, len(self.outputs))
-        check_indices("examples", self.examples, 2**62)
 
 
 _NO_STARTS = np.zeros(0, dtype=np.int64)

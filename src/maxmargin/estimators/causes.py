@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.result import Result
-from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
 

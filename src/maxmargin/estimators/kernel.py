@@ -14,10 +14,10 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import conforms
 from maxmargin.core.kernel import Pairs, n_rows
 from maxmargin.core.problem import check_instance
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_model import KernelModel, predict
 from maxmargin.dual.kernel_oracle import KernelOracle
 from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel

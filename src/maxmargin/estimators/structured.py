@@ -10,14 +10,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.problem import (
-    Oracle,
-    as_inputs,
-    called,
-    check_instance,
-    check_pairs,
-    make_oracle,
-)
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.problem import as_inputs, called, check_instance, check_pairs
+from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, check_weights, train_warm

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.compiled.cuts import add_to
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.conforming import check_shape
-from maxmargin.core.problem import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.summed import SummedCut, SummedCuts
-from maxmargin.dual.working_set import DualPoint, StepRule, WorkingSet
+from maxmargin.dual.working_set import StepRule, WorkingSet
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
 MOST_HITS = 500
@@ -213,7 +215,7 @@ class SummedRun(Run):
         start = self.oracle.feasible(start)
         vector = np.zeros(self.oracle.n_features)
         cuts = self.oracle.cuts_of(start.examples, start.outputs)
-        cuts.add_to(vector, start.coef)
+        add_to(vector, cuts, start.coef)
         self.cuts.add(SummedCut(vector, float(start.coef @ cuts.losses), start), coef=1.0)
         self.cuts.set_weights(self.weights)
 
@@ -258,7 +260,7 @@ class SummedRun(Run):
             counts = np.flatnonzero(cuts.slopes(self.weights) > 0.0)
             cost = np.zeros(len(examples))
             cost[counts] = oracle.cost[examples[counts]]
-            cuts.add_to(vector, cost)
+            add_to(vector, cuts, cost)
             loss += float(cost @ cuts.losses)
             parts.append(examples[counts])
             costs.append(cost[counts])

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.structured import BlockRun, StructuredSolver
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
 from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
 

@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.io.checkpoint import Checkpoint
 
 OnIteration = Callable[[Iteration, Callable[[], Any]], bool]

@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.certificate import Certificate
+from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import TINY, Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_model import KernelModel
 from maxmargin.dual.kernel_oracle import Found, KernelOracle
 from maxmargin.dual.kernel_planes import CutsState, KernelCuts
-from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.problem import Oracle, ProblemError
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnIteration, uncertified

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.certificate import Certificate
-from maxmargin.core.problem import Hinges
+from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.oracle import Hinges
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.dual.working_set import DualPoint, StepRule
+from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, TrackedRun
 from maxmargin.training.stream import DualPointOfStream, FrozenPoint, Stream, Stretch

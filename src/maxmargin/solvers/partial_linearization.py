@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, TypeGuard
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import DistributionPoint
-from maxmargin.dual.marginal_choice import distributions_of
+from maxmargin.dual.marginal_explicit import distributions_of
 from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,

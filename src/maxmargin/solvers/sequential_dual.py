@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.conforming import check_finite, conforms
 from maxmargin.core.linear import LinearProblem, OneVersusRest
@@ -17,6 +16,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import MERGES, Blocks, Geometry, make_blocks
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.momentum import Momentum

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads, read_ahead
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_finite, check_indices, check_types
 from maxmargin.core.linear import LinearProblem, OneVersusRest
@@ -17,6 +16,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.row_cache import Portion, StoredCoefficients
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.online_dual import BlockLearner

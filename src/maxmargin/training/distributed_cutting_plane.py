@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Hinges, Oracle
+from maxmargin.compiled.cuts import add_to
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.dual.summed import SummedCut, SummedCuts
-from maxmargin.dual.working_set import DualPoint
 from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
@@ -123,7 +124,7 @@ class SummedShard:
         oracle = self.run.oracle
         vector = np.zeros(oracle.n_features)
         cuts = oracle.cuts_of(recipe.examples, recipe.outputs)
-        cuts.add_to(vector, recipe.coef)
+        add_to(vector, cuts, recipe.coef)
         return SummedCut(vector, float(recipe.coef @ cuts.losses), recipe)
 
     def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> Part:

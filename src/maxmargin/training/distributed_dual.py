@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Hinges
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.oracle import Hinges
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.working_set import DualPoint
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import AVERAGE_BELOW, Auto
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.stopping import Stopping
-from maxmargin.dual.working_set import BlockUpdate, DualPoint, StepRule, WorkingSet
+from maxmargin.core.threads import Threads
+from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.auto import ENTRY_COST, Auto
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.structured import BlockRun

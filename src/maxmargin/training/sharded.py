@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _clone_parametrized
 from sklearn.utils._param_validation import HasMethods, StrOptions
 
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import n_threads, train_warm
 from maxmargin.training.distributed_names import ON_SHARDS, on_shards

@@ -10,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import Hinges, Oracle, ProblemError, renumbered
+from maxmargin.core.problem import ProblemError, renumbered
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import widened
-from maxmargin.dual.working_set import DualPoint
 from maxmargin.training.engines import Engine
 from maxmargin.training.shards import Loader, Shards
 from maxmargin.training.stream import Evaluation

@@ -12,12 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.oracle_check import OracleWatch
-from maxmargin.core.problem import Hinges, Oracle, ProblemError, make_oracle
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.python_oracle import make_oracle
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
 from maxmargin.dual.plane_cache import Frozen
-from maxmargin.dual.working_set import DualPoint
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +95,7 @@ class Evaluation:
             some = slice(start, start + CHUNK)
             outputs = self.outputs[low:high][some]
             cuts = oracle.cuts_of(examples[some], outputs)
-            cuts.add_to(self.weights, coef[some])
+            self.weights += cuts.matrix(len(self.weights)).T @ coef[some]
             self.linear += float(coef[some] @ cuts.losses)
         self.evaluated += len(examples)
         return self

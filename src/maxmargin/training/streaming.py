@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Examples, Source
 from maxmargin.estimators.base import CertifiedEstimator

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, random_cost
 
 from maxmargin import StructuredSVM
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import PythonOracle
+from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError
 from maxmargin.structures.constituency.lexicon import Lexicon, Sentence, shape

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.structures.dependency.features import N_TEMPLATES, _set_arc_columns
 from maxmargin.structures.dependency.oracle import (

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.dual_coordinate import DualCoordinate
@@ -316,7 +316,7 @@ def test_too_many_labellings_are_not_listed():
 
 
 def test_same_bits_whatever_the_number_of_threads(monkeypatch):
-    monkeypatch.setattr("maxmargin.compiled.threads.WORK_FOR_THREADS", 0.0)
+    monkeypatch.setattr("maxmargin.core.threads.WORK_FOR_THREADS", 0.0)
     for inference in ["auto", "relaxed", "flow"]:
         case = case_of(3, n=20, n_labels=2, smallest=5, largest=6)
         found = [

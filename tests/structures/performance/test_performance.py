@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from structured_referee import Case
 
 import maxmargin as mm
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableOracle
 

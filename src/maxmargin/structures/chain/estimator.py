@@ -13,9 +13,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import flat_labels, label_array
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source

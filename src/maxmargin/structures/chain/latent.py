@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.latent import LatentOracle, LatentProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
+from maxmargin.core.threads import Threads
 from maxmargin.data.sequences import stack
 from maxmargin.structures.chain.model import ChainModel
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.threads import Threads
 from maxmargin.structures.chain.inference import (
     k_best,
     marginals2,

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
+from maxmargin.core.threads import Threads
+from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.chain.inference import best_other, most_slack, viterbi2, viterbi_along
 
 Floats = NDArray[np.float64]
@@ -192,6 +193,17 @@ class ChainOracle(Oracle):
         tokens = len(self.labels) / max(self.n_examples, 1)
         pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
         return tokens * self.layout.n_columns * (per_row + pairs)
+
+    def distributions(self, temperature: float) -> Distributions:
+        """Marginals of labels and of pairs of neighbours."""
+        from maxmargin.structures.chain.marginals import ChainDistributions
+
+        if self.layout.triples >= 0 or self.zero_one or self.slack:
+            raise ValueError(
+                "PartialLinearization and ExponentiatedGradient train chains of order 1 with "
+                "margin rescaling and a loss that adds up over the positions, and no others."
+            )
+        return ChainDistributions(self, temperature)
 
     def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         starts = self.sequences.starts(examples)

@@ -12,8 +12,8 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights, n_threads
 from maxmargin.estimators.structured import StructuredEstimator

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.threads import Threads
 from maxmargin.structures.constituency.chart import Nodes, Scores
 from maxmargin.structures.constituency.grammar import Grammar
 from maxmargin.structures.constituency.inference import best_derivation

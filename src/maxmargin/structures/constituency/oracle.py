@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 from maxmargin.structures.constituency.chart import Nodes, Scores, cell, make_chart, n_cells
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError
 from maxmargin.structures.constituency.inference import best_nodes, fill_chart, next_nodes

@@ -12,9 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle, Problem
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
+from maxmargin.core.threads import Threads
 from maxmargin.structures.constituency.grammar import Grammar
 from maxmargin.structures.constituency.lexicon import Sentence
 from maxmargin.structures.constituency.model import GrammarModel

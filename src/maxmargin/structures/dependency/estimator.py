@@ -16,9 +16,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.registry import registered
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.estimators.base import check_classes, check_weights, n_threads
 from maxmargin.estimators.structured import StructuredEstimator

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
+from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.features import (
     LINE,
     N_LABEL_TEMPLATES,

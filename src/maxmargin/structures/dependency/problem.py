@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.magnitudes import LARGEST, are_moderate
-from maxmargin.core.problem import Oracle, Problem
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import search_tree, top_trees, tree_scratch
 from maxmargin.structures.dependency.oracle import DependencyOracle
 from maxmargin.structures.dependency.trees import Structure, check_trees

@@ -10,9 +10,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import flat_labels
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights, n_threads

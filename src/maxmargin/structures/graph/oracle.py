@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import make_rows
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Hinges, Oracle
+from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions
-from maxmargin.dual.marginal_choice import distributions_of
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs
 from maxmargin.structures.graph.inference import all_agree, best_cut
 from maxmargin.structures.graph.marginals import GraphDistributions
@@ -269,6 +268,10 @@ class GraphOracle(Oracle):
     def oracle_state(self, state: Any) -> None:
         self._quick, self.oracle_calls.messages = state
 
+    def distributions(self, temperature: float) -> Distributions:
+        """Marginals of the cliques, so for graphs with exact inference."""
+        return GraphDistributions(self, temperature)
+
     def separate(self, weights: Floats, examples: Ints, threads: Threads) -> Cuts:
         effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
         found = self.oracle_calls.find(weights, examples, threads, effort, self._quick)
@@ -339,9 +342,3 @@ class GraphOracle(Oracle):
         raw = found.tobytes()
         outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
         return Cuts(np.cumsum(counts), columns, values, losses, outputs)
-
-
-@distributions_of.register
-def _(oracle: GraphOracle, temperature: float) -> Distributions:
-    """Marginals of the cliques, so for graphs that are searched exactly."""
-    return GraphDistributions(oracle, temperature)

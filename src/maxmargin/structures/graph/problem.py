@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
+from maxmargin.core.threads import Threads
 from maxmargin.structures.graph.formats import stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
 from maxmargin.structures.graph.junction_tree import marginals_exact

@@ -23,14 +23,11 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.latent import LatentOracle
-from maxmargin.core.problem import Oracle
-from maxmargin.dual.marginal import Distributions
-from maxmargin.dual.marginal_choice import distributions_of
-from maxmargin.dual.marginal_explicit import ExplicitDistributions
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -225,13 +222,6 @@ class BagOracle(Oracle):
         raw = found.tobytes()
         outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + 8, 8))]
         return Cuts(entries, columns, values, self.loss[labels, classes], outputs)
-
-
-@distributions_of.register
-def _(oracle: BagOracle, temperature: float) -> Distributions:
-    """For partial linearization: a probability for every class with every instance."""
-    listed = [oracle.outputs(b) for b in range(oracle.n_examples)]
-    return ExplicitDistributions(oracle, listed, temperature)
 
 
 @compiled

@@ -7,12 +7,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.kernel import Candidates, KernelProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.dual.kernel_model import KernelModel
 from maxmargin.dual.kernels import SAMPLE, LinearKernel, ProductKernel, check_gram

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.compiled.threads import Threads
+from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, n_threads

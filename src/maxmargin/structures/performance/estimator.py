@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_bias,

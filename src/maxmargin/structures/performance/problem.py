@@ -25,8 +25,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Problem
+from maxmargin.core.threads import Threads
 from maxmargin.structures.rows.sums import RowSumOracle
 
 

@@ -15,13 +15,12 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.threads import Threads
-from maxmargin.core.kernel import Candidates, KernelProblem
+from maxmargin.core.kernel import Candidates, KernelProblem, NewOutputs
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
+from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_model import KernelModel
 from maxmargin.dual.kernel_oracle import Found, KernelOracle
-from maxmargin.dual.kernel_planes import NewOutputs
 from maxmargin.dual.kernels import Kernel, LinearKernel
 from maxmargin.structures.pose.inference import (
     TURN,

@@ -11,7 +11,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
 from maxmargin.estimators.structured import StructuredEstimator

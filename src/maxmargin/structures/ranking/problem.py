@@ -15,8 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.problem import Problem
+from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
 from maxmargin.structures.rows.sums import RowSumOracle
 

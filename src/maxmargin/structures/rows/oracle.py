@@ -13,6 +13,7 @@ searches in a matrix of scores ``X @ table``; the rest is here, once for all of 
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -23,14 +24,12 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.conforming import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle, Problem
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.problem import Problem
 from maxmargin.core.state import Remade
-from maxmargin.dual.marginal import Distributions
-from maxmargin.dual.marginal_choice import distributions_of
-from maxmargin.dual.marginal_explicit import ExplicitDistributions
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -214,6 +213,13 @@ class RowOracle(Oracle):
         per_row = self.rows.starts[-1] / max(self.n_examples, 1) + self.problem.fit_intercept
         return float(per_row * self.problem.table_shape[1] + self.problem.oracle_work)
 
+    def outputs(self, example: int) -> list[bytes]:
+        return self._all_outputs
+
+    @cached_property
+    def _all_outputs(self) -> list[bytes]:
+        return [self.problem.code(y).tobytes() for y in self.problem.outputs(None)]
+
     @property
     def oracle_name(self) -> str:
         return f"the oracle of {type(self.problem).__name__}"
@@ -312,15 +318,6 @@ class ClassProblem(RowProblem):
             else:
                 of_classes = of_classes + losses
         return np.asarray(of_classes.argmax(axis=1)[:, None], dtype=np.int32)
-
-
-@distributions_of.register
-def _(oracle: RowOracle, temperature: float) -> Distributions:
-    """For partial linearization: a probability for every output."""
-    problem = oracle.problem
-    outputs = [problem.code(y).tobytes() for y in problem.outputs(None)]
-    listed = [outputs] * oracle.n_examples
-    return ExplicitDistributions(oracle, listed, temperature)
 
 
 def as_row(x: Any) -> Floats:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows, row_score
-from maxmargin.compiled.threads import Threads
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.problem import Oracle
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -83,7 +83,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
     Examples
     --------
-    >>> from maxmargin.compiled.threads import read_ahead
+    >>> from maxmargin.core.threads import read_ahead
     >>> list(read_ahead(iter("abc")))
     ['a', 'b', 'c']
     """

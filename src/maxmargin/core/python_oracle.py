@@ -1,0 +1,394 @@
+"""The separation oracle of any `Problem` that is written in Python, every answer checked."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.magnitudes import LARGEST, are_moderate
+from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
+from maxmargin.core.oracle_check import ROUNDING, Competitor, OracleWatch
+from maxmargin.core.problem import ProblemError, called, settings_of
+from maxmargin.core.threads import Threads
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+_ROUNDING, _CANCELLED = 1e-7, 1e-13
+"""Relative to the sizes of the terms, how far below zero a search may seem to fall."""
+
+
+_SparseRow = tuple[NDArray[np.uint32], Floats]
+
+
+class PythonOracle(Oracle):
+    """Any `Problem` on a list of inputs and outputs, one call at a time.
+
+    Parameters
+    ----------
+    problem : Problem
+    X, Y : sequence
+        Inputs and their true outputs.
+    cost : ndarray of shape (n_blocks,)
+    rescaling : {"margin", "slack"}
+        Slack rescaling multiplies the margin's violation by the loss.
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        X: Sequence[Any],
+        Y: Sequence[Any],
+        cost: Floats,
+        rescaling: str = "margin",
+    ) -> None:
+        self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
+        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self.by_slack = rescaling == "slack"
+        self.method = "slack_rescaled_inference" if self.by_slack else "loss_augmented_inference"
+        self._true_rows: dict[int, _SparseRow] = {}
+        self.known: dict[int, dict[Any, Competitor]] = {}
+        self.first = 0
+        if hasattr(problem, "inference") and not self.relaxed:
+            self.watch = OracleWatch()
+        self.n_features = 0  # not known before the first example's features
+        self._true_rows[0] = self._feature(0, Y[0])
+        if self._loss(0, Y[0]) != 0.0:
+            raise ProblemError(
+                f"loss of {self._name} must be zero for the true output, but for example 0 it is "
+                f"{self._loss(0, Y[0]):g}."
+            )
+
+    @property
+    def oracle_name(self) -> str:
+        return f"{'cuts' if self._in_batches else self.method} of {self._name}"
+
+    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+        super().watch_from(first, watch)
+        self.first = first
+
+    @property
+    def content(self) -> Any:
+        settings = settings_of(self.problem)
+        return self._name, settings, self.X, self.Y, self.cost, self.by_slack, self.n_features
+
+    @property
+    def oracle_work(self) -> None:
+        return None
+
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        fixed = weights.view()
+        fixed.flags.writeable = False
+        if self._in_batches:
+            return self._batched(self.problem.cuts, fixed, examples)
+        outputs = [self._inferred(int(i), fixed) for i in examples]
+        cuts = self._checked(self.cuts_of(examples, outputs), fixed, examples, self.method)
+        return self._watched(cuts, fixed, examples)
+
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
+        columns, values, losses = [], [], []
+        for i, y in zip(examples.tolist(), outputs, strict=True):
+            row_columns, row_values = self._difference(i, y)
+            loss = self._loss(i, y)
+            columns.append(row_columns)
+            values.append(loss * row_values if self.by_slack else row_values)
+            losses.append(loss)
+        starts = np.zeros(len(columns) + 1, dtype=np.int64)
+        np.cumsum([len(part) for part in columns], out=starts[1:])
+        return Cuts(
+            starts,
+            np.concatenate(columns) if columns else np.zeros(0, dtype=np.uint32),
+            np.concatenate(values) if values else np.zeros(0),
+            np.array(losses, dtype=np.float64),
+            list(outputs),
+        )
+
+    def outputs(self, example: int) -> list[Any]:
+        if not hasattr(self.problem, "outputs"):
+            raise ValueError(outputs_missing(self.problem))
+        return list(self._call("outputs", example, self.X[example]))
+
+    @property
+    def _name(self) -> str:
+        return type(self.problem).__name__
+
+    @property
+    def _in_batches(self) -> bool:
+        """Whether the problem itself searches for many examples at once."""
+        return getattr(self.problem, "cuts", None) is not None and not self.by_slack
+
+    def _inferred(self, i: int, weights: Floats) -> Any:
+        try:
+            return self._call(self.method, i, self.X[i], self.Y[i], weights)
+        except ProblemError:
+            # Features of varying length make searches fail that are right: blame the features.
+            for other in range(min(self.n_examples, _CHUNK)):
+                self._feature(other, self.Y[other])
+            raise
+
+    def _call(self, method: str, i: int, *arguments: Any) -> Any:
+        return called(self.problem, method, i, *arguments)
+
+    def _loss(self, i: int, y: Any) -> float:
+        """Loss of an output for example `i`, checked."""
+        given = self._call("loss", i, self.Y[i], y)
+        try:
+            loss = math.nan if isinstance(given, str) else float(given)
+        except (TypeError, ValueError):
+            loss = math.nan
+        if not (math.isfinite(loss) and loss >= 0.0):
+            raise ProblemError(
+                f"loss of {self._name} must be a finite number that is not negative, but for "
+                f"example {i} and the output {y!r:.80} it is {given!r:.80}."
+            )
+        if loss > LARGEST:
+            raise ProblemError(
+                f"loss of {self._name} is {loss:g} for example {i} and the output {y!r:.80}, but "
+                f"beyond {LARGEST:g} sums overflow: scale it, to about 1."
+            )
+        return loss
+
+    def _difference(self, i: int, y: Any) -> _SparseRow:
+        """Joint features of example `i` with its true output less those with `y`."""
+        columns, values = self._of_y_true(i)
+        other_columns, other_values = self._feature(i, y)
+        touched, at = np.unique(np.r_[columns, other_columns], return_inverse=True)
+        difference = np.bincount(at, weights=np.r_[values, -other_values])
+        kept = np.flatnonzero(difference)
+        return touched[kept], np.asarray(difference[kept], dtype=np.float64)
+
+    def _of_y_true(self, i: int) -> _SparseRow:
+        """Columns and values of the joint features of example `i` with its true output."""
+        if i not in self._true_rows:
+            self._true_rows[i] = self._feature(i, self.Y[i])
+        return self._true_rows[i]
+
+    def _feature(self, i: int, y: Any) -> _SparseRow:
+        """Columns and values of the joint features of example `i` with an output, checked."""
+        given = self._call("joint_feature", i, self.X[i], y)
+        try:
+            columns, values, width = as_row(given)
+        except (TypeError, ValueError) as error:
+            raise ProblemError(
+                f"joint_feature of {self._name} must return numbers, but did not for example {i} "
+                f"and the output {y!r:.80}."
+            ) from error
+        self.n_features = self.n_features or width
+        if width != self.n_features:
+            raise ProblemError(
+                f"joint_feature of {self._name} returned {width} features for example {i} and the "
+                f"output {y!r:.80}, but {self.n_features} for the first example."
+            )
+        if not np.isfinite(values).all():
+            raise ProblemError(
+                f"joint_feature of {self._name} returned NaN or infinity for example {i} and the "
+                f"output {y!r:.80}."
+            )
+        if not are_moderate(values):
+            raise ProblemError(
+                f"joint_feature of {self._name} returned {values[np.abs(values).argmax()]:g} for "
+                f"example {i} and the output {y!r:.80}, but squares of numbers beyond {LARGEST:g} "
+                f"overflow: scale the features, to about 1."
+            )
+        return columns, values
+
+    def _batched(self, batched: Callable[..., Cuts], weights: Floats, examples: Order) -> Cuts:
+        xs, y_true = [self.X[i] for i in examples], [self.Y[i] for i in examples]
+        try:
+            cuts = _as_cuts(*batched(xs, y_true, weights))
+        except Exception as error:
+            raise ProblemError(
+                f"cuts of {self._name} raised {type(error).__name__} for the examples "
+                f"{examples[0]} to {examples[-1]}: {error}"
+            ) from error
+        n = len(examples)
+        if len(cuts.losses) != n or len(cuts.starts) != n + 1 or len(cuts.outputs) != n:
+            raise ProblemError(
+                f"cuts of {self._name} must return one plane for each of the {n} examples it "
+                f"was given, but returned {len(cuts.losses)}."
+            )
+        self._check_entries(cuts)
+        cuts = self._checked(cuts, weights, examples, "cuts")
+        return self._watched(cuts, weights, examples)
+
+    def _check_entries(self, cuts: Cuts) -> None:
+        """Kernels trust what they are given, so a user's planes are looked at first."""
+        n_entries = len(cuts.columns)
+        grows = (np.diff(cuts.starts) >= 0).all() and cuts.starts[0] == 0
+        if not grows or cuts.starts[-1] != n_entries or len(cuts.values) != n_entries:
+            raise ProblemError(
+                f"cuts of {self._name} must return starts that rise from 0 to the number of "
+                f"columns and values."
+            )
+        if n_entries and cuts.columns.max() >= self.n_features:
+            raise ProblemError(
+                f"cuts of {self._name} returned the column {cuts.columns.max()}, but there are "
+                f"{self.n_features} features."
+            )
+        if not (np.isfinite(cuts.values).all() and np.isfinite(cuts.losses).all()):
+            raise ProblemError(f"cuts of {self._name} returned NaN or infinity.")
+        if not (are_moderate(cuts.values) and are_moderate(cuts.losses)):
+            raise ProblemError(
+                f"cuts of {self._name} returned numbers beyond {LARGEST:g}, whose squares "
+                f"overflow: scale features and losses, to about 1."
+            )
+        suboptimality = cuts.suboptimality
+        if suboptimality is not None and not (
+            len(suboptimality) == len(cuts.losses) and (suboptimality >= 0).all()
+        ):
+            raise ProblemError(
+                f"cuts of {self._name} must return a suboptimality bound for each example, none "
+                f"negative."
+            )
+        if suboptimality is not None and not self.relaxed:
+            raise ProblemError(
+                f"cuts of {self._name} returned a suboptimality bound, so {self._name} must say "
+                f"relaxed = True."
+            )
+
+    def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
+        """A search that ends below the truth, whose plane is zero, is no maximum.
+
+        Where searches may miss the highest output, the truth is taken instead.
+        """
+        slopes = cuts.slopes(weights)
+        scale = 1.0 + cuts.losses + np.abs(cuts.losses - slopes)
+        if not (slopes < -_ROUNDING * scale).any():
+            return cuts
+        # Where large numbers cancel, what is left of them is rounding.
+        sizes = np.abs(cuts.values * weights[cuts.columns])
+        of_cut = np.repeat(np.arange(len(slopes)), np.diff(cuts.starts))
+        cancelled = np.bincount(of_cut, weights=sizes, minlength=len(slopes))
+        bad = np.flatnonzero(slopes < -np.maximum(_ROUNDING * scale, _CANCELLED * cancelled))
+        if not len(bad):
+            return cuts
+        if self.relaxed:
+            return self._with_true_outputs(cuts, slopes, examples, bad)
+        k = bad[0]
+        raise ProblemError(
+            f"{method} of {self._name} returned {cuts.outputs[k]!r:.80} for example "
+            f"{examples[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
+            f"it must return the highest."
+        )
+
+    def _with_true_outputs(self, cuts: Cuts, slopes: Floats, examples: Order, at: Order) -> Cuts:
+        """The planes, but some of them those of the truth; what may be missed is less by that."""
+        counts = np.diff(cuts.starts)
+        kept = np.ones(len(counts), dtype=bool)
+        kept[at] = False
+        entries = np.repeat(kept, counts)
+        starts = np.zeros_like(cuts.starts)
+        np.cumsum(counts * kept, out=starts[1:])
+        outputs = list(cuts.outputs)
+        for k in at.tolist():
+            outputs[k] = self.Y[int(examples[k])]
+        suboptimality = cuts.suboptimality
+        if suboptimality is not None:
+            suboptimality = np.where(kept, suboptimality, np.maximum(slopes + suboptimality, 0.0))
+        columns, values = cuts.columns[entries], cuts.values[entries]
+        return Cuts(starts, columns, values, cuts.losses * kept, outputs, suboptimality)
+
+    def _watched(self, cuts: Cuts, weights: Floats, examples: Order) -> Cuts:
+        if self.watch is not None:
+            self.watch.see(self, cuts, weights, examples)
+        return cuts
+
+    # What a watch asks
+
+    @property
+    def inference_name(self) -> str:
+        """What to call inference when it fails."""
+        return f"inference of {self._name}"
+
+    def competitor(self, i: int, y: Any) -> Competitor:
+        """An output of example `i`."""
+        return Competitor(*self._difference(i, y), self._loss(i, y), y)
+
+    def inferred_best(self, i: int, weights: Floats) -> Any:
+        """What inference finds for example `i`."""
+        return self._call("inference", i, self.X[i], weights)
+
+    def competes(self, competitor: Competitor) -> bool:
+        """Whether loss-augmented inference has to beat it."""
+        return True
+
+    def true_terms(self, i: int, weights: Floats) -> float:
+        """How large the terms are that the score of the true output is made of."""
+        columns, values = self._of_y_true(i)
+        return float(np.abs(values) @ np.abs(weights[columns]))
+
+    def check_agreement(self, i: int, found: Competitor) -> None:
+        """See to it that the loss is zero for the truth, and that a plane is that of its output."""
+        own = self._loss(i, self.Y[i])
+        if own != 0.0:
+            raise ProblemError(
+                f"loss of {self._name} must be zero for the true output, but for example "
+                f"{self.first + i} it is {own:g}."
+            )
+        if not self._in_batches:
+            return  # then the plane was made of the output
+        again = self.competitor(i, found.output)
+        dense = np.zeros(self.n_features)
+        np.add.at(dense, found.columns, found.values)
+        np.subtract.at(dense, again.columns, again.values)
+        apart = float(np.abs(dense).max(initial=0.0))
+        if apart > ROUNDING * (1.0 + float(np.abs(again.values).max(initial=0.0))) or (
+            abs(found.loss - again.loss) > ROUNDING * (1.0 + again.loss)
+        ):
+            raise ProblemError(
+                f"cuts of {self._name} does not agree with joint_feature and loss: for example "
+                f"{self.first + i} and the output {found.output!r:.80} its loss is {found.loss:g}, "
+                f"not {again.loss:g}, and its features are {apart:.3g} off."
+            )
+
+
+def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
+    """Columns and values of joint features as a user gives them, and how many there are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers.
+    """
+    if sp.issparse(features):
+        row = sp.coo_array(features)
+        row.sum_duplicates()
+        return row.coords[-1].astype(np.uint32), row.data.astype(np.float64), row.shape[-1]
+    dense = np.asarray(features, dtype=np.float64).ravel()
+    if isinstance(features, str) or not np.ndim(features):
+        raise TypeError("joint features must be an array or a sparse row")
+    columns = np.flatnonzero(dense)
+    return columns.astype(np.uint32), dense[columns], len(dense)
+
+
+def _as_cuts(
+    starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, suboptimality: Any = None
+) -> Cuts:
+    """Planes as kernels take them, from whatever a user returned."""
+    return Cuts(
+        np.ascontiguousarray(starts, dtype=np.int64),
+        np.ascontiguousarray(columns, dtype=np.uint32),
+        np.ascontiguousarray(values, dtype=np.float64),
+        np.ascontiguousarray(losses, dtype=np.float64),
+        list(outputs),
+        None if suboptimality is None else np.ascontiguousarray(suboptimality, dtype=np.float64),
+    )
+
+
+def make_oracle(
+    problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+) -> Oracle:
+    """The training set of a problem: its own, or the plain-Python one."""
+    from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
+
+    if rescaling == "slack" and not hasattr(problem, "slack_rescaled_inference"):
+        return SlackRescaledOracle(make_oracle(problem, X, Y, cost, "margin"))
+    if hasattr(problem, "make_oracle"):
+        bound: Oracle = problem.make_oracle(X, Y, cost, rescaling)
+        return bound
+    return PythonOracle(problem, X, Y, cost, rescaling)
