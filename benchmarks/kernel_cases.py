@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from benchmarks.machine_limits import bandwidth, place_seconds, rate
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.cuts import add_cuts, cut_product
+from maxmargin.compiled.cuts import add_cuts, set_slopes
 from maxmargin.compiled.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
 from maxmargin.compiled.simd import padded
 from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
@@ -269,13 +269,6 @@ def add_all(rows, changes, weights):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def all_products(starts, columns, values, weights, out):  # type: ignore[no-untyped-def]
-    """``out[k] = <w, psi_k>``."""
-    for k in range(len(out)):
-        out[k] = cut_product(starts[k], starts[k + 1], columns, values, weights)
-
-
-@compiled
 def all_class_scores(rows, weights, out):  # type: ignore[no-untyped-def]
     """``out[i] = x_i' weights`` for all classes."""
     for i in range(len(out)):
@@ -335,7 +328,7 @@ def _one_vector(shape: str, X: Any, _: int) -> list[Case]:
     works: dict[str, tuple[Callable[[], Any], Stream, Places]] = {
         "sparse dot": (lambda: all_scores(rows, weights, out), read, gathered),
         "sparse axpy": (lambda: add_all(rows, changes, weights), updated, scattered),
-        "dot of planes": (lambda: all_products(*planes, weights, out), read, gathered),
+        "dot of planes": (lambda: set_slopes(*planes, out, weights, out), read, gathered),
         "axpy of planes": (lambda: add_cuts(*planes, changes, weights), updated, scattered),
     }
     return [

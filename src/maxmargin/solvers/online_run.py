@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.compiled.cuts import slopes
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.oracle import Hinges
 from maxmargin.core.result import Status
@@ -235,13 +236,13 @@ class StreamRun(TrackedRun):
         first, oracle = stretch
         for turn in range(self.options.oracle_calls):
             cuts = oracle.separate(self.weights, some, self.threads)
-            slopes = cuts.slopes(self.weights)
+            gradient = slopes(cuts, self.weights)
             self.calls += len(some)
             if turn == 0:
                 self.seen += len(some)
                 self.hinges += oracle.hinges(cuts, self.weights, some).most
-                self.cache.renew(first + some, cuts, slopes)
-            hard = np.flatnonzero((slopes > 0.0) & (oracle.cost[some] > 0.0))
+                self.cache.renew(first + some, cuts, gradient)
+            hard = np.flatnonzero((gradient > 0.0) & (oracle.cost[some] > 0.0))
             owners, cost = first + some[hard], oracle.cost[some[hard]]
             self.cache.take_in(owners, cost, cuts.take(hard), self.weights, self.rule)
             some = some[hard] if turn == 0 else some
@@ -335,7 +336,7 @@ class StreamRun(TrackedRun):
                     hinges[k] += oracle.hinges(cuts, weights, some)
                     if k == 0:
                         cost = oracle.cost[some]
-                        hard = np.flatnonzero((cuts.slopes(weights) > 0.0) & (cost > 0.0))
+                        hard = np.flatnonzero((slopes(cuts, weights) > 0.0) & (cost > 0.0))
                         self.cache.take_in(
                             first + some[hard], cost[hard], cuts.take(hard), weights, ADD_ONLY
                         )
