@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from benchmarks.common import load as load_some
 from benchmarks.common import say
+from benchmarks.datasets import load
 from maxmargin.compiled.compile import compiled
-from maxmargin.data import load
 
 NAMES = ("covtype", "mnist")
 CHUNK_ENTRIES = 1_000_000

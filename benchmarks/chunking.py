@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import child, parser, run, say, span
+from benchmarks.datasets import Sentence
 from benchmarks.memory import peak
 from benchmarks.reporting import Bars, Panel, Report, Row
 from benchmarks.tagger_peers import (
@@ -37,7 +38,6 @@ from benchmarks.tagger_peers import (
     missing,
     train,
 )
-from maxmargin.data import Sentence
 from maxmargin.report.scores import chunk_scores
 
 Found = dict[str, Any]

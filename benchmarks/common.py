@@ -127,7 +127,7 @@ def load(name: str, quick: bool = False, test_rows: bool = False) -> Data:
     """Training rows of a data set as CSR, with the test rows below them if wanted."""
     if quick:
         return _tiny(TINY[name])
-    from maxmargin.data import load as load_real
+    from benchmarks.datasets import load as load_real
 
     data = load_real(name)
     if not test_rows:

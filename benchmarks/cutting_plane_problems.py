@@ -17,9 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from benchmarks.common import Data, load, say, subsample, timed
+from benchmarks.datasets import load as load_real
 from benchmarks.sequences import Chains, Split, as_chains, corpus, error, fit, tagging
 from benchmarks.treebank import parsed, split, treebank
-from maxmargin.data import load as load_real
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.structures.constituency.estimator import GrammarParser
 from maxmargin.structures.constituency.trees import Tree, bracket_scores

@@ -53,7 +53,7 @@ def task(name: str, quick: bool) -> Task:
         order, n = np.random.RandomState(0).permutation(len(y)), 300 if quick else 1000
         X, y = X[order] / 16, y[order]
         return Task(X[:n], y[:n], X[n:], y[n:], 10.0, 0.05)
-    from maxmargin.data import load
+    from benchmarks.datasets import load
 
     data = load(name)
     X, X_test = data.X_train.toarray(), data.X_test.toarray()

@@ -114,7 +114,7 @@ def images(part: str) -> Labelled:
 
 def newsgroups() -> Labelled:
     """Posts, as tf-idf; classes are the names of the groups."""
-    from maxmargin.data import load
+    from benchmarks.datasets import load
 
     data, names = load("20news"), np.array(GROUPS)
     return Labelled(data.X_train, names[data.y_train], data.X_test, names[data.y_test])

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import maxmargin as mm
 from benchmarks.common import Data, load
+from benchmarks.datasets import load as load_real
 from benchmarks.stream_tasks import Stopwatch
 from maxmargin.core.result import Iteration
 
@@ -30,7 +30,7 @@ def tables(name: str, quick: bool) -> Tables:
         data = load(name, quick=True)
         held_out = np.arange(len(data.y)) % 5 == 0
         return Tables(data.some(~held_out), data.some(held_out))
-    real = mm.data.load(name)
+    real = load_real(name)
     return Tables(Data(name, real.X_train, real.y_train), Data(name, real.X_test, real.y_test))
 
 

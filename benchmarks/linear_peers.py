@@ -81,7 +81,7 @@ def split(name: str, options: argparse.Namespace) -> tuple[Data, Data]:
         data = load(name, quick=True)
         test = np.arange(len(data.y)) % 3 == 0
         return data.some(~test), data.some(test)
-    from maxmargin.data import load as load_real
+    from benchmarks.datasets import load as load_real
 
     real = load_real(name)
     n = ROWS[name] if options.rows is None else options.rows

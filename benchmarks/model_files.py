@@ -19,6 +19,7 @@ import numpy as np
 
 import maxmargin as mm
 from benchmarks.common import best, interleaved, load, parser, run, say
+from benchmarks.datasets import load_corpus
 from benchmarks.reporting import Bars, Report, Row
 
 
@@ -35,7 +36,7 @@ def tagger(quick: bool) -> Case:
     if quick:
         corpus: Any = [[(word, word[-1], word[0]) for word in ("the", "dog", "barks")] * 4]
     else:
-        corpus = mm.data.load_corpus("conll2000").train
+        corpus = load_corpus("conll2000").train
     X = templates.transform([[(word, tag) for word, tag, _ in one] for one in corpus])
     labels = [[chunk for _, _, chunk in one] for one in corpus]
     model = mm.SequenceTagger(C=0.1, tol=0.1, n_jobs=-1).fit(X, labels)

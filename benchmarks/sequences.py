@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from benchmarks.common import Data, load
-from maxmargin.data import Corpus, Sentence, load_corpus, load_letters
+from benchmarks.datasets import Corpus, Sentence, load_corpus, load_letters
 from maxmargin.data.vocabulary import Vocabulary
 
 PROTOCOLS = ("ocr", "ocr2")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import maxmargin as mm
 from benchmarks.common import Data, Floats, load, subsample
+from benchmarks.datasets import load as load_real
 from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
@@ -71,7 +72,7 @@ def stream_task(name: str, quick: bool, most: int | None = None) -> StreamTask:
         n = int((1.0 - TEST_SHARE) * len(data.y))
         train, test = data.some(order[:n]), data.some(order[n:])
     else:
-        real = mm.data.load(name)
+        real = load_real(name)
         train, test = Data(name, real.X_train, real.y_train), Data(name, real.X_test, real.y_test)
     if most is not None:
         train = subsample(train, most)

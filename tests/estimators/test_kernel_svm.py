@@ -115,7 +115,7 @@ def test_accuracy_on_digits_is_that_of_svc(digits):
 @pytest.mark.slow
 @pytest.mark.skipif("MAXMARGIN_DATA" not in os.environ, reason="needs the data sets")
 def test_accuracy_on_letter_is_that_of_svc():
-    from maxmargin.data import load
+    from benchmarks.datasets import load
 
     data = load("letter")
     X, X_test = data.X_train.toarray(), data.X_test.toarray()

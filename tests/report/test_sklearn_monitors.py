@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import GridSearchCV
 
 import maxmargin as mm
-from maxmargin.data.words import make_digit_words
+from maxmargin.cli.tour import make_digit_words
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 WORDS = make_digit_words(30, 1)

@@ -4,18 +4,31 @@ import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.result import Status
-from maxmargin.data.words import make_digit_words
 from maxmargin.io.models import save
 from maxmargin.report.page import write_report
 
 _MODEL, _REPORT = "words.mm", "report.html"
+
+Floats = NDArray[np.float64]
+Digits = NDArray[np.int64]
+
+SHORTEST, LONGEST = 4, 9
+"""Digits of a word."""
+
+_FOLLOWERS = 2
+"""Digits that mostly follow each digit."""
+
+_USUAL = 0.95
+"""Share of the time they do."""
 
 
 def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> None:
@@ -67,3 +80,88 @@ def _watched(estimator: Any, X: Any, y: Any) -> None:
         estimator.set_callbacks(mm.ProgressLine()).fit(X, y)
     if estimator.status_ == Status.INTERRUPTED:
         raise KeyboardInterrupt
+
+
+class DigitWords(NamedTuple):
+    """Words as `SequenceTagger` takes them.
+
+    Attributes
+    ----------
+    X_train, X_test : list of ndarray of shape (length, 64)
+        The 8 x 8 pixels of each digit, from 0 to 1 but for the noise.
+    y_train, y_test : list of ndarray of shape (length,)
+    transitions : ndarray of shape (10, 10)
+        The chain that made the words: ``transitions[a, b]`` is the share of b among the digits
+        that follow a.
+
+    See Also
+    --------
+    make_digit_words : Make them.
+    """
+
+    X_train: list[Floats]
+    y_train: list[Digits]
+    X_test: list[Floats]
+    y_test: list[Digits]
+    transitions: Floats
+
+
+def make_digit_words(
+    n_words: int = 400, n_test: int = 200, *, noise: float = 0.4, seed: int = 0
+) -> DigitWords:
+    """Words in which a Markov chain says which digit follows, written in noisy images of them.
+
+    The images are those of scikit-learn's digits; none is both in a training and in a test word.
+
+    Parameters
+    ----------
+    n_words, n_test : int
+        Words to train on, and to test on.
+    noise : float
+        Standard deviation of what is added to each pixel, so that a digit can hardly be told
+        without its neighbours.
+    seed : int
+        Of the chain, the words and the noise: the same seed, the same words.
+
+    Returns
+    -------
+    words : DigitWords
+
+    Examples
+    --------
+    >>> from maxmargin.cli.tour import make_digit_words
+    >>> words = make_digit_words(20, 5)
+    >>> len(words.X_train), words.X_train[0].shape == (len(words.y_train[0]), 64)
+    (20, True)
+    """
+    random = np.random.default_rng(seed)
+    transitions = _chain(random)
+    pixels, digits = load_digits(return_X_y=True)
+    shuffled = random.permutation(len(digits))
+    two_thirds = 2 * len(digits) // 3
+
+    def words(count: int, images: Digits) -> tuple[list[Floats], list[Digits]]:
+        of_digit = [images[digits[images] == digit] for digit in range(10)]
+        labels = [_word(random, transitions) for _ in range(count)]
+        rows = [
+            pixels[[random.choice(of_digit[digit]) for digit in word]] / 16.0 for word in labels
+        ]
+        return [row + random.normal(0.0, noise, row.shape) for row in rows], labels
+
+    train = words(n_words, shuffled[:two_thirds])
+    return DigitWords(*train, *words(n_test, shuffled[two_thirds:]), transitions)
+
+
+def _chain(random: np.random.Generator) -> Floats:
+    """Each digit has a few that usually follow it."""
+    transitions = np.full((10, 10), (1.0 - _USUAL) / (10 - _FOLLOWERS))
+    for row in transitions:
+        row[random.choice(10, _FOLLOWERS, replace=False)] = _USUAL / _FOLLOWERS
+    return transitions
+
+
+def _word(random: np.random.Generator, transitions: Floats) -> Digits:
+    digits = [int(random.integers(10))]
+    for _ in range(int(random.integers(SHORTEST, LONGEST + 1)) - 1):
+        digits.append(int(random.choice(10, p=transitions[digits[-1]])))
+    return np.array(digits)

@@ -1,4 +1,4 @@
-"""Readers of file formats, sources of examples, and loaders of the benchmarks' data sets."""
+"""Readers of file formats, and sources of examples that need not fit in memory."""
 
 from maxmargin.core.lazy import lazy_names
 
@@ -8,8 +8,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "data.arrow": "ArrowSource",
         "data.converter": "convert",
         "data.csr_folder": "CsrFolder CsrFolderWriter",
-        "data.datasets": "CORPORA Corpus Dataset Letters NAMES Sentence available load load_corpus "
-        "load_letters",
         "data.files": "FileFormatError",
         "data.libsvm": "LibsvmFile read_libsvm",
         "data.sniff": "Format guess_format",

@@ -2,16 +2,6 @@ from maxmargin.data.arrow import ArrowSource as ArrowSource
 from maxmargin.data.converter import convert as convert
 from maxmargin.data.csr_folder import CsrFolder as CsrFolder
 from maxmargin.data.csr_folder import CsrFolderWriter as CsrFolderWriter
-from maxmargin.data.datasets import CORPORA as CORPORA
-from maxmargin.data.datasets import NAMES as NAMES
-from maxmargin.data.datasets import Corpus as Corpus
-from maxmargin.data.datasets import Dataset as Dataset
-from maxmargin.data.datasets import Letters as Letters
-from maxmargin.data.datasets import Sentence as Sentence
-from maxmargin.data.datasets import available as available
-from maxmargin.data.datasets import load as load
-from maxmargin.data.datasets import load_corpus as load_corpus
-from maxmargin.data.datasets import load_letters as load_letters
 from maxmargin.data.files import FileFormatError as FileFormatError
 from maxmargin.data.libsvm import LibsvmFile as LibsvmFile
 from maxmargin.data.libsvm import read_libsvm as read_libsvm

@@ -252,7 +252,7 @@ def test_scikit_learn_contract(estimator, check):
 )
 @pytest.mark.slow
 def test_a9a():
-    from maxmargin.data import load
+    from benchmarks.datasets import load
 
     a9a = load("a9a")
     ours = PerformanceClassifier(C=0.1).fit(a9a.X_train, a9a.y_train)

@@ -22,13 +22,13 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import Bunch
 
-from maxmargin.data import (
+from benchmarks import datasets
+from benchmarks.datasets import (
     CORPORA,
     NAMES,
     Dataset,
     Letters,
     available,
-    datasets,
     load,
     load_corpus,
     load_letters,

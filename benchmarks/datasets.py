@@ -68,7 +68,7 @@ class Dataset(NamedTuple):
 
     Examples
     --------
-    >>> from maxmargin.data import load
+    >>> from benchmarks.datasets import load
     >>> load("a9a").X_train.shape  # doctest: +SKIP
     (32561, 123)
     """
@@ -212,7 +212,7 @@ def load(name: str) -> Dataset:
 
     Examples
     --------
-    >>> from maxmargin.data import load
+    >>> from benchmarks.datasets import load
     >>> mnist = load("mnist")  # doctest: +SKIP
     >>> mnist.X_train.shape, mnist.X_test.shape  # doctest: +SKIP
     ((60000, 784), (10000, 784))
@@ -249,7 +249,7 @@ def load_letters() -> Letters:
 
     Examples
     --------
-    >>> from maxmargin.data import load_letters
+    >>> from benchmarks.datasets import load_letters
     >>> letters = load_letters()  # doctest: +SKIP
     >>> letters.X.shape, len(letters.lengths)  # doctest: +SKIP
     ((52152, 128), 6877)
@@ -298,7 +298,7 @@ def load_corpus(name: str) -> Corpus:
 
     Examples
     --------
-    >>> from maxmargin.data import load_corpus
+    >>> from benchmarks.datasets import load_corpus
     >>> load_corpus("conll2000").train[0][:2]  # doctest: +SKIP
     [('Confidence', 'NN', 'B-NP'), ('in', 'IN', 'B-PP')]
     """
@@ -329,7 +329,7 @@ def available(name: str) -> bool:
 
     Examples
     --------
-    >>> from maxmargin.data import available
+    >>> from benchmarks.datasets import available
     >>> available("mnist")  # doctest: +SKIP
     True
     """

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
-from maxmargin.data.words import LONGEST, SHORTEST, make_digit_words
+from maxmargin.cli.tour import LONGEST, SHORTEST, make_digit_words
 
 
 def test_shapes_and_chain():
