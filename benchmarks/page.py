@@ -1,10 +1,12 @@
-"""Writes docs/benchmarks.md, the page of all claims, from what is published of them."""
+"""Writes docs/benchmarks.md, and a page for each section behind it, from what is published."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
-from benchmarks.claims import SECTIONS, Section, about, claims, title
+from benchmarks.claims import HEADLINES, SECTIONS, Section, about, claims, title
 from benchmarks.common import say
 from benchmarks.fingerprint import ROOT
 from benchmarks.publishing import publish, published
@@ -12,37 +14,42 @@ from benchmarks.recording import published_file
 from benchmarks.reporting import Quote, Row, count
 from maxmargin.report.progress import duration
 
-PAGE = ROOT / "docs" / "benchmarks.md"
+DOCS = ROOT / "docs"
+PAGE = DOCS / "benchmarks.md"
+BEHIND = DOCS / "benchmarks"
+"""The page with the summary, and the folder of the pages with everything."""
+
+WRITTEN_BY = "<!-- Written by `python -m benchmarks.page`: change that, or a benchmark. -->"
 
 Results = Mapping[str, Mapping[str, Any]]
 """What is published of each claim."""
 
-BUSY = 0.2
-"""Share of the processors, taken by other programs, from which on a machine is called busy."""
+Found = TypeVar("Found", Row, Quote)
 
-INTRODUCTION = """\
+BUSY = 0.2
+"""Fraction of the processors taken by other programs above which a machine is called busy."""
+
+INTRODUCTION = f"""\
 # Benchmarks
 
-<!-- Written by `python -m benchmarks.page`. To change it, change that, or a benchmark. -->
+{WRITTEN_BY}
 
-Each claim is one file in `benchmarks/`, and can be measured again:
+Each claim is one file in `benchmarks/`. This page has the figures that matter most and everything
+that was missed; the [sections](#sections) have every claim with its conditions, tables and plots.
 
 ```sh
 make bench                                     # all claims; goes on where it stopped
 make bench-quick                               # all of them on tiny data: shows that they run
 python -m benchmarks --list                    # which claims there are, and which are up to date
-python -m benchmarks --only startup memory     # some of them
 python -m benchmarks.crammer_singer            # a single one; --help tells its options
 ```
 
-In a fresh clone `--list` says "not measured yet" of each: this page is part of the repository, the
-results themselves are not.
-
-They need the data sets (`MAXMARGIN_DATA` names a folder that has them; otherwise they are
-downloaded). A peer that cannot be installed is left out, and its rows say so.
+The data sets are taken from the folder that `MAXMARGIN_DATA` names, or downloaded. A peer that
+cannot be installed is left out, and its rows say so. The raw results stay on the machine that
+measured them: in a fresh clone `--list` says "not measured yet" of each.
 
 **How time is taken.** Each claim runs in a process of its own, on one thread unless it says
-otherwise. Ours and the peer take turns, several times; minima are compared, and rows show the
+otherwise. Ours and the peer alternate, several times; minima are compared, and rows show the
 spread. Times are whole `fit` calls, checks and certificate included; the peer's features are
 converted outside its clock. Below each claim stands how much of the processors other programs took
 meanwhile: where that is much, seconds are upper bounds.
@@ -54,18 +61,38 @@ The objective is recomputed from the weights, for all alike. The optimum is our 
 
 
 def write(redraw: bool = False) -> None:
-    """Publish what was measured, and write the page."""
+    """Publish what was measured, and write the pages."""
     publish(redraw)
-    PAGE.write_text(page(published()), encoding="utf-8")
-    say(f"written: {PAGE.relative_to(ROOT)}")
+    texts = pages(published())
+    BEHIND.mkdir(exist_ok=True)
+    for old in set(BEHIND.glob("*.md")) - set(texts):
+        old.unlink()
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+    say(f"written: {PAGE.relative_to(ROOT)} and {count(len(texts) - 1, 'page')} behind it")
 
 
-def page(results: Results) -> str:
-    """The whole page in Markdown."""
-    parts = [INTRODUCTION, *_summary(results)]
-    for section in SECTIONS:
-        parts += _section(section, results)
-    return "\n\n".join(parts) + "\n"
+def pages(results: Results) -> dict[Path, str]:
+    """The text of every page, in Markdown: the summary and a page for each section."""
+    sections = [section for section in SECTIONS if _claims_of(section)]
+    texts = {PAGE: _front(sections, results)}
+    for section in sections:
+        texts[_path(section)] = "\n\n".join(_section(section, results)) + "\n"
+    return texts
+
+
+def _claims_of(section: Section) -> list[str]:
+    return [claim for claim in section.claims if claim in claims()]
+
+
+def _path(section: Section) -> Path:
+    return BEHIND / f"{slug(section.title)}.md"
+
+
+def _front(sections: Sequence[Section], results: Results) -> str:
+    entries = [_path(section).relative_to(DOCS).with_suffix("").as_posix() for section in sections]
+    contents = "\n".join(["```{toctree}", ":hidden:", "", *entries, "```"])
+    return "\n\n".join([INTRODUCTION, *_summary(results), contents]) + "\n"
 
 
 # Summary
@@ -76,31 +103,55 @@ def _summary(results: Results) -> Iterator[str]:
     quotes = [(claim, quote) for claim in results for quote in _quotes(results[claim])]
     missed = [(claim, row) for claim, row in rows if row.met is False]
     differ = [(claim, quote) for claim, quote in quotes if quote.holds is False]
-    yield "## Summary"
+    yield "## Sections"
     yield _counts(results)
     if results:
         yield _by_section(results)
+    headlines = [(claim, row) for claim, row in rows if row.bar and (claim, row.what) in HEADLINES]
+    if headlines:
+        yield "## The figures that matter most"
+        yield _table(
+            ("claim", "what", "asked for", "reached", "peer", "met"),
+            [(_link(claim, results), *_cells(row)) for claim, row in headlines],
+        )
     yield "## Where it falls short"
     if missed:
-        yield "Every bar that was missed:"
+        yield "Every bar that was missed; the claims' tables have the peers and the spread."
         yield _table(
-            ("claim", "what", "asked for", "reached", "peer"),
+            ("claim", "missed", "what"),
             [
-                (_link(claim, results), *map(_cell, (row.what, row.bar, row.reached, row.peer)))
-                for claim, row in missed
+                (_link(claim, results), str(len(group)), _listed(map(_shortfall, group)))
+                for claim, group in _grouped(missed).items()
             ],
         )
     if differ:
-        yield "And what papers say that did not come out here:"
+        yield "What papers say that did not come out here; the claims' tables have both figures."
         yield _table(
-            ("claim", "paper", "says", "here"),
+            ("claim", "differs", "where"),
             [
-                (_link(claim, results), *map(_cell, (quote.where, quote.says, quote.here)))
-                for claim, quote in differ
+                (_link(claim, results), str(len(group)), _listed(quote.where for quote in group))
+                for claim, group in _grouped(differ).items()
             ],
         )
     if not missed and not differ:
         yield "Nowhere, in what was measured."
+
+
+def _grouped(pairs: Iterable[tuple[str, Found]]) -> dict[str, list[Found]]:
+    groups: dict[str, list[Found]] = {}
+    for claim, found in pairs:
+        groups.setdefault(claim, []).append(found)
+    return groups
+
+
+def _shortfall(row: Row) -> str:
+    """The missed bar in a few words; what was reached goes without its parentheses."""
+    return f"{row.what}: {row.reached.partition(' (')[0]} (asked for: {row.bar})"
+
+
+def _listed(texts: Iterable[str]) -> str:
+    """A cell that names each once."""
+    return _cell("; ".join(dict.fromkeys(texts)))
 
 
 def _counts(results: Results) -> str:
@@ -135,7 +186,7 @@ def _by_section(results: Results) -> str:
                 holds.count(True),
                 holds.count(False),
             )
-            name = f"[{section.title}](#{slug(section.title)})"
+            name = f"[{section.title}]({_address(_path(section), PAGE)})"
             lines.append((name, *(str(number or "") for number in numbers)))
     columns = ("section", "bars met", "missed", "agrees with a paper", "differs from it")
     return _table(columns, lines)
@@ -145,14 +196,13 @@ def _by_section(results: Results) -> str:
 
 
 def _section(section: Section, results: Results) -> Iterator[str]:
-    names = [claim for claim in section.claims if claim in claims()]
-    if not names:
-        return
-    yield f"## {section.title}"
+    yield f"# {section.title}"
+    yield WRITTEN_BY
     if section.about:
         yield section.about
-    for claim in names:
-        yield f"### {_title(claim, results)}"
+    yield f"What is measured how, and what was missed: [benchmarks]({_address(PAGE, BEHIND)})."
+    for claim in _claims_of(section):
+        yield f"## {_title(claim, results)}"
         if claim in results:
             yield from _claim(claim, results[claim])
         else:
@@ -164,11 +214,7 @@ def _claim(claim: str, result: Mapping[str, Any]) -> Iterator[str]:
     if text:
         yield text
     rows, quotes = _rows(result), _quotes(result)
-    met = {True: "yes", False: "**missed**", None: ""}
-    yield _table(
-        ("what", "asked for", "reached", "peer", "met"),
-        [(*map(_cell, (row.what, row.bar, row.reached, row.peer)), met[row.met]) for row in rows],
-    )
+    yield _table(("what", "asked for", "reached", "peer", "met"), map(_cells, rows))
     if quotes:
         holds = {True: "yes", False: "**no**", None: ""}
         yield _table(
@@ -182,7 +228,7 @@ def _claim(claim: str, result: Mapping[str, Any]) -> Iterator[str]:
     if result["plot"]:
         parts = ", ".join(result["plot"])
         words = re.sub(r"[\[\]]", "", f"{title(result['about'])}. Plot of {parts}")
-        picture = published_file(claim).with_suffix(".svg").relative_to(PAGE.parent).as_posix()
+        picture = _address(published_file(claim).with_suffix(".svg"), BEHIND)
         yield f"![{words}]({picture})"
     yield _how(result)
 
@@ -220,7 +266,14 @@ def _title(claim: str, results: Results) -> str:
 
 
 def _link(claim: str, results: Results) -> str:
-    return f"[{claim}](#{slug(_title(claim, results))})"
+    """The claim's place on its section's page, from the page with the summary."""
+    home = next(section for section in SECTIONS if claim in section.claims)
+    return f"[{claim}]({_address(_path(home), PAGE)}#{slug(_title(claim, results))})"
+
+
+def _address(target: Path, page: Path) -> str:
+    """`target` as a link on `page`, or on a page in that folder."""
+    return Path(os.path.relpath(target, page if page == BEHIND else page.parent)).as_posix()
 
 
 def slug(heading: str) -> str:
@@ -233,6 +286,11 @@ def _table(columns: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
     kept = [column for column in zip(columns, *lines, strict=True) if any(column[1:])]
     rows = [f"| {' | '.join(row)} |" for row in zip(*kept, strict=True)]
     return "\n".join([rows[0], "|---" * len(kept) + "|", *rows[1:]])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    met = {True: "yes", False: "**missed**", None: ""}
+    return (*map(_cell, (row.what, row.bar, row.reached, row.peer)), met[row.met])
 
 
 def _cell(text: str) -> str:

@@ -1,14 +1,13 @@
-"""The page: made from what is published, by the program and by nobody's hand."""
+"""The pages: made from what is published, by the program and by nobody's hand."""
 
 import json
 import re
 
 import pytest
-from fake_claims import ROOT
 
 from benchmarks import page as pages
 from benchmarks import publishing
-from benchmarks.claims import Section, claims, title
+from benchmarks.claims import HEADLINES, Section, claims, title
 from benchmarks.publishing import published
 from benchmarks.recording import PUBLISHED
 
@@ -34,24 +33,36 @@ def row(what, met=None, bar="2x", reached="3x", peer=""):
 
 
 @pytest.fixture
-def make_page(monkeypatch):
-    """Makes a page of such results."""
+def make_pages(monkeypatch):
+    """Makes the page with the summary and that of the only section of such results."""
 
     def make(**results):
         sections = (Section("Fakes", tuple(results), "A sentence."),)
         monkeypatch.setattr(pages, "SECTIONS", sections)
         monkeypatch.setattr(pages, "claims", lambda: list(results))
         monkeypatch.setattr(pages, "about", lambda claim: f"Claim {claim}")
-        return pages.page({name: MEASURED | one for name, one in results.items() if one})
+        made = pages.pages({name: MEASURED | one for name, one in results.items() if one})
+        return made[pages.PAGE], made.get(pages.BEHIND / "fakes.md")
 
     return make
 
 
-def test_the_page_is_the_one_that_the_program_makes():
-    written = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    assert written == pages.page(published()), (
-        "run `python -m benchmarks.page`; edit nothing by hand"
-    )
+def test_the_pages_are_those_that_the_program_makes():
+    made = pages.pages(published())
+    assert set(pages.BEHIND.glob("*.md")) == set(made) - {pages.PAGE}
+    for path, text in made.items():
+        assert path.read_text(encoding="utf-8") == text, (
+            "run `python -m benchmarks.page`; edit nothing by hand"
+        )
+
+
+def test_the_first_page_can_be_read_in_one_sitting():
+    assert len(pages.PAGE.read_text(encoding="utf-8").splitlines()) <= 200
+
+
+def test_headlines_are_lines_of_what_is_published():
+    rows = {(claim, row["what"]) for claim, found in published().items() for row in found["rows"]}
+    assert set(HEADLINES) <= rows
 
 
 def test_what_is_published_belongs_to_a_claim():
@@ -59,37 +70,53 @@ def test_what_is_published_belongs_to_a_claim():
     assert files <= set(claims())
 
 
-def test_every_plot_of_the_page_is_there():
-    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    pictures = re.findall(r"^!\[(.*)\]\((.*)\)$", text, re.MULTILINE)
+def test_every_plot_of_the_pages_is_there():
+    pictures = [
+        (words, pages.BEHIND / picture)
+        for path in pages.BEHIND.glob("*.md")
+        for words, picture in re.findall(
+            r"^!\[(.*)\]\((.*)\)$", path.read_text(encoding="utf-8"), re.MULTILINE
+        )
+    ]
     assert len(pictures) == sum(bool(result["plot"]) for result in published().values())
-    for words, picture in pictures:
-        assert words
-        assert (ROOT / "docs" / picture).exists()
+    assert [picture for words, picture in pictures if not words or not picture.exists()] == []
 
 
-def test_missed_bars_come_first_and_in_bold(make_page):
-    text = make_page(fake={"rows": [row("speed", True), row("size", False, "1 MB", "2 MB")]})
-    assert "1 claim measured: **1 bar met, 1 missed**." in text
-    short = text.split("## Where it falls short")[1].split("\n## ")[0]
-    assert "| [fake](#a-claim) | size | 1 MB | 2 MB |" in short
+def test_missed_bars_come_first_and_in_bold(make_pages):
+    rows = [row("speed", True), row("size", False, "1 MB", "2 MB (3 in all)")]
+    front, section = make_pages(fake={"rows": rows})
+    assert "1 claim measured: **1 bar met, 1 missed**." in front
+    short = front.split("## Where it falls short")[1]
+    assert "| [fake](benchmarks/fakes.md#a-claim) | 1 | size: 2 MB (asked for: 1 MB) |" in short
     assert "speed" not in short
-    assert "| size | 1 MB | 2 MB | **missed** |" in text.split("## Fakes")[1]
+    assert "| size | 1 MB | 2 MB (3 in all) | **missed** |" in section
 
 
-def test_where_nothing_is_missed_the_page_says_so(make_page):
-    assert "Nowhere, in what was measured." in make_page(fake={"rows": [row("speed", True)]})
+def test_headlines_are_shown_met_or_missed(make_pages, monkeypatch):
+    monkeypatch.setattr(pages, "HEADLINES", (("fake", "speed"), ("fake", "size")))
+    rows = [row("speed", True), row("size", False), row("colour", True)]
+    front, _ = make_pages(fake={"rows": rows})
+    headlines = front.split("## The figures that matter most")[1].split("\n## ")[0]
+    assert "| speed | 2x | 3x | yes |" in headlines
+    assert "| size | 2x | 3x | **missed** |" in headlines
+    assert "colour" not in headlines
 
 
-def test_papers_stand_beside_what_came_out(make_page):
+def test_where_nothing_is_missed_the_page_says_so(make_pages):
+    front, _ = make_pages(fake={"rows": [row("speed", True)]})
+    assert "Nowhere, in what was measured." in front
+
+
+def test_papers_stand_beside_what_came_out(make_pages):
     quotes = [
         {"where": "Paper, table 1", "says": "2 s", "here": "1 s", "holds": True},
         {"where": "Paper, table 2", "says": "3 s", "here": "9 s", "holds": False},
+        {"where": "Paper, table 2", "says": "4 s", "here": "8 s", "holds": False},
     ]
-    text = make_page(fake={"rows": [row("speed", True)], "quotes": quotes})
-    assert "| Paper, table 1 | 2 s | 1 s | yes |" in text
-    assert "| Paper, table 2 | 3 s | 9 s | **no** |" in text
-    assert "| [fake](#a-claim) | Paper, table 2 | 3 s | 9 s |" in text.split("## Fakes")[0]
+    front, section = make_pages(fake={"rows": [row("speed", True)], "quotes": quotes})
+    assert "| Paper, table 1 | 2 s | 1 s | yes |" in section
+    assert "| Paper, table 2 | 3 s | 9 s | **no** |" in section
+    assert "| [fake](benchmarks/fakes.md#a-claim) | 2 | Paper, table 2 |" in front
 
 
 @pytest.mark.parametrize(
@@ -102,8 +129,9 @@ def test_papers_stand_beside_what_came_out(make_page):
         ("~3 s, ~4 s, $5", r"\~3 s, \~4 s, \$5"),
     ],
 )
-def test_cells_stay_cells(make_page, text, cell):
-    lines = make_page(fake={"rows": [row(text, False)]}).splitlines()
+def test_cells_stay_cells(make_pages, text, cell):
+    _, section = make_pages(fake={"rows": [row(text, False)]})
+    lines = section.splitlines()
     assert f"| {cell} | 2x | 3x | **missed** |" in lines
     widths = {
         len(re.findall(r"(?<!\\)\|", line)) for line in lines if line.endswith("**missed** |")
@@ -111,32 +139,33 @@ def test_cells_stay_cells(make_page, text, cell):
     assert widths == {5}
 
 
-def test_columns_in_which_nothing_stands_are_left_out(make_page):
-    section = make_page(fake={"rows": [row("speed", bar="")]}).split("## Fakes")[1]
+def test_columns_in_which_nothing_stands_are_left_out(make_pages):
+    _, section = make_pages(fake={"rows": [row("speed", bar="")]})
     assert "| what | reached |\n|---|---|\n| speed | 3x |" in section
 
 
-def test_how_it_was_measured_is_told(make_page):
-    text = make_page(fake={"rows": [row("speed")], "notes": ["Why it is so."]})
+def test_how_it_was_measured_is_told(make_pages):
+    _, text = make_pages(fake={"rows": [row("speed")], "notes": ["Why it is so."]})
     assert "\n\nWhy it is so.\n\n" in text
     assert (
         "<small>`python -m benchmarks.fake`, 2026-01-02, 1 min 15 s, commit abc1234; Abacus, 2 "
         "cores; python 3.11, dlib not installed; load 0.5 to 1.2; other programs took 0.1 of 2 "
         "processors.</small>"
     ) in text
-    assert "![A claim. Plot of speeds](_static/benchmarks/fake.svg)" in text
-    assert "busy" not in text.split("## Fakes")[1]
-    assert "**a busy machine**" in make_page(fake={"rows": [row("speed")], "others": 0.9})
+    assert "![A claim. Plot of speeds](../_static/benchmarks/fake.svg)" in text
+    assert "busy" not in text
+    _, text = make_pages(fake={"rows": [row("speed")], "others": 0.9})
+    assert "**a busy machine**" in text
 
 
-def test_what_was_never_measured_says_so(make_page):
-    text = make_page(fake={"rows": [row("speed")]}, later=None)
-    assert "Not measured yet: [later](#claim-later)." in text
-    assert "### Claim later\n\nNot measured yet: `python -m benchmarks.later` does that." in text
+def test_what_was_never_measured_says_so(make_pages):
+    front, section = make_pages(fake={"rows": [row("speed")]}, later=None)
+    assert "Not measured yet: [later](benchmarks/fakes.md#claim-later)." in front
+    assert "## Claim later\n\nNot measured yet: `python -m benchmarks.later` does that." in section
 
 
-def test_a_page_of_nothing(make_page):
-    assert "0 claims measured" in make_page(later=None)
+def test_a_page_of_nothing(make_pages):
+    assert "0 claims measured" in make_pages(later=None)[0]
 
 
 # Publishing

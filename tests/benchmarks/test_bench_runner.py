@@ -51,7 +51,7 @@ def test_a_failure_is_told_and_is_a_missed_bar_on_the_page(measured, claim, fail
     assert f"{claim} {failure}. The end of what it said:" in done.stderr
     row = result(folder, claim)["rows"][0]
     assert (row["reached"], row["met"]) == (failure, False)
-    assert f"| {failure} |" in (folder / "docs/benchmarks.md").read_text()
+    assert f"| {failure} |" in (folder / "docs/benchmarks/fakes.md").read_text()
 
 
 def test_what_a_failed_claim_said_is_shown(measured):
