@@ -21,14 +21,14 @@ import maxmargin as mm
 from benchmarks.common import clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.certificate import Certificate
+from maxmargin.core.kernel_oracle import KernelOracle
+from maxmargin.core.kernels import RBFKernel
 from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_oracle import KernelOracle
-from maxmargin.dual.kernels import RBFKernel
 from maxmargin.estimators.kernel import KernelStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual, MiniBatchRun
-from maxmargin.structures.multiclass.kernel import Classes, Multiclass
+from maxmargin.structures.multiclass.problem import KernelClasses, Multiclass
 
 HALF_A_POINT = 0.005
 TIMES = 3.0
@@ -156,7 +156,7 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
     """Values of the kernel that the mini-batch solver computes."""
     data = task("digits", options.quick)
     classes = np.unique(data.y)
-    problem = Classes(classes, 1.0 - np.eye(len(classes)))
+    problem = KernelClasses(classes, 1.0 - np.eye(len(classes)))
     cost = np.full(len(data.y), data.C)
     training = KernelOracle(problem, data.X, data.y, cost, RBFKernel(data.gamma))
     rounds, recomputed = 0, 0

@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "core.prior": "GaussianPrior",
         "core.problem": "Problem ProblemError",
         "core.stopping": "AbsoluteGap",
-        "dual.kernels": "FunctionKernel JointKernel KernelError LinearKernel PolynomialKernel "
+        "core.kernels": "FunctionKernel JointKernel KernelError LinearKernel PolynomialKernel "
         "ProductKernel RBFKernel",
         "estimators.classifier": "LinearClassifier",
         "estimators.kernel": "KernelStructuredSVM",

@@ -16,7 +16,7 @@ from maxmargin.core.stopping import AbsoluteGap, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.names import SOLVERS, make_solver
-from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.structures.multiclass.problem import Multiclass
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIGITS, NUMBERS = load_digits(return_X_y=True)

@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.core.kernel import NewOutputs
-from maxmargin.dual.kernel_classes import KernelRowCache
-from maxmargin.dual.kernel_gram import GrowingGram
-from maxmargin.dual.kernel_planes import KernelCuts
-from maxmargin.dual.kernels import (
+from maxmargin.core.kernels import (
     FunctionKernel,
     JointKernel,
     KernelError,
@@ -22,6 +19,9 @@ from maxmargin.dual.kernels import (
     check_gram,
     make_kernel,
 )
+from maxmargin.dual.kernel_classes import KernelRowCache
+from maxmargin.dual.kernel_gram import GrowingGram
+from maxmargin.dual.kernel_planes import KernelCuts
 
 FORMULAS = {
     LinearKernel(): lambda a, b: a @ b,

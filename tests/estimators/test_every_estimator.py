@@ -10,7 +10,7 @@ from every_estimator import CASES, EDGES, GRAPHS, LABELS, ROWS, SEQUENCES, TAGS,
 
 import maxmargin as mm
 from maxmargin.core.magnitudes import LARGEST
-from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.structures.multiclass.problem import Multiclass
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

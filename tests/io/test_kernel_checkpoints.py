@@ -12,15 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.kernel import KernelProblem
+from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle
+from maxmargin.core.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
 from maxmargin.core.state import capture, restore
 from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_classes import KernelRowCache
-from maxmargin.dual.kernel_oracle import KernelOracle
-from maxmargin.dual.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.kernel import Classes, ClassOracle, Multiclass
+from maxmargin.structures.multiclass.problem import KernelClasses, Multiclass
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
 
@@ -68,7 +68,7 @@ def classes(loss=None):
     random = np.random.default_rng(1)
     X, labels = random.normal(size=(300, 3)), random.integers(0, 4, 300)
     loss = 1.0 - np.eye(4) if loss is None else loss
-    return ClassOracle(Classes(np.arange(4), loss), X, labels, np.ones(300), RBFKernel(0.5))
+    return ClassOracle(KernelClasses(np.arange(4), loss), X, labels, np.ones(300), RBFKernel(0.5))
 
 
 CASES = {

@@ -12,7 +12,7 @@ from sklearn.datasets import load_diabetes, load_iris
 
 import maxmargin as mm
 from maxmargin.structures.dependency.formats import DependencySentence
-from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.structures.multiclass.problem import Multiclass
 
 
 class Page(HTMLParser):

@@ -23,7 +23,7 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.structures.dependency.formats import DependencySentence
-from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.structures.multiclass.problem import Multiclass
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine

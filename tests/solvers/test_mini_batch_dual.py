@@ -10,22 +10,22 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.compiled.simd import padded
 from maxmargin.core.kernel import Candidates, KernelProblem
-from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
-from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_classes import RowsAtHand, project
-from maxmargin.dual.kernel_oracle import KernelOracle
-from maxmargin.dual.kernels import (
+from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle
+from maxmargin.core.kernels import (
     FunctionKernel,
     JointKernel,
     LinearKernel,
     ProductKernel,
     RBFKernel,
 )
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Status
+from maxmargin.core.stopping import Stopping
+from maxmargin.core.threads import Threads
+from maxmargin.dual.kernel_classes import RowsAtHand, project
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.kernel import Classes, ClassOracle
+from maxmargin.structures.multiclass.problem import KernelClasses
 
 TIGHT = 1e-6
 
@@ -383,7 +383,7 @@ def class_case(seed, n=25, k=4):
     cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.5)
     cost[-1] = 0.0
     loss = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
-    return X, labels, cost, Classes(np.arange(k), loss)
+    return X, labels, cost, KernelClasses(np.arange(k), loss)
 
 
 def class_training(X, labels, cost, problem, kernel):

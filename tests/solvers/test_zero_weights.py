@@ -14,7 +14,7 @@ from maxmargin.data.sources_opening import open_examples
 from maxmargin.report.sections import certified
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.constituency.trees import read_trees
-from maxmargin.structures.multiclass.kernel import Multiclass
+from maxmargin.structures.multiclass.problem import Multiclass
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(40, 3))

@@ -64,7 +64,7 @@ class KernelProblem(ABC):
 
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.dual.kernels import ProductKernel, RBFKernel
+    >>> from maxmargin.core.kernels import ProductKernel, RBFKernel
     >>> from maxmargin.estimators.kernel import KernelStructuredSVM
     >>> from maxmargin.core.kernel import KernelProblem
     >>> class Levels(KernelProblem):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.kernels import Kernel, KernelError, check_block, check_finite
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
-from maxmargin.dual.kernels import Kernel, KernelError, check_block, check_finite
 from maxmargin.dual.sweeps import MOVED, NEVER, crammer_singer_step
 
 Floats = NDArray[np.float64]

@@ -1,15 +1,21 @@
 """Rows, each kept once, and the kernel between all of them, each value computed once."""
 
-import hashlib
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.kernels import (
+    SAMPLE,
+    Kernel,
+    KernelError,
+    check_block,
+    check_gram,
+    row_keys,
+    stacked,
+)
 from maxmargin.core.registry import registered
-from maxmargin.dual.kernels import SAMPLE, Kernel, KernelError, check_block, check_gram
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -154,57 +160,6 @@ def _appended(store: Any, size: int, new: Any) -> Any:
         store = wider
     store[size:needed] = new
     return store
-
-
-def stacked(parts: list[Any]) -> Any:
-    """Rows below each other."""
-    if sp.issparse(parts[0]):
-        return sp.csr_array(sp.vstack(parts))
-    return np.concatenate(parts)
-
-
-def row_keys(rows: Any) -> list[Any]:
-    """Something to tell rows apart by, or to find that they are the same."""
-    if sp.issparse(rows):
-        rows.sort_indices()
-        starts, columns, values = rows.indptr, rows.indices, rows.data
-        return [
-            _digest(columns[a:b].tobytes() + values[a:b].tobytes())
-            for a, b in pairwise(starts.tolist())
-        ]
-    if rows.dtype == object:
-        return [_object_key(row) for row in rows]
-    rows = np.ascontiguousarray(rows) + 0.0  # there is a zero with a sign, too
-    return [_digest(row.tobytes()) for row in rows]
-
-
-def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=16).digest()
-
-
-class _Same:
-    """An object that is equal to itself only, and stays alive so that its id stays its own."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.thing is other.thing
-
-
-def _object_key(thing: Any) -> Any:
-    if isinstance(thing, tuple):  # an input with an output, as joint kernels compare them
-        return tuple(_object_key(part) for part in thing)
-    if isinstance(thing, np.ndarray) and thing.dtype != object:
-        return thing.shape, thing.dtype.str, _digest(np.ascontiguousarray(thing).tobytes())
-    try:
-        hash(thing)
-    except TypeError:
-        return _Same(thing)
-    return type(thing), thing
 
 
 def _room(size: int) -> int:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.conforming import check_indices, check_shape
 from maxmargin.core.kernel import NewOutputs
+from maxmargin.core.kernels import KernelError, ProductKernel
 from maxmargin.core.registry import registered
 from maxmargin.dual.kernel_gram import GramState, GrowingGram
-from maxmargin.dual.kernels import KernelError, ProductKernel
 from maxmargin.dual.simplex import ROUNDING
 
 Floats = NDArray[np.float64]

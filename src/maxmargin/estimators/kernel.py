@@ -16,21 +16,17 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.conforming import conforms
 from maxmargin.core.kernel import Pairs, n_rows
+from maxmargin.core.kernel_model import KernelModel, predict
+from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle, class_scores
+from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_model import KernelModel, predict
-from maxmargin.dual.kernel_oracle import KernelOracle
-from maxmargin.dual.kernels import NAMES, Kernel, ProductKernel, make_kernel
+from maxmargin.data.labels import label_array
 from maxmargin.estimators.base import CertifiedEstimator, check_classes, n_threads, train_warm
 from maxmargin.estimators.checks import check_features, check_loss_matrix
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.kernel import (
-    Classes,
-    ClassOracle,
-    Multiclass,
-    class_scores,
-)
+from maxmargin.structures.multiclass.problem import KernelClasses, Multiclass
 
 Floats = NDArray[np.float64]
 
@@ -57,14 +53,14 @@ class KernelEstimator(CertifiedEstimator):
             self.model_.parts.tolist(), list[tuple[Any, Any]]
         ):
             raise ValueError("the kernel model has parts that are no inputs with outputs")
-        if isinstance(self._problem, Classes):
+        if isinstance(self._problem, KernelClasses):
             check_classes(self.classes_, len(self._problem.classes))
 
     def _fit_oracle(self, oracle: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
         """Train; if the problem fails on the way, what was learned before is kept."""
 
         def attributes(model: Any) -> dict[str, Any]:
-            known = {"classes_": problem.classes} if isinstance(problem, Classes) else {}
+            known = {"classes_": problem.classes} if isinstance(problem, KernelClasses) else {}
             return known | {
                 "model_": model,
                 "support_size_": int(model.parts.shape[0]),
@@ -157,7 +153,7 @@ class KernelStructuredSVM(KernelEstimator):
     --------
     A kernel of inputs and outputs. Which of two words rhymes with a word?
 
-    >>> from maxmargin.dual.kernels import JointKernel
+    >>> from maxmargin.core.kernels import JointKernel
     >>> from maxmargin.estimators.kernel import KernelStructuredSVM
     >>> from maxmargin.core.kernel import KernelProblem
     >>> class Choice(KernelProblem):
@@ -268,8 +264,8 @@ class KernelStructuredSVM(KernelEstimator):
         return self._fit_oracle(oracle, oracle.problem, solver, X, y)
 
     def _fit_classes(self, X: Any, y: Any, cost: Floats, kernel: Any) -> Self:
-        classes = self.problem.known_classes(y)
-        problem = Classes(classes, check_loss_matrix(self.problem.loss_matrix, classes))
+        classes = _classes_of(self.problem, y)
+        problem = KernelClasses(classes, check_loss_matrix(self.problem.loss_matrix, classes))
         given, X = X, self._rows(X, kernel)
         # With a loss of one for every mistake, both rescalings are the same.
         same = np.array_equal(problem.loss_matrix, 1.0 - np.eye(len(classes)))
@@ -303,7 +299,7 @@ class KernelStructuredSVM(KernelEstimator):
         y : list, or for `Multiclass` ndarray of shape (n_samples,)
         """
         check_is_fitted(self)
-        if isinstance(self._problem, Classes):
+        if isinstance(self._problem, KernelClasses):
             return self.classes_[self.decision_function(X).argmax(axis=1)]
         return [output for output, _ in self._predicted(X)]
 
@@ -315,7 +311,7 @@ class KernelStructuredSVM(KernelEstimator):
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
         """
         check_is_fitted(self)
-        if not isinstance(self._problem, Classes):
+        if not isinstance(self._problem, KernelClasses):
             return np.array([score for _, score in self._predicted(X)])
         kernel = self.model_.kernel.parts
         rows = self._rows(X, kernel)
@@ -344,6 +340,24 @@ class KernelStructuredSVM(KernelEstimator):
         if _takes_rows(kernel):
             return check_features(X, type(self).__name__)
         return _inner(kernel).rows(X)
+
+
+def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
+    """The classes given, which must include all of the training data, or those of the data."""
+    labels = label_array(y)
+    if labels.ndim != 1 or not len(labels):
+        raise ValueError("Multiclass needs one label for each input.")
+    given = problem.classes
+    classes = np.unique(labels if given is None else label_array(given, "classes"))
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise ValueError(f"y has the label {unknown.tolist()[0]!r}, which is not in classes.")
+    if len(classes) < 2:
+        raise ValueError(
+            f"Multiclass needs examples of at least two classes, but y holds only one class, "
+            f"{classes.tolist()[0]!r}."
+        )
+    return classes
 
 
 def _inner(kernel: Any) -> Any:

@@ -21,8 +21,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.conforming import check_shape
+from maxmargin.core.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.core.problem import Problem
-from maxmargin.dual.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.estimators.base import StoredEstimator, check_weights
 from maxmargin.estimators.checks import check_features
 

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.simd import padded
 from maxmargin.core.certificate import Certificate
+from maxmargin.core.kernel_model import KernelModel
+from maxmargin.core.kernel_oracle import ClassOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, update, violations_of
-from maxmargin.dual.kernel_model import KernelModel
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
 from maxmargin.solvers.momentum import Momentum
-from maxmargin.structures.multiclass.kernel import ClassOracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -7,10 +7,10 @@ import pytest
 from pose_scenes import hooks
 
 from maxmargin.core.certificate import DualPoint
+from maxmargin.core.kernel_oracle import KernelOracle
+from maxmargin.core.kernels import LinearKernel, ProductKernel
 from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_oracle import KernelOracle
-from maxmargin.dual.kernels import LinearKernel, ProductKernel
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.inference import TURN, angular_distance
 from maxmargin.structures.pose.linear import LinearPoses

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.kernel import Candidates, KernelProblem, NewOutputs
+from maxmargin.core.kernel_model import KernelModel
+from maxmargin.core.kernel_oracle import Found, KernelOracle
+from maxmargin.core.kernels import Kernel, LinearKernel
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_model import KernelModel
-from maxmargin.dual.kernel_oracle import Found, KernelOracle
-from maxmargin.dual.kernels import Kernel, LinearKernel
 from maxmargin.structures.pose.inference import (
     TURN,
     angular_distance,
@@ -227,9 +227,9 @@ class PoseOracle(KernelOracle):
 
     @property
     def content(self) -> Any:
-        problem, examples = self.problem, [windows.examples for windows in self.X]
+        problem, blocks = self.problem, [windows.blocks for windows in self.X]
         settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
-        return settings, examples, self.Y, self.cost, self.by_slack
+        return settings, blocks, self.Y, self.cost, self.by_slack
 
     def infer(
         self,

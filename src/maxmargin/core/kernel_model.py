@@ -14,10 +14,9 @@ from numpy.typing import NDArray
 
 from maxmargin.core.conforming import check_shape
 from maxmargin.core.kernel import Candidates, n_rows
+from maxmargin.core.kernels import ProductKernel, stacked
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_gram import stacked
-from maxmargin.dual.kernels import ProductKernel
 
 Floats = NDArray[np.float64]
 

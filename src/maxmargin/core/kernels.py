@@ -5,9 +5,11 @@ matrix, or, for functions of a user, a 1-D array of objects. A `ProductKernel` c
 output through two things: a part of its input, and a label.
 """
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -75,7 +77,7 @@ class LinearKernel(Kernel):
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.dual.kernels import LinearKernel
+    >>> from maxmargin.core.kernels import LinearKernel
     >>> LinearKernel()(np.array([[1.0, 2.0]]), np.array([[3.0, 0.0], [0.0, 4.0]]))
     array([[3., 8.]])
     """
@@ -127,7 +129,7 @@ class RBFKernel(Kernel):
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.dual.kernels import RBFKernel
+    >>> from maxmargin.core.kernels import RBFKernel
     >>> RBFKernel(gamma=0.5)(np.zeros((1, 2)), np.array([[0.0, 0.0], [1.0, 1.0]])).round(3)
     array([[1.   , 0.368]])
     """
@@ -162,7 +164,7 @@ class FunctionKernel(Kernel):
 
     Examples
     --------
-    >>> from maxmargin.dual.kernels import FunctionKernel
+    >>> from maxmargin.core.kernels import FunctionKernel
     >>> common = FunctionKernel(lambda a, b: len(set(a) & set(b)), pairwise=True)
     >>> common(common.rows(["maxmargin"]), common.rows(["margin", "max"]))
     array([[6., 3.]])
@@ -247,7 +249,7 @@ class ProductKernel:
 
     Examples
     --------
-    >>> from maxmargin.dual.kernels import ProductKernel, RBFKernel
+    >>> from maxmargin.core.kernels import ProductKernel, RBFKernel
     >>> ProductKernel("linear", RBFKernel(gamma=2.0))
     ProductKernel(parts=LinearKernel(), labels=RBFKernel(gamma=2.0))
     """
@@ -354,3 +356,54 @@ def _scale(rows: Any) -> float:
     """The gamma that makes typical squared distances about two."""
     variance = _squares(rows).sum() / np.prod(rows.shape) - rows.mean() ** 2
     return 1.0 / (rows.shape[1] * variance) if variance > 0.0 else 1.0
+
+
+def stacked(parts: list[Any]) -> Any:
+    """Rows below each other."""
+    if sp.issparse(parts[0]):
+        return sp.csr_array(sp.vstack(parts))
+    return np.concatenate(parts)
+
+
+def row_keys(rows: Any) -> list[Any]:
+    """Something to tell rows apart by, or to find that they are the same."""
+    if sp.issparse(rows):
+        rows.sort_indices()
+        starts, columns, values = rows.indptr, rows.indices, rows.data
+        return [
+            _digest(columns[a:b].tobytes() + values[a:b].tobytes())
+            for a, b in pairwise(starts.tolist())
+        ]
+    if rows.dtype == object:
+        return [_object_key(row) for row in rows]
+    rows = np.ascontiguousarray(rows) + 0.0  # there is a zero with a sign, too
+    return [_digest(row.tobytes()) for row in rows]
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+class _Same:
+    """An object that is equal to itself only, and stays alive so that its id stays its own."""
+
+    def __init__(self, thing: Any) -> None:
+        self.thing = thing
+
+    def __hash__(self) -> int:
+        return id(self.thing)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.thing is other.thing
+
+
+def _object_key(thing: Any) -> Any:
+    if isinstance(thing, tuple):  # an input with an output, as joint kernels compare them
+        return tuple(_object_key(part) for part in thing)
+    if isinstance(thing, np.ndarray) and thing.dtype != object:
+        return thing.shape, thing.dtype.str, _digest(np.ascontiguousarray(thing).tobytes())
+    try:
+        hash(thing)
+    except TypeError:
+        return _Same(thing)
+    return type(thing), thing

@@ -1,28 +1,31 @@
 """Examples as the solvers of kernel problems see them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.certificate import DualPoint
+from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, NewOutputs, Pairs
-from maxmargin.core.magnitudes import LARGEST
-from maxmargin.core.oracle_check import ROUNDING, OracleWatch
-from maxmargin.core.problem import ProblemError, settings_of
-from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_gram import row_keys, stacked
-from maxmargin.dual.kernel_model import KernelModel, Scoring, in_groups
-from maxmargin.dual.kernels import (
+from maxmargin.core.kernel_model import KernelModel, Scoring, in_groups
+from maxmargin.core.kernels import (
     SAMPLE,
     ConstantKernel,
     JointKernel,
     KernelError,
+    LinearKernel,
     ProductKernel,
     check_gram,
     make_kernel,
+    row_keys,
+    stacked,
 )
+from maxmargin.core.magnitudes import LARGEST
+from maxmargin.core.oracle_check import ROUNDING, OracleWatch
+from maxmargin.core.problem import ProblemError, settings_of
+from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -387,3 +390,104 @@ def _joined(parts: list[Found]) -> Found:
         np.concatenate([part.slopes for part in parts]),
         np.concatenate([part.hinges for part in parts]),
     )
+
+
+class ClassCodes(Protocol):
+    """What `ClassOracle` needs of a problem: classes, their loss matrix and their label rows."""
+
+    classes: NDArray[Any]
+    loss_matrix: Floats
+    codes: Floats
+    scale: float
+
+
+class ClassOracle:
+    """Oracle of the kernel Crammer-Singer problem, over rows with one class each.
+
+    Dual coefficients are an array of shape (n_samples, n_classes): the factor with which a row
+    enters the function of each class. Those of a row add up to zero.
+
+    Parameters
+    ----------
+    problem : ClassCodes
+    X : ndarray or CSR matrix of shape (n_samples, n_features)
+    labels : ndarray of shape (n_samples,)
+        Class numbers.
+    cost : ndarray of shape (n_samples,)
+    kernel : Kernel
+        Of rows. Is checked on a sample of them.
+    """
+
+    def __init__(
+        self, problem: ClassCodes, X: Any, labels: NDArray[np.int64], cost: Floats, kernel: Any
+    ) -> None:
+        self.problem, self.X, self.labels, self.cost = problem, X, labels, cost
+        some = X[np.random.default_rng(0).permutation(X.shape[0])[:SAMPLE]]
+        self.kernel = kernel.fitted(X)
+        check_gram(self.kernel(some, some), self.kernel.name)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.problem.classes)
+
+    def model_of(self, dual_coef: Floats) -> KernelModel:
+        """The model of dual coefficients."""
+        used = np.flatnonzero(dual_coef.any(axis=1))
+        kernel = ProductKernel(self.kernel, LinearKernel())
+        factors = sp.csr_array(dual_coef[used])
+        return KernelModel(kernel, self.X[used], self.problem.codes, factors)
+
+    relaxed = False
+    watch = None
+    """Nobody need look at an oracle that no user wrote."""
+
+    @property
+    def content(self) -> Any:
+        """All that tells these examples from others."""
+        problem = self.problem
+        rows = self.X, self.labels, self.cost
+        return problem.classes, problem.loss_matrix, rows, self.kernel
+
+    def scores_of(self, dual_coef: Floats, threads: Threads) -> Floats:
+        """Scores of all classes for all rows, by the model of these coefficients."""
+        return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
+
+    def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
+        """Primal value of the model of these coefficients, and their dual value.
+
+        Parameters
+        ----------
+        dual_coef : ndarray of shape (n_samples, n_classes)
+        scores : ndarray of shape (n_samples, n_classes)
+            What `scores_of` says.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are not feasible.
+        """
+        self._check_feasible(dual_coef)
+        losses = self.problem.loss_matrix[self.labels]
+        own = np.take_along_axis(scores, self.labels[:, None], axis=1)
+        hinges = (scores + losses - own).max(axis=1)
+        half_square = 0.5 * float(np.sum(dual_coef * scores))
+        linear = -float(np.sum(dual_coef * losses))
+        return Certificate(half_square + float(self.cost @ hinges), linear - half_square)
+
+    def _check_feasible(self, dual_coef: Floats) -> None:
+        own = np.zeros(dual_coef.shape, dtype=np.bool_)
+        own[np.arange(len(own)), self.labels] = True
+        room = 1e-9 * self.cost[:, None]
+        in_bounds = np.where(
+            own, (dual_coef >= -room) & (dual_coef <= self.cost[:, None] + room), dual_coef <= room
+        )
+        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.cost).all()):
+            raise ValueError("The dual coefficients are not feasible.")
+
+
+def class_scores(model: KernelModel, codes: Floats, X: Any, threads: Threads) -> Floats:
+    """Scores of all classes, whose label rows are `codes`, for rows: (n_samples, n_classes)."""
+    weights = model.weights_of(codes)
+    parts = threads.map(lambda some: model.scores(X[some], weights), threads.shares(X.shape[0]))
+    return np.concatenate(parts)
