@@ -55,8 +55,8 @@ class FillThenOptimise(Online):
 
     def explore(self, run: StreamRun) -> None:
         due = self.fill
-        for stretch, some in run.batches():
-            run.explore(stretch, some)
+        for batch, some in run.mini_batches():
+            run.explore(batch, some)
             if run.seen >= due:
                 run.optimize(run.stopping.tol)
                 due += self.fill

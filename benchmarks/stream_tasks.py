@@ -152,7 +152,7 @@ def one_pass(task: StreamTask, solver: Online, looks: int = 0) -> dict[str, Any]
     if looks:
         watch.aside(look)
     candidates = learner.candidates
-    primals, dual = stream.value(candidates, learner.point(), Threads(1))
+    primals, dual = stream.evaluate(candidates, learner.point(), Threads(1))
     k = int(np.argmin(primals))
     assert np.isclose(primals[k], task.objective(candidates[k]), rtol=1e-9)
     return {

@@ -21,8 +21,9 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.online import Online
+from maxmargin.solvers.stream import Evaluation, FrozenPoint, InMemory
 from maxmargin.structures.multiclass.problem import Classes as ManyClasses
-from maxmargin.training.stream import Evaluation, FrozenPoint, InMemory, SourceStream
+from maxmargin.training.stream import SourceStream
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 TIGHT = 6_000
@@ -175,8 +176,8 @@ def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
     duals = [run.dual]
     original = run.explore
 
-    def explore(stretch, some):
-        original(stretch, some)
+    def explore(batch, some):
+        original(batch, some)
         duals.append(run.dual)
         assert run.cache.n_bytes <= limit
 
@@ -201,7 +202,7 @@ def test_a_small_cache_merges_and_freezes_and_stays_valid(kind):
     for _ in range(8):
         next(iterations)
         assert run.cache.n_bytes <= limit
-        primals, dual = run.stream.value(run.candidates, run.point(), run.threads)
+        primals, dual = run.stream.evaluate(run.candidates, run.point(), run.threads)
         certificates.append((min(primals), dual))
     assert run.cache.n_merged > 0
     assert run.cache.n_frozen > 0
@@ -313,7 +314,7 @@ def test_a_source_that_changes_is_found_out():
     point = solve(stream, Online(), tol=1e-3).dual_point
     stream.source.X, stream.source.Y = stream.source.X[:3], stream.source.Y[:3]
     with pytest.raises(ValueError, match="must give the same examples"):
-        stream.value([], point, Threads(1))
+        stream.evaluate([], point, Threads(1))
 
 
 def test_a_source_without_examples_and_features_that_change():
@@ -328,7 +329,7 @@ def test_a_point_that_takes_too_much_is_no_certificate():
     case = case_of("classes", 0)
     point = solve(CaseStream(case), Online(), tol=1e-3).dual_point
     with pytest.raises(ValueError, match="not feasible"):
-        CaseStream(case).value([], point._replace(coef=1.5 * point.coef), Threads(1))
+        CaseStream(case).evaluate([], point._replace(coef=1.5 * point.coef), Threads(1))
 
 
 @pytest.mark.parametrize("parameter", [{"schedule": "never"}, {"bound": "guessed"}])
@@ -431,6 +432,6 @@ def test_positions_of_a_part_of_a_stream_begin_anywhere():
     run = Online().new_run(part, Stopping(), Threads(1), 0)
     Online().explore(run)
     assert run.point().examples.min() >= 100
-    primals, dual = part.value([run.weights], run.point(), Threads(1))
+    primals, dual = part.evaluate([run.weights], run.point(), Threads(1))
     assert dual == pytest.approx(run.dual, rel=1e-9)
     assert primals[0] >= case.optimum.value

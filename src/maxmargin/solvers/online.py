@@ -18,8 +18,8 @@ from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnIteration, uncertified
 from maxmargin.solvers.online_run import StreamRun
+from maxmargin.solvers.stream import InMemory, Stream
 from maxmargin.solvers.structured import StructuredSolver
-from maxmargin.training.stream import InMemory, Stream
 
 SCHEDULES = ("larank", "gap", "one-pass")
 
@@ -173,8 +173,8 @@ class Online(StructuredSolver):
 
     def explore(self, run: StreamRun) -> None:
         """One pass over the run's stream, and the cache optimised in the end."""
-        for stretch, some in run.batches():
-            run.explore(stretch, some)
+        for batch, some in run.mini_batches():
+            run.explore(batch, some)
             if self.schedule == "gap" and run.cached_gap > run.tol_cache:
                 run.optimize(run.tol_cache)
             elif self.schedule == "larank" and run.cache.n_examples:
@@ -200,10 +200,10 @@ def _certified(run: StreamRun, status: Status) -> Result:
     if not run.expected < enough:
         candidates.append(zero)
     try:
-        primals, dual = run.stream.value(candidates, point, run.threads)
+        primals, dual = run.stream.evaluate(candidates, point, run.threads)
         if min(primals) >= enough and candidates[-1] is not zero:
             candidates.append(zero)
-            primals += run.stream.value([zero], point, run.threads)[0]
+            primals += run.stream.evaluate([zero], point, run.threads)[0]
         best = int(np.argmin(primals))
         weights = candidates[best]
         certificate = Certificate(primals[best], dual, run.stream.relaxed)

@@ -16,8 +16,8 @@ from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.stream import Batch, DualPointOfStream, FrozenPoint, Stream
 from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, TrackedRun
-from maxmargin.training.stream import DualPointOfStream, FrozenPoint, Stream, Stretch
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -147,7 +147,7 @@ class StreamRun(TrackedRun):
             raise ValueError("The point is no list of outputs with coefficients.")
         if isinstance(start, FrozenPoint):
             self._resume_frozen(start)
-        for first, oracle in self.stream.stretches():
+        for first, oracle in self.stream.batches():
             last = first + oracle.n_examples
             which = np.flatnonzero((listed.examples >= first) & (listed.examples < last))
             if not len(which):
@@ -168,7 +168,7 @@ class StreamRun(TrackedRun):
         if frozen.vector.shape != self.weights.shape:
             raise ValueError("The point belongs to other features.")
         most = 1.0
-        for first, oracle in self.stream.stretches():
+        for first, oracle in self.stream.batches():
             spent = frozen.spent[first : first + oracle.n_examples]
             share = spent / np.maximum(oracle.cost[: len(spent)], TINY)
             most = max(most, float(share.max(initial=0.0)))
@@ -193,23 +193,23 @@ class StreamRun(TrackedRun):
 
     # Exploring
 
-    def batches(self) -> Iterator[tuple[Stretch, Order]]:
+    def mini_batches(self) -> Iterator[tuple[Batch, Order]]:
         """All examples, so many at a time as are searched at the same weights.
 
         Ends before the end of the stream when there is no time left.
         """
         self.hinges = 0.0
         self.cache.begin_pass()
-        for stretch in self.stream.stretches():
-            n = stretch.oracle.n_examples
-            self.cache.look_at(stretch.first, stretch.first + n)
+        for batch in self.stream.batches():
+            n = batch.oracle.n_examples
+            self.cache.look_at(batch.first, batch.first + n)
             order = (
                 self.random.permutation(n) if self.options.shuffle else np.arange(n, dtype=np.int64)
             )
             start = 0
             while start < n:
-                size = self._batch_size(stretch)
-                yield stretch, order[start : start + size]
+                size = self._batch_size(batch)
+                yield batch, order[start : start + size]
                 start += size
                 if self.must_stop:
                     if math.isinf(self.estimate):
@@ -219,21 +219,21 @@ class StreamRun(TrackedRun):
         self.estimate = self.hinges
         self.passes += 1
 
-    def _batch_size(self, stretch: Stretch) -> int:
+    def _batch_size(self, batch: Batch) -> int:
         if self.options.batch_size is not None:
             return self.options.batch_size
-        each = stretch.oracle.oracle_work
+        each = batch.oracle.oracle_work
         if each is None:
             return 1
         return max(1, min(int(MOST_WORK / max(each, 1.0)), int(STALE * self.seen)))
 
-    def explore(self, stretch: Stretch, some: Order) -> None:
+    def explore(self, batch: Batch, some: Order) -> None:
         """Search for planes of new examples, and take in those that violate.
 
         Examples that did are searched again while they are at hand: by and by other outputs of
         theirs violate most.
         """
-        first, oracle = stretch
+        first, oracle = batch
         for turn in range(self.options.oracle_calls):
             cuts = oracle.separate(self.weights, some, self.threads)
             gradient = slopes(cuts, self.weights)
@@ -327,7 +327,7 @@ class StreamRun(TrackedRun):
         self.passes_valued = self.passes
         candidates = self.candidates
         hinges = [Hinges(0.0, 0.0)] * len(candidates)
-        for first, oracle in self.stream.stretches():
+        for first, oracle in self.stream.batches():
             self.cache.look_at(first, first + oracle.n_examples)
             for some in oracle.chunks():
                 for k, weights in enumerate(candidates):

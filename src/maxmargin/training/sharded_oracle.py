@@ -17,9 +17,9 @@ from maxmargin.core.oracle_check import OracleWatch
 from maxmargin.core.problem import ProblemError, renumbered
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import widened
+from maxmargin.solvers.stream import Evaluation
 from maxmargin.training.engines import Engine
 from maxmargin.training.shards import Loader, Shards
-from maxmargin.training.stream import Evaluation
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

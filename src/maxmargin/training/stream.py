@@ -1,217 +1,28 @@
-"""Examples of a stream as solvers see them, and its certificate in one pass over them.
+"""Examples of a source as a stream."""
 
-A stream is gone through in stretches, each of them a training set in memory. Examples are known by
-their position in the stream. What is certified here comes from the examples, weights and the dual
-point alone.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.certificate import DualPoint
-from maxmargin.core.oracle import Hinges, Oracle
-from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
-from maxmargin.dual.plane_cache import Frozen
+from maxmargin.solvers.stream import Batch, Stream
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-9
-"""Relative to its C, how far above it the coefficients of an example may seem to add up."""
-
-CHUNK = 1024
-"""Examples whose planes are held at the same time."""
-
-
-class FrozenPoint(NamedTuple):
-    """A feasible dual point of which a part is known only as a sum.
-
-    Parameters
-    ----------
-    listed : DualPoint
-        Coefficients of outputs.
-    frozen : Frozen
-        The sum of all the others. That each of its terms is a plane of its example rests on
-        the solver; what the examples have spent on it is checked.
-    """
-
-    listed: DualPoint
-    frozen: Frozen
-
-    def dual(self, oracle: Oracle) -> float:
-        """Dual value, with the planes that are listed made anew."""
-        return Evaluation(self, oracle.n_features).add(oracle, 0).total
-
-
-DualPointOfStream = DualPoint | FrozenPoint
-
-
-class Evaluation:
-    """The dual value of a point, added up from stretches of examples.
-
-    Parameters
-    ----------
-    point : DualPoint or FrozenPoint
-    n_features : int
-    """
-
-    def __init__(self, point: DualPointOfStream, n_features: int) -> None:
-        self.weights, self.linear = np.zeros(n_features), 0.0
-        self.spent = np.zeros(0)
-        self.evaluated = 0
-        if isinstance(point, FrozenPoint):
-            self.weights += point.frozen.vector
-            self.linear += float(point.frozen.loss[0])
-            self.spent = point.frozen.spent
-            point = point.listed
-        order = np.argsort(point.examples, kind="stable")
-        self.positions, self.coef = point.examples[order], point.coef[order]
-        self.outputs = [point.outputs[k] for k in order]
-
-    def add(self, oracle: Oracle, first: int) -> "Evaluation":
-        """Add the planes of a stretch that begins at position `first`.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are not feasible.
-        """
-        last = first + oracle.n_examples
-        low, high = np.searchsorted(self.positions, [first, last])
-        examples, coef = self.positions[low:high] - first, self.coef[low:high]
-        used = np.bincount(examples, weights=coef, minlength=oracle.n_examples).astype(np.float64)
-        spent = self.spent[first:last]
-        used[: len(spent)] += spent
-        if (coef < 0.0).any() or (used > oracle.cost * (1.0 + ROUNDING)).any():
-            raise ValueError("The dual point is not feasible.")
-        for start in range(0, len(examples), CHUNK):
-            some = slice(start, start + CHUNK)
-            outputs = self.outputs[low:high][some]
-            cuts = oracle.cuts_of(examples[some], outputs)
-            self.weights += cuts.matrix(len(self.weights)).T @ coef[some]
-            self.linear += float(coef[some] @ cuts.losses)
-        self.evaluated += len(examples)
-        return self
-
-    @property
-    def total(self) -> float:
-        """The dual value.
-
-        Raises
-        ------
-        ValueError
-            If examples of the point were not among those that were added.
-        """
-        if self.evaluated != len(self.positions):
-            raise ValueError(
-                f"The source ended before example {self.positions[-1]}, which it gave before: it "
-                f"must give the same examples in the same order on every pass."
-            )
-        return self.linear - 0.5 * float(self.weights @ self.weights)
-
-
-class Stretch(NamedTuple):
-    """Examples in memory, and the position of the first of them in the stream."""
-
-    first: int
-    oracle: Oracle
-
-
-class Stream(ABC):
-    """Examples that are gone through again and again, not all of which need be in memory."""
-
-    oracle_state: Any = None
-    """Searches of a stream remember nothing from one pass to the next."""
-
-    watch: OracleWatch | None = None
-    """Looks at the answers of an oracle that a user wrote, in all stretches; see `Oracle`."""
-
-    @property
-    @abstractmethod
-    def content(self) -> Any:
-        """All that tells these examples, and how they are searched, from others."""
-
-    @abstractmethod
-    def stretches(self) -> Iterator[Stretch]:
-        """All examples from the beginning."""
-
-    @property
-    @abstractmethod
-    def n_features(self) -> int:
-        """Length of the weight vector."""
-
-    @property
-    @abstractmethod
-    def relaxed(self) -> bool:
-        """Whether searches may miss the highest output."""
-
-    def value(
-        self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
-    ) -> tuple[list[float], float]:
-        """Primal value of each of some weights, and dual value of a point, in one pass."""
-        evaluation = Evaluation(point, self.n_features)
-        hinges = [Hinges(0.0, 0.0)] * len(candidates)
-        for first, oracle in self.stretches():
-            evaluation.add(oracle, first)
-            for some in oracle.chunks():
-                for k, weights in enumerate(candidates):
-                    cuts = oracle.separate(weights, some, threads)
-                    hinges[k] += oracle.hinges(cuts, weights, some)
-        primals = [
-            0.5 * float(weights @ weights) + each.most
-            for weights, each in zip(candidates, hinges, strict=True)
-        ]
-        return primals, evaluation.total
-
-
-class InMemory(Stream):
-    """A training set as a stream of one stretch.
-
-    Parameters
-    ----------
-    oracle : TrainingSet
-    first : int
-        Position of its first example.
-    watch : OracleWatch or None
-        Whoever has looked at the examples before, if there were any.
-    """
-
-    def __init__(self, oracle: Oracle, first: int = 0, watch: OracleWatch | None = None) -> None:
-        self.oracle, self.first = oracle, first
-        oracle.watch_from(first, watch)
-        self.watch = oracle.watch
-
-    @property
-    def content(self) -> Any:
-        return self.oracle.content
-
-    def stretches(self) -> Iterator[Stretch]:
-        yield Stretch(self.first, self.oracle)
-
-    @property
-    def n_features(self) -> int:
-        return self.oracle.n_features
-
-    @property
-    def relaxed(self) -> bool:
-        return self.oracle.relaxed
-
 
 class SourceStream(Stream):
-    """Examples of a source, bound to a problem block by block.
+    """Examples of a source, bound to a problem batch by batch.
 
     Parameters
     ----------
     source : Source
     make_oracle : callable
-        Makes a `Oracle` of inputs, outputs and their costs.
+        Makes an `Oracle` of inputs, outputs and their costs.
     C : float
         Cost of each example.
     """
@@ -232,9 +43,9 @@ class SourceStream(Stream):
 
     @property
     def content(self) -> Any:
-        return self.source.fingerprint(), self.C, next(self.stretches()).oracle.content
+        return self.source.fingerprint(), self.C, next(self.batches()).oracle.content
 
-    def stretches(self) -> Iterator[Stretch]:
+    def batches(self) -> Iterator[Batch]:
         first = 0
         for X, y in self.source.batches():
             n = len(y)
@@ -251,7 +62,7 @@ class SourceStream(Stream):
                     f"The examples from {first} on have {width} joint features, but those before "
                     f"have {self._width}: the features must be the same for all."
                 )
-            yield Stretch(first, oracle)
+            yield Batch(first, oracle)
             first += n
         if not first:
             raise ValueError("The source holds no examples: there is nothing to learn from.")
@@ -259,11 +70,11 @@ class SourceStream(Stream):
     @property
     def n_features(self) -> int:
         if self._width is None:
-            next(self.stretches())
+            next(self.batches())
         assert self._width is not None
         return self._width
 
     @property
     def relaxed(self) -> bool:
-        """Whether searches may miss the highest output, as far as examples were looked at."""
+        """Whether the oracle may miss the highest output, as far as examples were looked at."""
         return self._relaxed

@@ -17,7 +17,8 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.online_run import StreamRun
-from maxmargin.training.stream import InMemory, SourceStream
+from maxmargin.solvers.stream import InMemory
+from maxmargin.training.stream import SourceStream
 
 Floats = NDArray[np.float64]
 
