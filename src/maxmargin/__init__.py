@@ -28,7 +28,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "estimators.structured": "StructuredSVM",
         "io.checkpoint": "Checkpoint CheckpointWarning",
         "io.models": "ModelFileError load read_header save",
-        "io.pruning": "Pruned prune",
+        "estimators.pruning": "Pruned prune",
         "report.page": "write_report",
         "report.plots": "plot_confusion plot_convergence plot_path",
         "report.progress": "ProgressLine",

@@ -25,6 +25,8 @@ from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredS
 from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel as LowRankKernel
 from maxmargin.estimators.low_rank import LowRankProblem as LowRankProblem
+from maxmargin.estimators.pruning import Pruned as Pruned
+from maxmargin.estimators.pruning import prune as prune
 from maxmargin.estimators.regressor import LinearRegressor as LinearRegressor
 from maxmargin.estimators.structured import StructuredSVM as StructuredSVM
 from maxmargin.io.checkpoint import Checkpoint as Checkpoint
@@ -33,8 +35,6 @@ from maxmargin.io.models import ModelFileError as ModelFileError
 from maxmargin.io.models import load as load
 from maxmargin.io.models import read_header as read_header
 from maxmargin.io.models import save as save
-from maxmargin.io.pruning import Pruned as Pruned
-from maxmargin.io.pruning import prune as prune
 from maxmargin.report.page import write_report as write_report
 from maxmargin.report.plots import plot_confusion as plot_confusion
 from maxmargin.report.plots import plot_convergence as plot_convergence

@@ -10,7 +10,8 @@ from typing import Any
 
 from sklearn.utils._param_validation import InvalidParameterError
 
-from maxmargin.data.files import STANDARD_INPUT, check_folder_of
+from maxmargin.data.files import STANDARD_INPUT
+from maxmargin.io.atomic import check_folder_of
 
 
 class UsageError(ValueError):

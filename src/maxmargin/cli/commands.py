@@ -305,7 +305,7 @@ def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any)
 def _pruned(
     model: Model, threshold: float, test: str | None, numbers: dict[str, Any], say: Say
 ) -> Model:
-    from maxmargin.io.pruning import prune
+    from maxmargin.estimators.pruning import prune
 
     data = None if test is None else read_for(model, test)
     arguments = () if data is None else (data.X, data.y)

@@ -15,7 +15,6 @@ import sys
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 STANDARD_INPUT = "-"
@@ -319,14 +318,6 @@ def begins_with(path: PathLike, *magic: bytes) -> bool:
     """Whether a file, as it is stored, begins with one of these."""
     with open(path, "rb") as file:
         return file.read(max(map(len, magic))).startswith(magic)
-
-
-def check_folder_of(path: Path) -> None:
-    """Refuse a file to write where there is no folder for it."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"There is no folder {path.parent} to write {path.name} to: make it."
-        )
 
 
 def create(path: PathLike) -> BinaryIO:

@@ -31,6 +31,7 @@ from maxmargin.estimators.checks import (
     check_lengths,
     check_per_sample,
 )
+from maxmargin.estimators.pruning import Prunable, dense, smaller
 from maxmargin.solvers.online_dual import OnlineDual
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
@@ -55,7 +56,7 @@ class Targets(ABC):
         """The optimisation problem on features and geometry `shared`, which holds `cost`."""
 
 
-class LinearEstimator(CertifiedEstimator, ABC):
+class LinearEstimator(CertifiedEstimator, Prunable):
     """Base of `LinearClassifier` and `LinearRegressor`."""
 
     _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
@@ -76,6 +77,9 @@ class LinearEstimator(CertifiedEstimator, ABC):
     intercept_: Floats | float
 
     _online: OnlineDual | None = None
+
+    def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
+        self.coef_ = smaller(np.where(keep, dense(self.coef_), 0.0))
 
     @abstractmethod
     def _set_weights(self, targets: Any, weights: Floats, intercept: Floats) -> dict[str, Any]:

@@ -12,8 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from maxmargin.data.files import check_folder_of
-
 try:
     import fcntl
 except ImportError:  # Windows
@@ -134,3 +132,11 @@ def _flush_folder(folder: Path) -> None:
             os.fsync(number)
         finally:
             os.close(number)
+
+
+def check_folder_of(path: Path) -> None:
+    """Refuse a file to write where there is no folder for it."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"There is no folder {path.parent} to write {path.name} to: make it."
+        )

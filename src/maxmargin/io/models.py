@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
-from maxmargin import structures
 from maxmargin.core.conforming import check_finite, check_types, conforms
 from maxmargin.core.registry import as_named_now, class_named
 from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, restore
@@ -230,7 +229,7 @@ def _class_named(name: Any) -> type:
     Values of parameters need not be known to the estimator: solvers, kernels and problems are
     public names.
     """
-    for package in (maxmargin, structures):
+    for package in (maxmargin, maxmargin.structures):
         if name in package.__all__:
             getattr(package, name)
     return class_named(name)

@@ -28,6 +28,7 @@ from maxmargin.estimators.checks import (
     check_names,
     remember_names,
 )
+from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.chain.model import ChainModel
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
@@ -45,7 +46,7 @@ Floats = NDArray[np.float64]
 _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
-class SequenceTagger(ShardedEstimator, StructuredEstimator):
+class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -379,6 +380,36 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator):
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         table = fixed["_layout"].table(weights)
         return fixed | {"_table": table, **_parts(table, fixed["_layout"])}
+
+    def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
+        layout, table = self._layout, self._table.copy()
+        table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
+        fixed = {
+            "classes_": self.classes_,
+            "n_features_in_": self.n_features_in_,
+            "_layout": layout,
+            "_tied": self._tied,
+        }
+        if hasattr(self, "vocabulary_"):
+            stays: NDArray[np.bool_] = np.any(keep, axis=0)
+            if self._tied is not None:  # these have weights of transitions, too
+                stays[self._tied] = True
+                fixed["_tied"] = (np.cumsum(stays) - 1)[self._tied]
+            names = [name for name, column in self.vocabulary_.items() if stays[column]]
+            table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
+            fixed |= {
+                "vocabulary_": Vocabulary(names),
+                "n_features_in_": len(names),
+                "_layout": Layout.of(
+                    len(names),
+                    layout.n_labels,
+                    bias=layout.bias >= 0,
+                    ends=layout.first >= 0,
+                    order=2 if layout.triples >= 0 else 1,
+                    n_tied=0 if self._tied is None else len(self._tied),
+                ),
+            }
+        self.__dict__.update(self._attributes(fixed, table.ravel()))
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

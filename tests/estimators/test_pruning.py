@@ -10,8 +10,8 @@ from sklearn.datasets import load_iris, make_regression
 from sklearn.exceptions import NotFittedError
 
 import maxmargin as mm
+from maxmargin.estimators.pruning import prune
 from maxmargin.io.models import load, save
-from maxmargin.io.pruning import prune
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
@@ -12,14 +13,20 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.certificate import Certificate
-from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.linear import LinearEstimator
 from maxmargin.io.models import OF_TRAINING
-from maxmargin.structures.chain.estimator import SequenceTagger
-from maxmargin.structures.chain.problem import Layout
 
 _STORED = 1.5
 """What a weight in a sparse matrix takes, next to one in a dense one."""
+
+
+class Prunable(ABC):
+    """An estimator with weights of features, ``coef_``, that can be left out."""
+
+    coef_: Any
+
+    @abstractmethod
+    def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
+        """Set all other weights in ``coef_`` to zero, and forget what is no longer needed."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.io.pruning import prune
+    >>> from maxmargin.estimators.pruning import prune
     >>> X = [[["the", "t"], ["dog", "d"]], [["the", "t"], ["cat", "c"], ["sat", "s"]]]
     >>> y = [["DET", "NOUN"], ["DET", "NOUN", "VERB"]]
     >>> tagger = mm.SequenceTagger(C=10.0).fit(X, y)
@@ -89,7 +96,7 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
     >>> pruned.score_before, pruned.score_after
     (1.0, 1.0)
     """
-    if not isinstance(estimator, SequenceTagger | LinearEstimator):
+    if not isinstance(estimator, Prunable):
         raise TypeError(
             f"{type(estimator).__name__} cannot be pruned: only SequenceTagger, LinearClassifier "
             f"and LinearRegressor have weights of features that can be left out."
@@ -99,7 +106,7 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
     if (X is None) != (y is None):
         raise ValueError("Give X and y both, or neither.")
     check_is_fitted(estimator)
-    weights = _dense(estimator.coef_)
+    weights = dense(estimator.coef_)
     keep = (weights != 0.0) & (np.abs(weights) >= threshold)
     if not keep.any():
         raise ValueError(
@@ -112,52 +119,18 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
     pruned.certificate_ = Certificate(
         math.inf, estimator.certificate_.dual, estimator.certificate_.relaxed
     )
-    if isinstance(pruned, SequenceTagger):
-        _prune_tagger(pruned, keep)
-    else:
-        pruned.coef_ = _smaller(np.where(keep, weights, 0.0))
+    pruned._keep_weights(keep)
     kept = int(np.count_nonzero(keep))
     scores = [None if X is None else float(model.score(X, y)) for model in (estimator, pruned)]
     return Pruned(pruned, kept, int(np.count_nonzero(weights)) - kept, *scores)
 
 
-def _prune_tagger(tagger: SequenceTagger, keep: NDArray[np.bool_]) -> None:
-    """Keep emissions `keep`, and forget names of features that have none left."""
-    layout, table = tagger._layout, tagger._table.copy()
-    table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
-    fixed = {
-        "classes_": tagger.classes_,
-        "n_features_in_": tagger.n_features_in_,
-        "_layout": layout,
-        "_tied": tagger._tied,
-    }
-    if hasattr(tagger, "vocabulary_"):
-        stays: NDArray[np.bool_] = np.any(keep, axis=0)
-        if tagger._tied is not None:  # these have weights of transitions, too
-            stays[tagger._tied] = True
-            fixed["_tied"] = (np.cumsum(stays) - 1)[tagger._tied]
-        names = [name for name, column in tagger.vocabulary_.items() if stays[column]]
-        table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
-        fixed |= {
-            "vocabulary_": Vocabulary(names),
-            "n_features_in_": len(names),
-            "_layout": Layout.of(
-                len(names),
-                layout.n_labels,
-                bias=layout.bias >= 0,
-                ends=layout.first >= 0,
-                order=2 if layout.triples >= 0 else 1,
-                n_tied=0 if tagger._tied is None else len(tagger._tied),
-            ),
-        }
-    tagger.__dict__.update(tagger._attributes(fixed, table.ravel()))
-
-
-def _dense(weights: Any) -> NDArray[np.float64]:
+def dense(weights: Any) -> NDArray[np.float64]:
+    """Weights that may be a sparse matrix, as an array."""
     return weights.toarray() if sp.issparse(weights) else np.asarray(weights)
 
 
-def _smaller(weights: NDArray[np.float64]) -> Any:
+def smaller(weights: NDArray[np.float64]) -> Any:
     """The weights as a sparse matrix, if it takes less memory."""
     if _STORED * np.count_nonzero(weights) >= weights.size:
         return weights
