@@ -17,7 +17,7 @@ from maxmargin.cli.rows import Classification, Multilabel, Regression, is_csr_fo
 from maxmargin.cli.task import Task
 from maxmargin.data.csr_folder import CsrFolder
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError
-from maxmargin.data.sniff import guess_format
+from maxmargin.data.formats import guess_format
 from maxmargin.data.text import shown_name
 from maxmargin.structures.chain.task import NumberedSequences, WordSequences
 from maxmargin.structures.chain.templates import Templates

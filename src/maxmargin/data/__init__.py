@@ -10,7 +10,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "data.csr_folder": "CsrFolder CsrFolderWriter",
         "data.files": "FileFormatError",
         "data.libsvm": "LibsvmFile read_libsvm",
-        "data.sniff": "Format guess_format",
+        "data.formats": "Format guess_format",
         "data.sources": "CountedSource Examples Source",
         "data.sources_dask": "DaskArrays DaskSource",
         "data.sources_opening": "open_examples",

@@ -3,10 +3,10 @@ from maxmargin.data.converter import convert as convert
 from maxmargin.data.csr_folder import CsrFolder as CsrFolder
 from maxmargin.data.csr_folder import CsrFolderWriter as CsrFolderWriter
 from maxmargin.data.files import FileFormatError as FileFormatError
+from maxmargin.data.formats import Format as Format
+from maxmargin.data.formats import guess_format as guess_format
 from maxmargin.data.libsvm import LibsvmFile as LibsvmFile
 from maxmargin.data.libsvm import read_libsvm as read_libsvm
-from maxmargin.data.sniff import Format as Format
-from maxmargin.data.sniff import guess_format as guess_format
 from maxmargin.data.sources import CountedSource as CountedSource
 from maxmargin.data.sources import Examples as Examples
 from maxmargin.data.sources import Source as Source

@@ -27,6 +27,7 @@ from maxmargin.data.files import (
     open_bytes,
     plain_size,
 )
+from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BATCH_BYTES, CountedSource, Examples, Source, widened
 from maxmargin.data.text import shown_name
@@ -363,3 +364,33 @@ def _targets(lines: Lines, multilabel: bool) -> NDArray[np.float64] | list[tuple
         return lines.labels
     labels, starts = lines.labels.tolist(), lines.label_starts.tolist()
     return [tuple(sorted(labels[a:b])) for a, b in pairwise(starts)]
+
+
+def _recognise(head: Head) -> Format | None:
+    rows = head.rows
+    if rows is None or head.grouped_rows is not None:
+        return None
+    counts, labels = np.diff(rows.label_starts), np.unique(rows.labels)
+    n, k = len(counts), len(labels)
+    if (counts != 1).any():
+        return Format(
+            "libsvm", "multilabel", f"any number of labels a line, {k} in all: multi-label"
+        )
+    if (labels != np.round(labels)).any():
+        return Format("libsvm", "regression", "labels that are no integers: regression")
+    if k > max(2, 0.5 * n) and n > 20:
+        return Format(
+            "libsvm", "regression", f"{k} integers in {n} lines: regression",
+            "if they are classes: --task classification",
+        )  # fmt: skip
+    if k <= 2:
+        shown = " and ".join(f"{label:g}" for label in labels)
+        doubt = None if k == 2 else "a second one must come later"
+        return Format("libsvm", "binary", f"labels {shown}: two classes", doubt)
+    doubt = None
+    if k > 20 and labels[-1] - labels[0] < 2 * k:
+        doubt = "if they are amounts: --task regression"
+    return Format("libsvm", "multiclass", f"{k} integer labels: multi-class classification", doubt)
+
+
+FILE_FORMAT = FileFormat("libsvm", "LIBSVM", _recognise, source=LibsvmFile)

@@ -16,28 +16,17 @@ from maxmargin.core.arrays import open_mapped
 from maxmargin.data.arrow import ArrowSource, is_arrow
 from maxmargin.data.csr_folder import META, CsrFolder
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, begins_with, head_of
-from maxmargin.data.libsvm import LibsvmFile
+from maxmargin.data.formats import file_formats, guess_format
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.sniff import guess_format
 from maxmargin.data.sources import Source
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_dask import DaskArrays, DaskSource, is_dask, is_dask_array
 from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
 from maxmargin.data.text import shown_name
-from maxmargin.structures.chain.svm_hmm import SvmHmmFile
-from maxmargin.structures.chain.templates import ColumnFile
 
 _NUMPY = b"\x93NUMPY"
 _LOOKED_AT = 1 << 16
 """Bytes of a text that must hold the beginning of its first example."""
-
-_OTHER_READERS = {
-    "columns": "mm.data.read_columns, or open_examples with templates=,",
-    "conllu": "mm.data.read_conllu",
-    "letor": "mm.data.read_letor",
-    "penn": "mm.data.read_tree_file",
-}
-"""Of formats whose examples are no sparse rows."""
 
 
 def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
@@ -144,8 +133,10 @@ def _open_whole(data: Any, options: dict[str, Any]) -> Source:
 
 
 def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
-    if "templates" in options and y is None:
-        return _made(ColumnFile, options, path)
+    if y is None:
+        for one in file_formats().values() if options else ():
+            if one.source is not None and one.option in options:
+                return _made(one.source, options, path)
     if y is None and path == STANDARD_INPUT:
         return _made(_kind_of_lines(path, options), options, path)
     if not os.path.exists(path):
@@ -163,7 +154,7 @@ def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
     return _made(kind, options, path)
 
 
-def _kind_of_path(path: str, options: dict[str, Any]) -> type[Source]:
+def _kind_of_path(path: str, options: dict[str, Any]) -> Callable[..., Source]:
     """The source for a file or folder, by its content."""
     if os.path.isdir(path):
         if Path(path, META).is_file():
@@ -181,10 +172,12 @@ def _kind_of_path(path: str, options: dict[str, Any]) -> type[Source]:
     return _kind_of_lines(path, options)
 
 
-def _kind_of_lines(path: str, options: dict[str, Any]) -> type[Source]:
+def _kind_of_lines(path: str, options: dict[str, Any]) -> Callable[..., Source]:
     begin = head_of(path, _LOOKED_AT)
     lines = _first_example(path, begin, options)
-    return LibsvmFile if lines.groups[0] < 0 else SvmHmmFile
+    source = file_formats()["libsvm" if lines.groups[0] < 0 else "svm-hmm"].source
+    assert source is not None
+    return source
 
 
 def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
@@ -203,7 +196,7 @@ def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
     except FileFormatError:
         hint = ""
         with suppress(FileFormatError):
-            other = _OTHER_READERS.get(guess_format(begin).name)
+            other = file_formats()[guess_format(begin).name].reader
             hint = "" if other is None else f"; {other} may read it"
         raise ValueError(
             f"{shown_name(path)!r} holds neither lines of LIBSVM's or SVM-hmm's format, nor an "

@@ -18,3 +18,13 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.taxonomy.problem": "Hierarchy",
     },
 )
+
+READERS = (
+    "structures.constituency.trees",
+    "structures.dependency.formats",
+    "structures.ranking.formats",
+    "structures.chain.svm_hmm",
+    "data.libsvm",
+    "structures.chain.templates",
+)
+"""Modules that read a format of files (`maxmargin.data.formats`), in the order they are tried."""

@@ -12,16 +12,19 @@ Sentences in columns as a source of blocks: features by templates, as they are a
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from maxmargin.data.files import FileFormatError, PathLike, create
+from maxmargin.data.formats import MOST_WRONG, Format, Head
 from maxmargin.data.text import lines_of, shown_name
 
 DOCUMENT = "-DOCSTART-"
 """Word of the lines by which CoNLL-2003 begins a document; they are no part of a sentence."""
 
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _fields = re.compile("[^ \t]+").findall  # other spaces of Unicode may be part of words
 
 
@@ -227,3 +230,26 @@ def _sentence(tokens: list[list[str]], tags: int) -> ColumnSentence:
     if tags < 0:
         return ColumnSentence(columns)
     return ColumnSentence(columns[:tags] + columns[tags + 1 :], columns[tags])
+
+
+def recognise(head: Head) -> Format | None:
+    """Columns, if nearly all lines have as many."""
+    tokens = [fields for fields in map(_fields, head.lines) if fields and fields[0] != DOCUMENT]
+    if not tokens:
+        return None
+    (n, most), *_ = Counter(map(len, tokens)).most_common(1)
+    if len(tokens) - most > MOST_WRONG * len(tokens):
+        return None
+    tokens = [fields for fields in tokens if len(fields) == n]
+    if all(_NUMBER.fullmatch(field) for fields in tokens[:1000] for field in fields):
+        return None  # a table of numbers
+    if n == 1:
+        if sum("," in fields[0] or ";" in fields[0] for fields in tokens) > 0.5 * len(tokens):
+            return None  # a table with commas
+        return Format("columns", "tagging", "1 column: words without tags", n_columns=1)
+    n_tags = len({fields[-1] for fields in tokens})
+    reason = f"{n} columns, {n_tags} tags in the last: tagging"
+    doubt = None
+    if len(tokens) > 20 and n_tags > 0.5 * len(tokens):
+        doubt = "so many tags are rare: is it the last column that holds them?"
+    return Format("columns", "tagging", reason, doubt, n)

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.files import PathLike
+from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.data.libsvm import LineFile
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BATCH_BYTES, Examples, widened
@@ -185,3 +186,17 @@ def _tags(labels: NDArray[np.float64]) -> NDArray[Any]:
     """Whole numbers as integers, unless they are too large for that."""
     whole = bool(((labels == np.round(labels)) & (np.abs(labels) < 2**53)).all())
     return labels.astype(np.int64) if whole else labels
+
+
+def _recognise(head: Head) -> Format | None:
+    """Rows with ``qid:`` that do not look like documents."""
+    rows, signs = head.grouped_rows, head.signs_of_documents
+    if rows is None or sum(signs) >= 2:
+        return None
+    n_sequences, n_tags = len(np.unique(rows.groups)), len(np.unique(rows.labels))
+    doubt = "if lines are documents of queries: --format letor" if any(signs) else None
+    reason = f"{n_sequences} qid: with {n_tags} tags: tagging sequences"
+    return Format("svm-hmm", "tagging", reason, doubt)
+
+
+FILE_FORMAT = FileFormat("svm-hmm", "SVM-hmm", _recognise, source=SvmHmmFile)

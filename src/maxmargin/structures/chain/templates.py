@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike
+from maxmargin.data.formats import FileFormat
 from maxmargin.data.sources import CountedSource, Examples
 from maxmargin.data.text import shown_name, text_of
-from maxmargin.structures.chain.columns import ColumnSentence, iter_columns
+from maxmargin.structures.chain.columns import ColumnSentence, iter_columns, recognise
 from maxmargin.structures.chain.template_lines import (
     MOST_FEATURES,
     Place,
@@ -476,3 +477,13 @@ class ColumnFile(CountedSource):
 
     def _name(self) -> str:
         return repr(self.path)
+
+
+FILE_FORMAT = FileFormat(
+    "columns",
+    "CoNLL columns",
+    recognise,
+    reader="mm.data.read_columns, or open_examples with templates=,",
+    source=ColumnFile,
+    option="templates",
+)

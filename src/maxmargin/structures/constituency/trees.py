@@ -10,10 +10,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 from maxmargin.core.registry import registered
 from maxmargin.data.files import FileFormatError, PathLike
+from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.data.text import lines_of, shown_name
 
 TRACE = "-NONE-"
@@ -381,3 +383,23 @@ def bracket_scores(
     recall = n_right / n_true if n_true else 1.0
     f1 = 2 * n_right / (n_true + n_found) if n_true + n_found else 1.0
     return BracketScores(precision, recall, f1, n_exact / max(len(y_true), 1))
+
+
+def _recognise(head: Head) -> Format | None:
+    """Penn brackets, if the text begins with a whole tree."""
+    depth, tree = 0, ""
+    for letter in chain.from_iterable(f"{line}\n" for line in head.lines):
+        if not depth and letter.isspace():
+            continue
+        depth += (letter == "(") - (letter == ")")
+        tree += letter
+        if depth <= 0:
+            break
+    try:
+        read = read_trees(tree, clean=False) if tree.startswith("(") else []
+    except TreeError:
+        return None
+    return Format("penn", "parsing", "trees in brackets: parsing") if read else None
+
+
+FILE_FORMAT = FileFormat("penn", "Penn trees", _recognise, reader="mm.data.read_tree_file")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_digits, load_iris
 
 from maxmargin.data import FileFormatError, guess_format, open_examples, read_columns
-from maxmargin.data.sniff import Format
+from maxmargin.data.formats import Format
 
 DATA = Path(os.environ.get("MAXMARGIN_DATA", "/nowhere"))
 
