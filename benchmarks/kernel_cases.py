@@ -18,8 +18,13 @@ from maxmargin.compiled.cuts import add_cuts, set_slopes
 from maxmargin.compiled.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
 from maxmargin.compiled.simd import padded
 from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
-from maxmargin.structures.constituency.chart import Scores, make_chart, make_rules, row_of_top
-from maxmargin.structures.constituency.inference import fill_chart
+from maxmargin.structures.constituency.inference import (
+    Scores,
+    fill_chart,
+    make_chart,
+    make_rules,
+    row_of_top,
+)
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,7 @@ from benchmarks.machine_limits import (
     rate,
 )
 from benchmarks.scaling import exponent
-from maxmargin.structures.constituency.chart import Scores, make_chart, make_rules
-from maxmargin.structures.constituency.inference import fill_chart
+from maxmargin.structures.constituency.inference import Scores, fill_chart, make_chart, make_rules
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))

@@ -8,20 +8,18 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.structures.constituency.chart import (
+from maxmargin.structures.constituency.inference import (
     Scores,
+    best_derivation,
+    best_derivations,
+    best_nodes,
+    fill_chart,
     make_chart,
     make_rules,
     n_cells,
+    next_nodes,
     row_of_span,
 )
-from maxmargin.structures.constituency.inference import (
-    best_derivation,
-    best_nodes,
-    fill_chart,
-    next_nodes,
-)
-from maxmargin.structures.constituency.k_best import best_derivations
 from maxmargin.structures.constituency.marginals import expected_derivation
 
 seeds = st.integers(0, 2**32 - 1)

@@ -16,10 +16,14 @@ from maxmargin.core.result import Status
 from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS, make_solver
-from maxmargin.structures.constituency.grammar import Grammar, GrammarError
-from maxmargin.structures.constituency.lexicon import Lexicon, Sentence, shape
-from maxmargin.structures.constituency.model import GrammarModel
-from maxmargin.structures.constituency.problem import GrammarProblem
+from maxmargin.structures.constituency.grammar import (
+    Grammar,
+    GrammarError,
+    Lexicon,
+    Sentence,
+    shape,
+)
+from maxmargin.structures.constituency.problem import GrammarModel, GrammarProblem
 from maxmargin.structures.constituency.trees import Tree, brackets, read_trees
 
 ONE = Threads(1)
@@ -325,8 +329,8 @@ def test_words_with_predicted_tags():
     grammar = Grammar.read(trees, tags="predicted", min_count=2)
     classes = {name for name, _ in grammar.lexicon.entries}
     assert classes == {"time", "flies", "<Capital>", "<-s>", "<unknown>"}
-    assert grammar.lexicon.commonest_tag("time") == "NN"
-    assert grammar.lexicon.commonest_tag("Ann") == "NNP"
+    assert grammar.lexicon.most_frequent_tag("time") == "NN"
+    assert grammar.lexicon.most_frequent_tag("Ann") == "NNP"
     model = GrammarModel(grammar, grammar.log_probabilities())
     sentence = Sentence(("Ann", "flies"), None)
     assert str(model.inference([sentence], ONE)[0][0]) == "(S (NP (NNP Ann)) (VP (VBZ flies)))"

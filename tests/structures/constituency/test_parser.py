@@ -14,9 +14,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import maxmargin as mm
 from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
-from maxmargin.structures.constituency.grammar import Grammar, GrammarError
-from maxmargin.structures.constituency.lexicon import Sentence
-from maxmargin.structures.constituency.model import GrammarModel
+from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence
+from maxmargin.structures.constituency.problem import GrammarModel
 from maxmargin.structures.constituency.trees import TreeError, bracket_scores, brackets, read_trees
 
 BANK = """

@@ -17,10 +17,9 @@ from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights, n_threads
 from maxmargin.estimators.structured import StructuredEstimator
-from maxmargin.structures.constituency.grammar import Grammar
-from maxmargin.structures.constituency.lexicon import Sentence
-from maxmargin.structures.constituency.model import GrammarModel
+from maxmargin.structures.constituency.grammar import Grammar, Sentence
 from maxmargin.structures.constituency.oracle import GrammarOracle
+from maxmargin.structures.constituency.problem import GrammarModel
 from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.training.partitions import Survey
 from maxmargin.training.sharded import ENGINES, ShardedEstimator

@@ -1,17 +1,21 @@
-"""A grammar read off a treebank: its symbols, rules and weights by number.
+"""A grammar read off a treebank: its symbols, rules, lexicon and columns of the weight vector.
 
-The weights of a grammar stand in one vector:
+Weights stand in the order
 
-    binary rules       a node or part, its left and its right child
+    binary rules       a symbol, its left and its right child
     unary rules        a node and its only child
-    starts             the label of a whole tree
-    leaves             a class of words and its tag, where tags are not given
+    start symbols      the label of a whole tree
+    leaves             a word class and its tag, where tags are predicted
 
-A unit of the module `inference` is a chain of unary rules that the treebank has, and scores the
-sum of their weights. Chains that it has not are left out: otherwise a circle of unary rules with
-positive weights could be gone round for ever.
+Trees are binarised from the left, with Markovisation (Klein and Manning 2003): the first children
+of a node with more than two stand under an intermediate symbol (`kind` "part"), which remembers
+its node and the last `horizontal` of these children. A chain of nodes with a single child each is
+collapsed into one *unit*, which scores the sum of its unary rules. Trees and derivations are one
+to one. Only chains of the treebank are units: otherwise a cycle of unary rules with positive
+weights would have no best derivation.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -24,29 +28,277 @@ from numpy.typing import NDArray
 from maxmargin.core.conforming import check_indices, check_shape, check_types
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.structures.constituency.chart import Nodes, Scores, make_rules
-from maxmargin.structures.constituency.lexicon import Leaves, Lexicon, Sentence
-from maxmargin.structures.constituency.symbols import (
-    KINDS,
-    BinaryRule,
-    Chain,
-    Markovisation,
-    Step,
-    Symbol,
-    tree_of,
-)
+from maxmargin.structures.constituency.inference import Nodes, Scores, make_rules
 from maxmargin.structures.constituency.trees import Tree
+
+KINDS = "phrase", "tag", "part"
+"""Kinds of symbols, in their order."""
+
+
+@registered("Symbol", check="check")
+class Symbol(NamedTuple):
+    """Label of a node of a derivation.
+
+    Attributes
+    ----------
+    kind : {"phrase", "tag", "part"}
+    label : str
+        Of the tree's node; of an intermediate symbol, that of the node it belongs to.
+    above : tuple of str
+        Labels of the ancestors that the symbol remembers, nearest first. Tags remember none.
+    last : tuple of Symbol
+        Of an intermediate symbol: the last of the children it stands for.
+    """
+
+    kind: str
+    label: str
+    above: tuple[str, ...] = ()
+    last: tuple["Symbol", ...] = ()
+
+    def check(self) -> None:
+        """Raise ValueError if there is no such kind."""
+        if self.kind not in KINDS:
+            raise ValueError(f"{self.kind!r:.40} is no kind of symbol")
+
+    def __str__(self) -> str:
+        name = "^".join((self.label, *self.above))
+        return f"{name}[..{' '.join(map(str, self.last))}]" if self.kind == "part" else name
+
+
+Chain = tuple[Symbol, ...]
+"""Symbols of a unary chain, top to bottom; the last has several children, or is a tag."""
+
+BinaryRule = tuple[Symbol, Symbol, Symbol]
+"""Parent, left and right child."""
+
+
+class Step(NamedTuple):
+    """A node of a derivation, in symbols instead of the numbers of the module `inference`."""
+
+    start: int
+    stop: int
+    chain: Chain | None
+    rule: BinaryRule | None
+
+
+@registered("Markovisation")
+class Markovisation(NamedTuple):
+    """Context of the symbols: children of intermediate symbols, and ancestors of phrases.
+
+    Attributes
+    ----------
+    horizontal : int or None
+        Children that an intermediate symbol remembers; None is all of them.
+    vertical : int
+        Labels on the path to the root that a phrase remembers, its own included.
+    """
+
+    horizontal: int | None
+    vertical: int
+
+    def steps(self, tree: Tree) -> list[Step]:
+        """The derivation of a tree, in preorder."""
+        return self._steps(tree, (), 0)
+
+    def symbol(self, node: Tree, above: tuple[str, ...]) -> Symbol:
+        """Symbol of a node below these ancestors."""
+        if node.is_tag:
+            return Symbol("tag", node.label)
+        return Symbol("phrase", node.label, above[: self.vertical - 1])
+
+    def _steps(self, node: Tree, above: tuple[str, ...], start: int) -> list[Step]:
+        chain = [self.symbol(node, above)]
+        while len(node.nodes) == 1:
+            above = (node.label, *above[: self.vertical])
+            node = node.nodes[0]
+            chain.append(self.symbol(node, above))
+        if node.is_tag:
+            return [Step(start, start + 1, tuple(chain), None)]
+        above = (node.label, *above[: self.vertical])
+        below: list[Step] = []
+        stops = [start]
+        for child in node.nodes:
+            steps = self._steps(child, above, stops[-1])
+            below += steps
+            stops.append(steps[0].stop)
+        children = [self.symbol(child, above) for child in node.nodes]
+        return self._heads(tuple(chain), children, stops) + below
+
+    def _heads(self, chain: Chain, children: Sequence[Symbol], stops: Sequence[int]) -> list[Step]:
+        """The node and its intermediate symbols, from all children down to the first two."""
+        heads = []
+        parent = chain[-1]
+        for n in range(len(children), 1, -1):
+            left = self._part(chain[-1], children[: n - 1]) if n > 2 else children[0]
+            whole = chain if n == len(children) else None
+            heads.append(Step(stops[0], stops[n], whole, (parent, left, children[n - 1])))
+            parent = left
+        return heads
+
+    def _part(self, node: Symbol, children: Sequence[Symbol]) -> Symbol:
+        kept = len(children) if self.horizontal is None else min(self.horizontal, len(children))
+        return Symbol("part", node.label, node.above, tuple(children[len(children) - kept :]))
+
+
+def tree_of(steps: Sequence[Step], words: Sequence[str]) -> Tree:
+    """The tree of a derivation."""
+
+    def children(row: int) -> list[Tree]:
+        """What hangs below a node or part."""
+        found: list[Tree] = []
+        right: list[int] = []
+        while True:  # down along the parts, which may be many
+            middle = steps[row + 1].stop
+            right.append(row + 2 * (middle - steps[row].start))
+            row += 1
+            if steps[row].chain is not None:
+                break
+        found.append(node(row))
+        found.extend(node(child) for child in reversed(right))
+        return found
+
+    def node(row: int) -> Tree:
+        step = steps[row]
+        assert step.chain is not None
+        *upper, bottom = step.chain
+        if step.rule is None:
+            tree = Tree(bottom.label, (words[step.start],))
+        else:
+            tree = Tree(bottom.label, tuple(children(row)))
+        for symbol in reversed(upper):
+            tree = Tree(symbol.label, (tree,))
+        return tree
+
+    return node(0)
+
+
+_SUFFIXES = ("ing", "ed", "ly", "ion", "er", "est", "al", "ity", "y", "s")
+
+_NUMBER = re.compile(r"[\d.,:/%-]*\d[\d.,:/%-]*(s|th|st|nd|rd)?")
+
+
+class Sentence(NamedTuple):
+    """A sentence to parse; `tags` are None where they are not known."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+
+
+class Leaves(NamedTuple):
+    """Tags that the words of some sentences may have.
+
+    The word at position `t`, sentences concatenated, may have the tags
+    ``symbols[starts[t]:starts[t + 1]]``; `columns` are their weights, -1 for none.
+    """
+
+    starts: NDArray[np.int64]
+    symbols: NDArray[np.int64]
+    columns: NDArray[np.int64]
+
+
+def shape(word: str) -> str:
+    """Class of a rare word by its shape: number, capital, hyphen and suffix.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.grammar import shape
+    >>> shape("1,300"), shape("Nekoosa"), shape("well-suited"), shape("slowly")
+    ('<number>', '<Capital>', '<hyphen-ed>', '<-ly>')
+    """
+    if _NUMBER.fullmatch(word):
+        return "<number>"
+    begin = "Capital" if word[:1].isupper() else ""
+    hyphen = "hyphen" if "-" in word[1:-1] else ""
+    ending = next((f"-{end}" for end in _SUFFIXES if word.lower().endswith(end)), "")
+    return f"<{begin}{hyphen}{ending}>"
+
+
+class Lexicon:
+    """Tags of words: given with the sentence, or those that the word had in the treebank.
+
+    Parameters
+    ----------
+    tags : dict
+        Symbol number of each tag.
+    pairs : Counter of (word, tag) or None
+        Their counts in the treebank; None if sentences come with their tags.
+    min_count : int
+        Rarer words share a class with words of the same `shape`.
+
+    Attributes
+    ----------
+    given : bool
+        Whether sentences come with their tags.
+    entries : list of (class, tag)
+        One for each weight of the leaves; none if tags are given.
+    counts : list of int
+        Of the entries, in the treebank.
+    """
+
+    UNKNOWN = "<unknown>"
+    """Class of words whose shape no rare word of the treebank has; it counts all of these."""
+
+    def __init__(
+        self, tags: dict[str, int], pairs: "Counter[tuple[str, str]] | None", min_count: int
+    ) -> None:
+        self.tags, self.pairs, self.given = tags, pairs, pairs is None
+        self._columns: dict[str, list[tuple[int, int]]] = {}
+        words: Counter[str] = Counter()
+        for (word, _), count in (pairs or {}).items():
+            words[word] += count
+        self._known = {word for word, count in words.items() if count >= min_count}
+        counts: Counter[tuple[str, str]] = Counter()
+        for (word, tag), count in (pairs or {}).items():
+            counts[self._class(word), tag] += count
+            if word not in self._known or len(self._known) == len(words):
+                counts[self.UNKNOWN, tag] += count
+        self.entries = sorted(counts)
+        self.counts = [counts[entry] for entry in self.entries]
+        for column, (name, tag) in enumerate(self.entries):
+            self._columns.setdefault(name, []).append((tags[tag], column))
+
+    def _class(self, word: str) -> str:
+        return word if word in self._known else shape(word)
+
+    def of_word(self, word: str) -> list[tuple[int, int]]:
+        """Tags of a word by number, with the columns of their weights."""
+        return self._columns.get(self._class(word)) or self._columns[self.UNKNOWN]
+
+    def most_frequent_tag(self, word: str) -> str:
+        """The tag that words of its class had most often."""
+        _, column = max(self.of_word(word), key=lambda pair: self.counts[pair[1]])
+        return self.entries[column][1]
+
+    def leaves(self, sentences: Sequence[Sentence], first_column: int) -> Leaves:
+        """Leaves of sentences, whose weights stand from `first_column` on.
+
+        A given tag that the grammar does not have leaves its word without any.
+        """
+        found: list[list[tuple[int, int]]] = []
+        for sentence in sentences:
+            if self.given:
+                assert sentence.tags is not None
+                known = [self.tags.get(tag) for tag in sentence.tags]
+                found += [[] if number is None else [(number, -1)] for number in known]
+            else:
+                found += [
+                    [(number, first_column + column) for number, column in self.of_word(word)]
+                    for word in sentence.words
+                ]
+        starts, flat = _stacked(found)
+        return Leaves(starts, *flat.reshape(-1, 2).T.copy())
+
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 
 
 class GrammarError(ValueError):
-    """A tree that the grammar does not have; says what is missing."""
+    """A tree that the grammar does not generate; says what is missing."""
 
 
 class Units(NamedTuple):
-    """What stands behind units: columns of their unary rules, and labels of their phrases.
+    """Columns of the unary rules of each unit, and labels of its phrases, concatenated.
 
     Those of unit `u` are ``columns[column_starts[u]:column_starts[u + 1]]``, and likewise labels.
     """
@@ -59,7 +311,7 @@ class Units(NamedTuple):
 
 @registered("Grammar")
 class Grammar(Remade):
-    """The rules of a treebank, binary, with a column of the weight vector for each.
+    """The rules of a treebank, binarised, with a column of the weight vector for each.
 
     Made by `Grammar.read`.
 
@@ -70,17 +322,17 @@ class Grammar(Remade):
     tags : list of str
         Sorted.
     rule_names : list of str
-        What each weight is for, as ``"NP -> DT NN"``. Parts are written ``NP[..DT JJ]``: the
-        first children of an NP, the last of which are DT and JJ.
+        What each weight is for, as ``"NP -> DT NN"``. Intermediate symbols are written
+        ``NP[..DT JJ]``: the first children of an NP, the last of which are DT and JJ.
     counts : ndarray of shape (n_features,)
-        How often the treebank uses each.
+        Counts of the rules in the treebank.
     root : str
-        The commonest label of a whole tree.
+        The most frequent label of a whole tree.
     n_features : int
 
     See Also
     --------
-    maxmargin.GrammarParser : Finds weights.
+    maxmargin.GrammarParser : Learns the weights.
 
     Examples
     --------
@@ -207,14 +459,14 @@ class Grammar(Remade):
         ----------
         trees : sequence of Tree
         horizontal : int or None, default=2
-            Children that a part of a node remembers. None is all: then exactly the rules of the
-            treebank are there; the fewer, the more others can be put together from their parts.
+            Children that an intermediate symbol remembers. None is all: then the grammar has
+            exactly the rules of the treebank; the fewer, the better it generalises to others.
         vertical : int, default=1
-            Nodes whose labels a phrase knows: 1 is its own, 2 also its parent's, ...
+            Labels that a phrase remembers: 1 is its own, 2 also its parent's, ...
         tags : {"given", "predicted"}, default="given"
             Whether sentences come with their tags, or tags belong to the tree that is predicted.
         min_count : int, default=3
-            If tags are predicted: words seen less often share a class with those that look alike.
+            If tags are predicted: rarer words share a class with words of the same shape.
 
         Returns
         -------
@@ -244,7 +496,7 @@ class Grammar(Remade):
 
     @property
     def first_start(self) -> int:
-        """Column of the first start."""
+        """Column of the first start symbol."""
         return len(self.binary) + len(self.unary)
 
     @property
@@ -277,7 +529,7 @@ class Grammar(Remade):
 
     @cached_property
     def start_columns(self) -> Numbers:
-        """Column of each symbol as a start, -1 where it is none."""
+        """Column of each symbol as a start symbol, -1 where it is none."""
         columns = np.full(self.rules.n_complete, -1, dtype=np.int64)
         for at, symbol in enumerate(self.starts):
             columns[self._number[symbol]] = self.first_start + at
@@ -291,7 +543,7 @@ class Grammar(Remade):
         Raises
         ------
         GrammarError
-            If the grammar has not all that it needs.
+            If the grammar does not generate the tree.
         """
         strange = [tag for tag in tree.tags if tag not in self.lexicon.tags]
         if strange:
@@ -331,14 +583,14 @@ class Grammar(Remade):
     def flat_tree(self, sentence: Sentence) -> Tree:
         """All words under one node: for sentences that the grammar cannot parse."""
         tags = sentence.tags if self.lexicon.given else None
-        tags = tags or tuple(self.lexicon.commonest_tag(word) for word in sentence.words)
+        tags = tags or tuple(self.lexicon.most_frequent_tag(word) for word in sentence.words)
         pairs = zip(tags, sentence.words, strict=True)
         return Tree(self.root, tuple(Tree(tag, (word,)) for tag, word in pairs))
 
     # Scores
 
     def features(self, sentence: Sentence, nodes: Nodes) -> Floats:
-        """How often a derivation of a sentence uses what the weights are for."""
+        """Joint features: counts of the rules that a derivation of a sentence uses."""
         units, rules = nodes[:, 2], nodes[:, 3]
         ends, columns = self.units.column_starts, self.units.columns
         used: list[NDArray[Any]] = [rules[rules >= 0]]
@@ -353,7 +605,7 @@ class Grammar(Remade):
         return counts.astype(np.float64)
 
     def scores(self, weights: Floats) -> Scores:
-        """What rules, units and starts are worth by these weights."""
+        """Scores of rules, units and start symbols by these weights."""
         units = self.units
         owners = np.repeat(np.arange(self.rules.n_units), np.diff(units.column_starts))
         of_units = np.bincount(owners, weights=weights[units.columns], minlength=self.rules.n_units)
@@ -369,9 +621,9 @@ class Grammar(Remade):
         return self.lexicon.leaves(sentences, self.first_leaf)
 
     def log_probabilities(self) -> Floats:
-        """Maximum-likelihood weights: the logarithm of each rule's share of its parent's rules.
+        """Maximum-likelihood weights: the log-probability of each rule given its parent.
 
-        With them, the score of a tree is its logarithmic probability by the grammar.
+        With them, the score of a tree is its log-probability under the grammar.
         """
         parents = [self._number[rule[0]] for rule in self.binary]
         parents += [self._number[pair[0]] for pair in self.unary]
@@ -382,7 +634,7 @@ class Grammar(Remade):
 
 
 def _stacked(lists: Sequence[Sequence[Any]]) -> tuple[Numbers, Numbers]:
-    """Where each list starts when they stand one after the other, and all of them."""
+    """Lists concatenated: where each starts, and all members."""
     starts = np.zeros(len(lists) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in lists], out=starts[1:])
     return starts, np.array([number for each in lists for number in each], dtype=np.int64)
@@ -397,12 +649,7 @@ _PARTS: dict[str, Any] = {
 
 
 def _check_parts(**parts: Any) -> None:
-    """Refuse parts of a grammar that name symbols it has not, or of a kind that cannot be there.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Raise ValueError for symbols that do not exist, or of a kind that cannot be there."""
     symbols, chains, lengths = parts["symbols"], parts["chains"], parts["chain_lengths"]
     n_rules = len(parts["binary_counts"])
     if n_rules:

@@ -1,52 +1,322 @@
-"""Compiled searches over the derivations of one sentence by a weighted grammar.
+"""CKY over the derivations of one sentence by a weighted grammar: the best, the second, the k best.
 
 The grammar is binary, but for one unary step at each span. Its symbols ``0 .. n_complete - 1`` are
-complete; the others are parts, which stand for the first children of a node with many. A
-derivation of a sentence of ``length >= 1`` words gives every span that it has a node for
+complete; the others are intermediate symbols of the binarisation, which stand for the first
+children of a node. A derivation of a sentence of ``length >= 1`` words gives each of its spans
 
-- a *unit*, if the symbol that the node's parent sees, the *top*, is complete: the unit leads down
-  to the *bottom* symbol, which may be the same (units stand for chains of unary rules);
-- at one word, a score for the bottom symbol as a leaf; at more, a binary *rule* that parts the
-  bottom symbol (of a part: itself) into a left and a right symbol, at a word in between.
+- a *unit* (a collapsed chain of unary rules), if the symbol that the parent sees, the *top*, is
+  complete: the unit leads down to the *bottom* symbol, which may be the same;
+- at one word, a leaf score of the bottom symbol; at more, a binary *rule* that splits the bottom
+  symbol (an intermediate symbol: itself) into a left and a right child, at a word in between.
 
-It scores the sum of its rules, units and leaves, and of the top symbol of the whole as a start. Any
-score may be ``-inf`` (forbidden). Parts take neither units nor leaves.
+Its score is the sum over rules, units and leaves, plus that of the top symbol of the whole as a
+start symbol. Any score may be ``-inf`` (forbidden).
 
-A derivation is an int32 array ``(2 * length - 1, 4)``, one row for each node, above its left, above
-its right subtree: start, stop (the span is ``start .. stop - 1``), unit (-1 for parts) and rule
-(-1 for leaves). A node over `m` words takes ``2 * m - 1`` rows with all below it, so that the right
-child of a node in row `p` stands in row ``p + 2 * (words of the left child)``.
+A derivation is an int32 array ``(2 * length - 1, 4)``, one row a node in preorder: start, stop (the
+span is ``start .. stop - 1``), unit (-1 for intermediate symbols) and rule (-1 for leaves). The
+subtree over `m` words takes ``2 * m - 1`` rows, so that the right child of the node in row `p`
+stands in row ``p + 2 * (words of the left child)``.
+
+Charts are laid out for vectors: for a left child the scores of a symbol at all stops are adjacent,
+for a right child those at all starts, and for each such row the range of finite scores is known.
 """
 
+from functools import cache
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.simd import highest_sum
-from maxmargin.structures.constituency.chart import (
-    Floats,
-    Nodes,
-    Rules,
-    Scores,
-    cell,
-    close_found,
-    keep_highest,
-    make_chart,
-    meeting,
-    open_chart,
-    open_start,
-    put,
-    right_row,
-    top_row,
-    top_score,
-)
+from maxmargin.compiled.simd import LANES, highest_sum
+
+Floats = NDArray[np.float64]
+Numbers = NDArray[np.int64]
+Nodes = NDArray[np.int32]
+
+
+class Rules(NamedTuple):
+    """A grammar without its scores; see `make_rules`.
+
+    Rules are sorted by left child, then by right child; rules that share both are a *group*, for
+    which split points are compared once. Indices are unsigned, as numba tests the sign of others.
+    """
+
+    n_complete: int
+    n_symbols: int
+    parents: NDArray[np.uint32]
+    lefts: NDArray[np.uint32]
+    rights: NDArray[np.uint32]
+    right_slots: NDArray[np.uint32]
+    """Index of each rule's right child in `right_symbols`."""
+    right_symbols: NDArray[np.uint32]
+    left_groups: NDArray[np.uint64]
+    """The groups of left child `b` are ``left_groups[b] .. left_groups[b + 1] - 1``."""
+    group_slots: NDArray[np.uint32]
+    """Index of each group's right child in `right_symbols`."""
+    group_rules: NDArray[np.uint64]
+    """The rules of group `g` are ``group_rules[g] .. group_rules[g + 1] - 1``."""
+    parent_starts: Numbers
+    """The rules of parent `a` are ``of_parent[parent_starts[a] : parent_starts[a + 1]]``."""
+    of_parent: NDArray[np.uint32]
+    unit_tops: NDArray[np.uint32]
+    unit_bottoms: NDArray[np.uint32]
+    unit_starts: Numbers
+    """The units of top `a` are ``unit_starts[a] .. unit_starts[a + 1] - 1``."""
+
+    @property
+    def n_rules(self) -> int:
+        """Number of binary rules."""
+        return len(self.parents)
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(self.unit_tops)
+
+
+class Scores(NamedTuple):
+    """Scores of rules ``(n_rules,)``, of units and of start symbols ``(n_complete,)``.
+
+    Those of units have shape ``(n_cells, n_units)``, one row a span, or ``(1, n_units)`` for all.
+    """
+
+    rules: Floats
+    units: Floats
+    starts: Floats
+
+
+class Chart(NamedTuple):
+    """Viterbi scores, or inside log-sums, of all symbols at all spans of a sentence.
+
+    Attributes
+    ----------
+    tops : ndarray of shape (n_cells * n_symbols + LANES - 1,)
+        As the parent sees them; see `row_of_top`.
+    rights : ndarray of shape (length + 1, n_right_symbols, length + LANES - 1)
+        The same of right children by stop, symbol and start; -inf for a vector from the stop on.
+    bottoms : ndarray of shape (n_cells, n_complete)
+        Below the units; see `row_of_span`.
+    first, last, first_right, last_right : ndarray of int64
+        Scratch: range of the finite scores of each row.
+    here : ndarray of shape (n_symbols,)
+        Scratch: the scores of one span.
+    live, found : ndarray of shape (n_symbols,) and (n_symbols + 1,)
+        Scratch: symbols with a finite score at any span of one start, and at one span.
+    """
+
+    tops: Floats
+    rights: Floats
+    bottoms: Floats
+    first: Numbers
+    last: Numbers
+    first_right: Numbers
+    last_right: Numbers
+    here: Floats
+    live: Numbers
+    found: Numbers
+
+
+def make_rules(
+    n_complete: int,
+    n_symbols: int,
+    binary: NDArray[np.int64],
+    units: NDArray[np.int64],
+) -> Rules:
+    """Index a grammar for the routines of this module.
+
+    Parameters
+    ----------
+    n_complete, n_symbols : int
+    binary : ndarray of shape (n_rules, 3)
+        Parent, left and right symbol; sorted by left, right and parent.
+    units : ndarray of shape (n_units, 2)
+        Top and bottom symbol, both complete; sorted by top. A symbol that may stand for itself
+        needs a unit that says so.
+
+    Examples
+    --------
+    Words are 0, a pair of anything is 1; all binary bracketings of three words:
+
+    >>> import numpy as np
+    >>> from maxmargin.structures.constituency.inference import Scores, best_derivation, make_rules
+    >>> pairs = np.array([(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)])
+    >>> rules = make_rules(2, 2, pairs, np.array([(0, 0), (1, 1)]))
+    >>> scores = Scores(np.array([0.0, 1.0, 0.0, 0.0]), np.zeros((1, 2)), np.zeros(2))
+    >>> leaves = np.array([[0.0, -np.inf]] * 3)
+    >>> nodes, score = best_derivation(rules, scores, leaves)
+    >>> nodes.tolist(), score
+    ([[0, 3, 1, 1], [0, 1, 0, -1], [1, 3, 1, 0], [1, 2, 0, -1], [2, 3, 0, -1]], 1.0)
+    """
+    parents, lefts, rights = np.asarray(binary, dtype=np.int64).reshape(-1, 3).T
+    tops, bottoms = np.asarray(units, dtype=np.int64).reshape(-1, 2).T
+    order = np.lexsort((parents, rights, lefts))
+    if (order != np.arange(len(order))).any() or (np.diff(tops) < 0).any():
+        raise ValueError("Rules must be sorted by left, right and parent, and units by their top.")
+    group = lefts * n_symbols + rights
+    first = np.flatnonzero(np.r_[True, np.diff(group) != 0][: len(group)])
+    right_symbols, slots = np.unique(rights, return_inverse=True)
+    every_symbol = np.arange(n_symbols + 1)
+    narrow = np.uint32
+    return Rules(
+        n_complete,
+        n_symbols,
+        parents.astype(narrow),
+        lefts.astype(narrow),
+        rights.astype(narrow),
+        slots.astype(narrow),
+        right_symbols.astype(narrow),
+        np.searchsorted(lefts[first], every_symbol).astype(np.uint64),
+        slots[first].astype(narrow),
+        np.r_[first, len(group)].astype(np.uint64),
+        np.searchsorted(np.sort(parents), every_symbol),
+        np.argsort(parents, kind="stable").astype(narrow),
+        tops.astype(narrow),
+        bottoms.astype(narrow),
+        np.searchsorted(tops, every_symbol[: n_complete + 1]),
+    )
+
+
+def n_cells(length: int) -> int:
+    """Number of spans of a sentence."""
+    return length * (length + 1) // 2
+
+
+def make_chart(length: int, rules: Rules) -> Chart:
+    """Room for sentences of up to `length` words."""
+    cells, n_rights, n_symbols = n_cells(length), len(rules.right_symbols), rules.n_symbols
+    return Chart(
+        # Meetings are looked at in whole vectors, which may end after the last one.
+        np.empty(cells * n_symbols + LANES - 1),
+        np.empty((length + 1, n_rights, length + LANES - 1)),
+        np.empty((cells, rules.n_complete)),
+        np.empty(n_symbols, dtype=np.int64),
+        np.empty(n_symbols, dtype=np.int64),
+        np.empty((length + 1, n_rights), dtype=np.int64),
+        np.empty((length + 1, n_rights), dtype=np.int64),
+        np.empty(n_symbols),
+        np.empty(n_symbols, dtype=np.int64),
+        np.empty(n_symbols + 1, dtype=np.int64),
+    )
+
+
+def row_of_span(start: Any, stop: Any, length: int) -> Any:
+    """Row of the span ``start .. stop - 1`` in a chart; also for arrays of spans."""
+    return start * (2 * length - start + 1) // 2 + stop - start - 1
+
+
+def row_of_top(start: Any, symbol: Any, length: int, n_symbols: int) -> Any:
+    """Where the tops of a symbol over 1, 2, ... words from `start` begin; also for arrays."""
+    return start * (2 * length - start + 1) // 2 * n_symbols + symbol * (length - start)
+
+
+cell = inlined(row_of_span)
+top_row = inlined(row_of_top)
+
+
+@inlined
+def top_score(rules, chart, start, stop, symbol, length):  # type: ignore[no-untyped-def]
+    """Score of a symbol at a span, as its parent sees it."""
+    return chart.tops[top_row(start, symbol, length, rules.n_symbols) + stop - start - 1]
+
+
+@inlined
+def put(values, n, out):  # type: ignore[no-untyped-def]
+    """``out[:n] = values[:n]``."""
+    for at in range(n):
+        out[at] = values[at]
+
+
+@inlined
+def right_row(chart, stop, slot):  # type: ignore[no-untyped-def]
+    """Offset of the scores of a right child that ends at `stop` in the flat ``chart.rights``."""
+    return (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
+
+
+@inlined
+def meeting(first, last, first_right, last_right, start):  # type: ignore[no-untyped-def]
+    """First and last split point where both children may have scores, in the left row."""
+    return max(first, first_right - start - 1), min(last, last_right - start - 1)
+
+
+@inlined
+def open_chart(chart, length):  # type: ignore[no-untyped-def]
+    """Clear the ranges of right children, and pad ``rights`` with -inf beyond each stop."""
+    chart.first_right[: length + 1] = length
+    chart.last_right[: length + 1] = -1
+    for stop in range(length + 1):
+        chart.rights[stop, :, stop : stop + LANES - 1] = -np.inf
+
+
+@inlined
+def open_start(chart, length):  # type: ignore[no-untyped-def]
+    """Clear the ranges of left children; starts go from right to left."""
+    chart.first[:] = length
+    chart.last[:] = -1
+
+
+@inlined
+def _close_rights(rules, chart, start, stop):  # type: ignore[no-untyped-def]
+    """Copy the scores of a span from ``chart.here`` to the rows of right children."""
+    for slot in range(len(rules.right_symbols)):
+        score = chart.here[rules.right_symbols[slot]]
+        chart.rights[stop, slot, start] = score
+        if score > -np.inf:
+            chart.first_right[stop, slot] = start
+            chart.last_right[stop, slot] = max(chart.last_right[stop, slot], start)
+
+
+@inlined
+def close_span(rules, chart, start, stop, length):  # type: ignore[no-untyped-def]
+    """Copy the scores of a span from ``chart.here`` to the rows of left and right children."""
+    width = stop - start
+    for symbol in range(rules.n_symbols):
+        score = chart.here[symbol]
+        chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = score
+        if score > -np.inf:
+            chart.first[symbol] = min(chart.first[symbol], width - 1)
+            chart.last[symbol] = width - 1
+    _close_rights(rules, chart, start, stop)
+
+
+@inlined
+def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untyped-def]
+    """Raise the score of a symbol at a span; returns the number of symbols in `found`."""
+    # Without a branch, which would be guessed wrong too often: the list has a place to spare.
+    before = here[symbol]
+    found[n_found] = symbol
+    n_found += (before == -np.inf) & (score > -np.inf)
+    here[symbol] = max(before, score)
+    return n_found
+
+
+@inlined
+def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
+    """`close_span` for the symbols in ``chart.found`` only, where ``chart.tops`` is -inf elsewhere.
+
+    Clears ``chart.here`` and returns the number of symbols in ``chart.live``.
+    """
+    width = stop - start
+    _close_rights(rules, chart, start, stop)
+    for f in range(n_found):
+        symbol = chart.found[f]
+        chart.tops[top_row(start, symbol, length, rules.n_symbols) + width - 1] = chart.here[symbol]
+        chart.here[symbol] = -np.inf
+        if chart.last[symbol] < 0:
+            chart.first[symbol] = width - 1
+            chart.live[n_live] = symbol
+            n_live += 1
+        chart.last[symbol] = width - 1
+    return n_live
 
 
 @compiled
 def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
-    """Best scores of all symbols at all spans of a sentence.
+    """CKY: Viterbi scores of all symbols at all spans of a sentence.
 
-    `leaves` ``(length, n_complete)``: score of each symbol as the bottom of each word. `chart` has
-    room for as many words or more.
+    `leaves` ``(length, n_complete)``: score of each symbol at each word. `chart` may be larger.
     """
     length, n_complete = leaves.shape
     n_symbols = rules.n_symbols
@@ -106,7 +376,7 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
 
 @inlined
 def _best_unit(rules, units, bottoms, top, but):  # type: ignore[no-untyped-def]
-    """The best unit of a top symbol other than `but`, and its score with what is below it."""
+    """The best unit of a top symbol other than `but`, and its score with what is below."""
     chosen = -1
     highest = -np.inf
     for u in range(rules.unit_starts[top], rules.unit_starts[top + 1]):
@@ -119,7 +389,7 @@ def _best_unit(rules, units, bottoms, top, but):  # type: ignore[no-untyped-def]
 
 @inlined
 def _best_rule(rules, scores, chart, length, start, stop, bottom, but, but_middle):  # type: ignore[no-untyped-def]
-    """The best rule and place to part a bottom symbol, other than a given one, and their score."""
+    """The best rule and split point of a bottom symbol, other than a given pair, and the score."""
     chosen = -1
     chosen_middle = -1
     highest = -np.inf
@@ -138,7 +408,7 @@ def _best_rule(rules, scores, chart, length, start, stop, bottom, but, but_middl
 
 @inlined
 def _place(nodes, row, start, stop, symbol):  # type: ignore[no-untyped-def]
-    """A node of which only span and symbol are known yet."""
+    """Write a node of which only span and symbol are known yet."""
     nodes[row, 0] = start
     nodes[row, 1] = stop
     nodes[row, 2] = symbol
@@ -147,7 +417,7 @@ def _place(nodes, row, start, stop, symbol):  # type: ignore[no-untyped-def]
 
 @compiled
 def trace(rules, scores, length, chart, nodes, first, unit, rule, middle):  # type: ignore[no-untyped-def]
-    """Find out the best way down from the node in the row `first`, of which span and top are known.
+    """Follow the best choices down from the node in row `first`, of which span and top are known.
 
     If `unit` or `rule` (with `middle`) are not -1, they are those of the first node.
     """
@@ -177,7 +447,7 @@ def trace(rules, scores, length, chart, nodes, first, unit, rule, middle):  # ty
 
 @inlined
 def _best_start(rules, starts, chart, length, but):  # type: ignore[no-untyped-def]
-    """The best symbol other than `but` for the whole sentence, and its score."""
+    """The best start symbol other than `but`, and its score."""
     chosen = -1
     highest = -np.inf
     for symbol in range(rules.n_complete):
@@ -192,7 +462,7 @@ def _best_start(rules, starts, chart, length, but):  # type: ignore[no-untyped-d
 def best_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-def]
     """Set `nodes` to the best derivation and return its score, ``-inf`` if there is none.
 
-    `chart` is what `fill_chart` left. Of equal ones, some one, always the same.
+    `chart` is what `fill_chart` left. Ties are broken always in the same way.
     """
     symbol, score = _best_start(rules, scores.starts, chart, length, -1)
     if symbol >= 0:
@@ -206,8 +476,8 @@ def best_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
 def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-def]
     """Change `nodes` from the best derivation to the second best, and return its loss of score.
 
-    The loss is ``inf``, and `nodes` stay as they are, if there is no second. `nodes` and `chart`
-    are what `best_nodes` left.
+    The loss is ``inf``, and `nodes` do not change, if there is no second. `nodes` and `chart` are
+    what `best_nodes` left.
     """
     # The second best takes another way at exactly one node of the best, and the best way below:
     # with two such nodes, to go back to the best at one of them would not make it worse.
@@ -256,7 +526,7 @@ def best_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Nodes
     rules : Rules
     scores : Scores
     leaves : ndarray of shape (length, n_complete)
-        Score of each symbol as the bottom of each word.
+        Score of each symbol at each word.
 
     Returns
     -------
@@ -266,10 +536,153 @@ def best_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Nodes
 
     See Also
     --------
-    maxmargin.structures.constituency.chart.make_rules : An example.
-    maxmargin.structures.constituency.k_best.best_derivations : Several.
+    make_rules : An example.
+    best_derivations : The k best.
     """
     length = len(leaves)
     chart, nodes = make_chart(length, rules), np.zeros((2 * length - 1, 4), dtype=np.int32)
     fill_chart(rules, scores, leaves, chart)
     return nodes, float(best_nodes(rules, scores, length, chart, nodes))
+
+
+@compiled
+def set_leaves(leaves, first, weights, scores):  # type: ignore[no-untyped-def]
+    """Scores of the tags of ``len(scores)`` words, from the word `first` on."""
+    scores[:] = -np.inf
+    for t in range(len(scores)):
+        for q in range(leaves.starts[first + t], leaves.starts[first + t + 1]):
+            column = leaves.columns[q]
+            scores[t, leaves.symbols[q]] = weights[column] if column >= 0 else 0.0
+
+
+_OPEN = -2
+"""In place of a unit that is still to be chosen."""
+
+
+class _Item(NamedTuple):
+    """A node to be completed; `symbol` is its top while the unit is open, then its bottom."""
+
+    start: int
+    stop: int
+    symbol: int
+    unit: int
+
+
+def best_derivations(
+    rules: Rules, scores: Scores, leaves: Floats, k: int
+) -> list[tuple[Nodes, float]]:
+    """The k best derivations with their scores, best first; fewer where there are fewer.
+
+    A best-first search: derivations are completed one node at a time, in preorder, always the one
+    that can still become the best. The chart of Viterbi scores is an exact heuristic, so nothing
+    is completed that is not among the answers.
+
+    Parameters
+    ----------
+    rules : Rules
+    scores : Scores
+    leaves : ndarray of shape (length, n_complete)
+        Score of each symbol at each word.
+    k : int
+
+    Returns
+    -------
+    found : list of (nodes, score)
+
+    See Also
+    --------
+    best_derivation : The best alone.
+
+    Examples
+    --------
+    Four words have five binary bracketings:
+
+    >>> import numpy as np
+    >>> from maxmargin.structures.constituency.inference import (
+    ...     Scores, best_derivations, make_rules
+    ... )
+    >>> pairs = np.array([(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)])
+    >>> rules = make_rules(2, 2, pairs, np.array([(0, 0), (1, 1)]))
+    >>> scores = Scores(np.array([0.0, 1.0, 0.0, 0.0]), np.zeros((1, 2)), np.zeros(2))
+    >>> leaves = np.array([[0.0, -np.inf]] * 4)
+    >>> [score for _, score in best_derivations(rules, scores, leaves, 10)]
+    [2.0, 1.0, 1.0, 0.0, 0.0]
+    """
+    length = len(leaves)
+    chart = make_chart(length, rules)
+    fill_chart(rules, scores, leaves, chart)
+
+    @cache
+    def choices(start: int, stop: int, symbol: int, is_open: bool) -> list[tuple[Any, ...]]:
+        """The k best ways to complete a node: loss of score, unit or rule, split point."""
+        if is_open:
+            numbers = np.arange(*rules.unit_starts[symbol : symbol + 2])
+            here = row_of_span(start, stop, length)
+            own = scores.units[here if len(scores.units) > 1 else 0, numbers]
+            values = own + chart.bottoms[here, rules.unit_bottoms[numbers]]
+            middles = np.full(len(numbers), stop)
+        else:
+            of_parent = rules.of_parent[slice(*rules.parent_starts[symbol : symbol + 2])]
+            splits = np.arange(start + 1, stop)
+            lefts = rules.lefts[of_parent].astype(np.int64)
+            rows = row_of_top(start, lefts, length, rules.n_symbols)
+            left = chart.tops[rows + (splits - start - 1)[:, None]]
+            right = chart.rights[stop, rules.right_slots[of_parent], start + 1 : stop].T
+            values = (left + right + scores.rules[of_parent]).ravel()
+            numbers, middles = np.tile(of_parent, len(splits)), np.repeat(splits, len(of_parent))
+        possible = np.flatnonzero(values > -np.inf)
+        order = possible[np.argsort(-values[possible], kind="stable")[:k]]
+        losses = values[order[:1]] - values[order]
+        columns = losses.tolist(), numbers[order].tolist(), middles[order].tolist()
+        return list(zip(*columns, strict=True))
+
+    rows = row_of_top(0, np.arange(rules.n_complete), length, rules.n_symbols)
+    whole = scores.starts + chart.tops[rows + length - 1]
+    # Of ties, the one that was expanded last: no second one is begun before the first is done.
+    turn = count(0, -1)
+    heap: list[Any] = [
+        (-score, next(turn), _Item(0, length, symbol, _OPEN), 0, None, None)
+        for symbol, score in enumerate(whole.tolist())
+        if score > -np.inf
+    ]
+    heapify(heap)
+    found: list[tuple[Nodes, float]] = []
+    while heap and len(found) < k:
+        lost, _, item, rank, done, rest = heappop(heap)
+        ways = choices(item.start, item.stop, item.symbol, item.unit == _OPEN)
+        loss, number, middle = ways[rank]
+        if rank + 1 < len(ways):
+            more = ways[rank + 1][0] - loss
+            heappush(heap, (lost + more, next(turn), item, rank + 1, done, rest))
+        done, rest = _expanded(rules, item, number, middle, done, rest)
+        if rest is None:
+            found.append((_unlinked(done, length), 0.0 - lost))
+        else:
+            following, rest = rest
+            heappush(heap, (lost, next(turn), following, 0, done, rest))
+    return found
+
+
+def _expanded(
+    rules: Rules, item: _Item, number: int, middle: int, done: Any, rest: Any
+) -> tuple[Any, Any]:
+    """Nodes done and items still open, both linked lists, when an item is expanded this way."""
+    start, stop, _, unit = item
+    if unit != _OPEN:
+        symbols = int(rules.lefts[number]), int(rules.rights[number])
+        left, right = (
+            _Item(first, last, symbol, _OPEN if symbol < rules.n_complete else -1)
+            for first, last, symbol in zip((start, middle), (middle, stop), symbols, strict=True)
+        )
+        return ((start, stop, unit, number), done), (left, (right, rest))
+    if stop - start == 1:
+        return ((start, stop, number, -1), done), rest
+    return done, (_Item(start, stop, int(rules.unit_bottoms[number]), number), rest)
+
+
+def _unlinked(done: Any, length: int) -> Nodes:
+    """Nodes that were linked last to first as an array."""
+    nodes = np.empty((2 * length - 1, 4), dtype=np.int32)
+    for at in range(len(nodes) - 1, -1, -1):
+        nodes[at], done = done
+    return nodes

@@ -1,9 +1,9 @@
-"""Shares of rules and units when derivations are weighted by their scores.
+"""Inside-outside: expected counts of rules, units and start symbols under a weighted grammar.
 
-See the module `inference` for grammars and charts. Upwards, the logarithms of sums over all
-derivations of each symbol at each span are taken, relative to their largest terms. Downwards, what
-is known of the share of a symbol is dealt out to the terms of its sum in proportion. So there is
-no second recursion in logarithms, and the shares add up to each other.
+See the module `inference` for grammars and charts. The inside pass takes log-sums over all
+derivations of each symbol at each span, relative to their largest terms. The outside pass
+distributes the marginal probability of a symbol over the terms of its sum in proportion: there is
+no second recursion in logarithms, and the probabilities add up.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.structures.constituency.chart import (
+from maxmargin.structures.constituency.inference import (
     Floats,
     Rules,
     Scores,
@@ -27,19 +27,14 @@ from maxmargin.structures.constituency.chart import (
     top_score,
 )
 
-_DROWNED = 40.0
+_NEGLIGIBLE = 40.0
 """Terms by so much below the largest are lost in the rounding of the sum: no exponential then."""
 
 
-class Shares(NamedTuple):
-    """How often rules, units and starts are expected.
+class ExpectedCounts(NamedTuple):
+    """Expected counts of rules, units ``(n_cells, n_units)`` and start symbols.
 
-    Attributes
-    ----------
-    rules : ndarray of shape (n_rules,)
-    units : ndarray of shape (n_cells, n_units)
-        For each span, in the order of `maxmargin.structures.constituency.chart.row_of_span`.
-    starts : ndarray of shape (n_complete,)
+    Spans are in the order of `maxmargin.structures.constituency.inference.row_of_span`.
     """
 
     rules: Floats
@@ -53,13 +48,13 @@ def _add_term(term, at, largest, totals):  # type: ignore[no-untyped-def]
     if term > largest[at]:
         totals[at] = totals[at] * np.exp(largest[at] - term) + 1.0
         largest[at] = term
-    elif term > largest[at] - _DROWNED:
+    elif term > largest[at] - _NEGLIGIBLE:
         totals[at] += np.exp(term - largest[at])
 
 
 @inlined
 def _close(largest, totals, n):  # type: ignore[no-untyped-def]
-    """Turn the first `n` sums into their logarithms, and empty them."""
+    """Turn the first `n` sums into their logarithms, and clear them."""
     for at in range(n):
         if totals[at] > 0.0:
             largest[at] += np.log(totals[at])
@@ -68,7 +63,7 @@ def _close(largest, totals, n):  # type: ignore[no-untyped-def]
 
 @inlined
 def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
-    """Logarithm of the sum over all places where a left and a right child meet."""
+    """Log-sum over all split points of a left and a right child."""
     largest = -np.inf
     for t in range(low, high + 1):
         largest = max(largest, lefts[row + t] + rights[after + t])
@@ -77,14 +72,14 @@ def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-unty
     total = 0.0
     for t in range(low, high + 1):
         above = lefts[row + t] + rights[after + t] - largest
-        if above > -_DROWNED:
+        if above > -_NEGLIGIBLE:
             total += np.exp(above)
     return largest + np.log(total)
 
 
 @compiled
-def fill_sums(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-def]
-    """The logarithms of the sums of all symbols at all spans, as `fill_chart` their maxima.
+def inside(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-def]
+    """Log-sums of all symbols at all spans, as `fill_chart` their maxima.
 
     Scratch: `totals` ``(n_symbols,)``.
     """
@@ -125,36 +120,36 @@ def fill_sums(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-
 
 
 @inlined
-def _share_starts(rules, starts, chart, length, shares):  # type: ignore[no-untyped-def]
-    """Shares of the symbols of the whole; returns the logarithm of the sum."""
+def _start_marginals(rules, starts, chart, length, expected):  # type: ignore[no-untyped-def]
+    """Marginal probabilities of the start symbols; returns the log-partition function."""
     highest = -np.inf
     for symbol in range(len(starts)):
-        shares[symbol] = starts[symbol] + top_score(rules, chart, 0, length, symbol, length)
-        highest = max(highest, shares[symbol])
+        expected[symbol] = starts[symbol] + top_score(rules, chart, 0, length, symbol, length)
+        highest = max(highest, expected[symbol])
     total = 0.0
     for symbol in range(len(starts)):
-        shares[symbol] = np.exp(shares[symbol] - highest) if highest > -np.inf else 0.0
-        total += shares[symbol]
+        expected[symbol] = np.exp(expected[symbol] - highest) if highest > -np.inf else 0.0
+        total += expected[symbol]
     for symbol in range(len(starts)):
-        shares[symbol] /= max(total, 1.0)
+        expected[symbol] /= max(total, 1.0)
     return highest + np.log(max(total, 1.0))
 
 
 @compiled
-def deal_shares(rules, scores, length, chart, shares, masses, mass, sums):  # type: ignore[no-untyped-def]
-    """Fill `shares` from the `chart` of `fill_sums`, and return the logarithm of the whole sum.
+def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type: ignore[no-untyped-def]
+    """Fill `expected` from the `chart` of `inside`, and return the log-partition function.
 
     Scratch: `masses` as ``chart.tops``, `mass` and `sums` ``(n_symbols,)``.
     """
     n_complete, n_symbols = rules.n_complete, rules.n_symbols
     varying = len(scores.units) > 1
-    shares.rules[:] = 0.0
-    shares.units[:] = 0.0
+    expected.rules[:] = 0.0
+    expected.units[:] = 0.0
     masses[: length * (length + 1) // 2 * n_symbols] = 0.0
-    log_partition = _share_starts(rules, scores.starts, chart, length, shares.starts)
+    log_partition = _start_marginals(rules, scores.starts, chart, length, expected.starts)
     for symbol in range(n_complete):
-        masses[top_row(0, symbol, length, n_symbols) + length - 1] = shares.starts[symbol]
-    # Whatever has a span as its part is dealt out before: it starts earlier, or stops later.
+        masses[top_row(0, symbol, length, n_symbols) + length - 1] = expected.starts[symbol]
+    # A span comes after all spans that may contain it: they start earlier, or stop later.
     for start in range(length):
         for stop in range(length, start, -1):
             here, width = cell(start, stop, length), stop - start
@@ -168,9 +163,9 @@ def deal_shares(rules, scores, length, chart, shares, masses, mass, sums):  # ty
                 at = top_row(start, top, length, n_symbols) + width - 1
                 if masses[at] > 0.0:
                     bottom = rules.unit_bottoms[u]
-                    share = masses[at] * np.exp(units[u] + bottoms[bottom] - chart.tops[at])
-                    shares.units[here, u] = share
-                    mass[bottom] += share
+                    probability = masses[at] * np.exp(units[u] + bottoms[bottom] - chart.tops[at])
+                    expected.units[here, u] = probability
+                    mass[bottom] += probability
             for symbol in range(n_symbols):
                 row = top_row(start, symbol, length, n_symbols)
                 for g in range(rules.left_groups[symbol], rules.left_groups[symbol + 1]):
@@ -185,10 +180,10 @@ def deal_shares(rules, scores, length, chart, shares, masses, mass, sums):  # ty
                             for r in range(rules.group_rules[g], rules.group_rules[g + 1]):
                                 parent = rules.parents[r]
                                 term = both + scores.rules[r] - sums[parent]
-                                if mass[parent] > 0.0 and term > -_DROWNED:
-                                    share = mass[parent] * np.exp(term)
-                                    shares.rules[r] += share
-                                    total += share
+                                if mass[parent] > 0.0 and term > -_NEGLIGIBLE:
+                                    probability = mass[parent] * np.exp(term)
+                                    expected.rules[r] += probability
+                                    total += probability
                             if total > 0.0:
                                 masses[row + t] += total
                                 middle = start + 1 + t
@@ -197,8 +192,10 @@ def deal_shares(rules, scores, length, chart, shares, masses, mass, sums):  # ty
     return log_partition
 
 
-def expected_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Shares, float]:
-    """Expected rules, units and starts, if derivations have probabilities ``~ exp(score)``.
+def expected_derivation(
+    rules: Rules, scores: Scores, leaves: Floats
+) -> tuple[ExpectedCounts, float]:
+    """Expected rules, units and start symbols, if derivations have probabilities ``~ exp(score)``.
 
     Parameters
     ----------
@@ -206,37 +203,37 @@ def expected_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[S
     scores : Scores
         Divided by the temperature, if it is not one.
     leaves : ndarray of shape (length, n_complete)
-        Score of each symbol as the bottom of each word, divided likewise.
+        Score of each symbol at each word, divided likewise.
 
     Returns
     -------
-    shares : Shares
+    expected : ExpectedCounts
         Zeros if there is no derivation.
     log_partition : float
         Logarithm of the sum of ``exp(score)`` over all derivations.
 
     Examples
     --------
-    Three words have two ways to put brackets around pairs:
+    Three words have two binary bracketings:
 
     >>> import numpy as np
-    >>> from maxmargin.structures.constituency.chart import Scores, make_rules
+    >>> from maxmargin.structures.constituency.inference import Scores, make_rules
     >>> from maxmargin.structures.constituency.marginals import expected_derivation
     >>> pairs = np.array([(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)])
     >>> rules = make_rules(2, 2, pairs, np.array([(0, 0), (1, 1)]))
     >>> scores = Scores(np.log([1.0, 3.0, 1.0, 1.0]), np.zeros((1, 2)), np.zeros(2))
     >>> leaves = np.array([[0.0, -np.inf]] * 3)
-    >>> shares, log_partition = expected_derivation(rules, scores, leaves)
-    >>> shares.rules.round(3).tolist(), round(float(np.exp(log_partition)), 3)
+    >>> expected, log_partition = expected_derivation(rules, scores, leaves)
+    >>> expected.rules.round(3).tolist(), round(float(np.exp(log_partition)), 3)
     ([1.0, 0.75, 0.25, 0.0], 4.0)
     """
     length = len(leaves)
     chart, sums = make_chart(length, rules), np.empty(rules.n_symbols)
-    fill_sums(rules, scores, leaves, chart, sums)
-    shares = Shares(
+    inside(rules, scores, leaves, chart, sums)
+    expected = ExpectedCounts(
         np.empty(rules.n_rules),
         np.empty((n_cells(length), rules.n_units)),
         np.empty(rules.n_complete),
     )
     scratch = np.empty_like(chart.tops), np.empty_like(sums), sums
-    return shares, float(deal_shares(rules, scores, length, chart, shares, *scratch))
+    return expected, float(outside(rules, scores, length, chart, expected, *scratch))

@@ -15,11 +15,18 @@ from maxmargin.core.conforming import check_indices
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
-from maxmargin.structures.constituency.chart import Nodes, Scores, cell, make_chart, n_cells
-from maxmargin.structures.constituency.grammar import Grammar, GrammarError
-from maxmargin.structures.constituency.inference import best_nodes, fill_chart, next_nodes
-from maxmargin.structures.constituency.lexicon import Sentence
-from maxmargin.structures.constituency.model import set_leaves
+from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence
+from maxmargin.structures.constituency.inference import (
+    Nodes,
+    Scores,
+    best_nodes,
+    cell,
+    fill_chart,
+    make_chart,
+    n_cells,
+    next_nodes,
+    set_leaves,
+)
 from maxmargin.structures.constituency.trees import Tree
 
 Floats = NDArray[np.float64]

@@ -1,11 +1,9 @@
-"""Trees over sentences by a grammar, as a problem for `StructuredSVM`.
+"""Constituency trees by a weighted grammar: the problem, and a grammar with weights.
 
 The joint features of a sentence and a tree count how often the tree uses each rule of the grammar.
-
-What a trained grammar answers: the best tree, several, and marginals of spans.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,17 +14,89 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
-from maxmargin.structures.constituency.grammar import Grammar
-from maxmargin.structures.constituency.lexicon import Sentence
-from maxmargin.structures.constituency.model import GrammarModel
+from maxmargin.structures.constituency.grammar import Grammar, Sentence
+from maxmargin.structures.constituency.inference import (
+    Nodes,
+    Scores,
+    best_derivation,
+    best_derivations,
+    set_leaves,
+)
+from maxmargin.structures.constituency.marginals import expected_derivation
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.trees import Tree, brackets
 
 Floats = NDArray[np.float64]
 
 
+class GrammarModel:
+    """A grammar with weights: the best tree, the k best, marginals of spans.
+
+    Parameters
+    ----------
+    grammar : Grammar
+    weights : ndarray of shape (n_features,)
+    """
+
+    def __init__(self, grammar: Grammar, weights: Floats) -> None:
+        self.grammar, self.weights = grammar, np.array(weights)
+        self.scores = grammar.scores(self.weights)
+
+    def inference(
+        self, sentences: Sequence[Sentence], threads: Threads
+    ) -> list[tuple[Tree, float]]:
+        """The best tree of each sentence and its score; if there is none, a flat one and -inf."""
+        found = threads.map(
+            lambda leaves: best_derivation(self.grammar.rules, self.scores, leaves),
+            self._leaf_scores(sentences),
+        )
+        pairs = zip(sentences, found, strict=True)
+        return [self._answer(sentence, *answer) for sentence, answer in pairs]
+
+    def k_best(self, sentences: Sequence[Sentence], k: int) -> list[list[tuple[Tree, float]]]:
+        """The k best trees of each sentence with their scores, best first."""
+        found = []
+        for sentence, leaves in zip(sentences, self._leaf_scores(sentences), strict=True):
+            answers = best_derivations(self.grammar.rules, self.scores, leaves, k)
+            some = answers or [(np.empty((0, 4), dtype=np.int32), -np.inf)]
+            found.append([self._answer(sentence, *answer) for answer in some])
+        return found
+
+    def _answer(self, sentence: Sentence, nodes: Nodes, score: float) -> tuple[Tree, float]:
+        if score == -np.inf:
+            return self.grammar.flat_tree(sentence), score
+        return self.grammar.tree(nodes, sentence.words), score
+
+    def marginals(self, sentences: Sequence[Sentence], temperature: float) -> list[Floats]:
+        """Expected number of phrases of each label at each span, a `(n, n + 1, n_labels)` array."""
+        scores = Scores(*(part / temperature for part in self.scores))
+        units = self.grammar.units
+        owners = np.repeat(np.arange(self.grammar.rules.n_units), np.diff(units.label_starts))
+        labels = np.zeros((self.grammar.rules.n_units, len(self.grammar.labels)))
+        np.add.at(labels, (owners, units.labels), 1.0)
+        found = []
+        for leaves in self._leaf_scores(sentences):
+            n = len(leaves)
+            expected, _ = expected_derivation(self.grammar.rules, scores, leaves / temperature)
+            answer = np.zeros((n, n + 1, len(self.grammar.labels)))
+            start, stop = np.triu_indices(n)  # spans in the order of charts
+            answer[start, stop + 1] = expected.units @ labels
+            found.append(answer)
+        return found
+
+    def _leaf_scores(self, sentences: Sequence[Sentence]) -> Iterator[Floats]:
+        """Scores of the tags of each sentence's words, ``(n_words, n_complete)``."""
+        leaves = self.grammar.leaves(sentences)
+        first = 0
+        for sentence in sentences:
+            scores = np.empty((len(sentence.words), self.grammar.rules.n_complete))
+            set_leaves(leaves, first, self.weights, scores)
+            first += len(scores)
+            yield scores
+
+
 class GrammarProblem(Problem):
-    """Parse trees by a grammar, for `StructuredSVM`.
+    """Constituency trees by a grammar, for `StructuredSVM`.
 
     Inputs are `Sentence`, outputs `Tree`.
 
@@ -45,8 +115,7 @@ class GrammarProblem(Problem):
     >>> import maxmargin as mm
     >>> from maxmargin.structures.constituency.trees import read_trees
     >>> from maxmargin.structures.constituency.problem import GrammarProblem
-    >>> from maxmargin.structures.constituency.lexicon import Sentence
-    >>> from maxmargin.structures.constituency.grammar import Grammar
+    >>> from maxmargin.structures.constituency.grammar import Grammar, Sentence
     >>> trees = read_trees("(S (NP (N dogs)) (VP (V bark))) (S (VP (V stop)))")
     >>> X = [Sentence(tree.words, tree.tags) for tree in trees]
     >>> svm = mm.StructuredSVM(GrammarProblem(Grammar.read(trees)), C=10.0).fit(X, trees)
@@ -76,17 +145,16 @@ class GrammarProblem(Problem):
         return self._inferred(x, y_true, w, "margin")
 
     def slack_rescaled_inference(self, x: Sentence, y_true: Tree, w: Floats) -> Tree:
-        """Exact for the zero-one loss; of numbers of brackets the best that a search finds."""
+        """Exact for the zero-one loss; for bracket losses, the best of several oracle calls."""
         return self._inferred(x, y_true, w, "slack")
 
     def _inferred(self, x: Sentence, y_true: Tree, w: Floats, rescaling: str) -> Tree:
         oracle = self.make_oracle([x], [y_true], np.ones(1), rescaling)
         cuts = oracle.separate(np.array(w), np.zeros(1, dtype=np.int64), Threads(1))
-        found = cuts.outputs[0]
-        # With the zero-one loss the search leaves the truth out; it may be better all the same.
-        if found is None or cuts.slopes(np.array(w))[0] < 0.0:
+        # The zero-one oracle leaves the true output out, which may be better all the same.
+        if cuts.outputs[0] is None or cuts.slopes(np.array(w))[0] < 0.0:
             return y_true
-        nodes = np.frombuffer(found, dtype=np.int32).reshape(-1, 4)
+        nodes = np.frombuffer(cuts.outputs[0], dtype=np.int32).reshape(-1, 4)
         return self.grammar.tree(nodes, x.words)
 
     def k_best(self, x: Sentence, w: Floats, k: int) -> list[Tree]:
@@ -96,9 +164,9 @@ class GrammarProblem(Problem):
     def make_oracle(
         self, X: Sequence[Sentence], Y: Sequence[Tree], cost: Floats, rescaling: str = "margin"
     ) -> Oracle:
-        """Sentences and trees with compiled searches."""
+        """The oracle with compiled inference."""
         zero_one = self.loss_name == "zero-one"
         oracle = GrammarOracle(self.grammar, X, Y, cost, zero_one=zero_one)
-        # With one cost for all mistakes, the two ways of rescaling are the same.
+        # With one loss for all mistakes, margin and slack rescaling are the same.
         by_slack = rescaling == "slack" and not zero_one
         return SlackRescaledOracle(oracle) if by_slack else oracle
