@@ -26,7 +26,7 @@ from benchmarks.cluster_words import Pause, Words
 from benchmarks.common import parser, run, say, span
 from benchmarks.reporting import Report, Row
 from benchmarks.simulated_engine import Network, SimulatedEngine, WorkCosts, place_simulated
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.training.dask_cluster import DaskEngine
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual

@@ -23,7 +23,7 @@ from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import RBFKernel
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.estimators.kernel import KernelStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.pose_data import Posed
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.structures.pose.linear import LinearPoses
 from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
 from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid

@@ -30,7 +30,7 @@ from typing import Any
 from benchmarks.common import Floats, parser, run, say
 from benchmarks.reporting import Panel, Quote, Report, Row, thinned
 from benchmarks.stream_tasks import TOLERANCE, Stopwatch, StreamTask, one_pass, stream_task
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.solvers.dual_coordinate import DualCoordinate
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.online_run import StreamRun

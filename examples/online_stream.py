@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes

@@ -17,7 +17,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "core.oracle_check": "ProblemWarning",
         "core.prior": "GaussianPrior",
         "core.problem": "Problem ProblemError",
-        "core.stopping": "AbsoluteGap",
+        "core.result": "AbsoluteGap",
         "core.kernels": "FunctionKernel JointKernel KernelError LinearKernel PolynomialKernel "
         "ProductKernel RBFKernel",
         "estimators.classifier": "LinearClassifier",

@@ -19,7 +19,7 @@ from maxmargin.core.oracle_check import ProblemWarning as ProblemWarning
 from maxmargin.core.prior import GaussianPrior as GaussianPrior
 from maxmargin.core.problem import Problem as Problem
 from maxmargin.core.problem import ProblemError as ProblemError
-from maxmargin.core.stopping import AbsoluteGap as AbsoluteGap
+from maxmargin.core.result import AbsoluteGap as AbsoluteGap
 from maxmargin.estimators.classifier import LinearClassifier as LinearClassifier
 from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredSVM
 from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM

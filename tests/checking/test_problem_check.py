@@ -26,7 +26,7 @@ import maxmargin as mm
 from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.oracle_check import EVERY, FIRST, OracleWatch
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
 from maxmargin.structures.chain.latent import HiddenChains

@@ -14,7 +14,7 @@ from structured_referee import Case, Enumerable
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 from maxmargin.structures.chain.latent import HiddenChains

@@ -13,9 +13,8 @@ from structured_referee import Case, compiled_chains, random_chains, random_clas
 
 import maxmargin as mm
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.result import Status
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 

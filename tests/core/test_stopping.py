@@ -11,8 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.result import Iteration
-from maxmargin.core.stopping import AbsoluteGap, Stopping
+from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.remaining import TimeLeft
 from maxmargin.solvers.names import SOLVERS, make_solver

@@ -13,7 +13,7 @@ from structured_referee import Case, Chains, compiled_chains, random_chains, ran
 
 from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
 

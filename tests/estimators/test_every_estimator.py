@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from every_estimator import CASES, EDGES, GRAPHS, LABELS, ROWS, SEQUENCES, TAGS, estimators
 
 import maxmargin as mm
-from maxmargin.core.magnitudes import LARGEST
+from maxmargin.core.checks import LARGEST
 from maxmargin.structures.multiclass.problem import Multiclass
 
 pytestmark = pytest.mark.filterwarnings("ignore")

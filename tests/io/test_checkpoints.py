@@ -25,9 +25,9 @@ from structured_referee import compiled_chains, random_chains, random_classes
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
+from maxmargin.core.result import Stopping
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.state import UnwritableError, capture, restore
-from maxmargin.core.stopping import Stopping
 from maxmargin.io import checkpoint as checkpoint_module
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.io.tensors import read_tensors, write_tensors

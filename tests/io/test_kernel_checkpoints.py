@@ -14,8 +14,8 @@ import maxmargin as mm
 from maxmargin.core.kernel import KernelProblem
 from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle
 from maxmargin.core.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
+from maxmargin.core.result import Stopping
 from maxmargin.core.state import capture, restore
-from maxmargin.core.stopping import Stopping
 from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual

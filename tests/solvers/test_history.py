@@ -17,8 +17,7 @@ from structured_referee import compiled_chains, random_chains
 import maxmargin as mm
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.result import Iteration
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.sequential_dual import SequentialDual

@@ -19,8 +19,7 @@ from maxmargin.core.kernels import (
     RBFKernel,
 )
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import RowsAtHand, project
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual

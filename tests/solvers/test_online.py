@@ -14,8 +14,7 @@ from test_structured_solvers import Blurred, assert_brackets, assert_history, fr
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint

@@ -19,8 +19,7 @@ from structured_referee import (
 import maxmargin as mm
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal_explicit import ExplicitPoint
 from maxmargin.structures.chain.marginals import ChainDistributions

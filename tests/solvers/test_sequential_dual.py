@@ -10,8 +10,7 @@ from linear_problems import KINDS, random_case
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import Geometry, make_blocks
 from maxmargin.solvers.sequential_dual import SequentialDual

@@ -12,8 +12,7 @@ from linear_problems import KINDS, random_case
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.row_cache import StoredCoefficients, fractions_of
 from maxmargin.solvers.online_dual import BlockLearner, OnlineDual

@@ -21,8 +21,7 @@ from maxmargin.compiled.cuts import add_to
 from maxmargin.core.certificate import certify
 from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack

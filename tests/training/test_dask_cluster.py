@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 import maxmargin as mm
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.auto import Auto
 from maxmargin.training.dask_cluster import DaskEngine

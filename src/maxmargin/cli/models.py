@@ -10,7 +10,7 @@ import maxmargin as mm
 from maxmargin.cli.checks import UsageError, check_there
 from maxmargin.cli.choosing import TASKS, check_kind, kind_of
 from maxmargin.cli.task import Data, Task
-from maxmargin.core.conforming import check_types
+from maxmargin.core.checks import check_types
 from maxmargin.data.files import FileFormatError
 from maxmargin.io.models import load_with_about
 

@@ -12,7 +12,7 @@ one vector u here where they have u/2 and -u/2: there C is twice as large, and t
 
 from dataclasses import dataclass
 
-from maxmargin.core.stopping import AbsoluteGap
+from maxmargin.core.result import AbsoluteGap
 
 
 @dataclass(frozen=True)

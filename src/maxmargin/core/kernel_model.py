@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.kernel import Candidates, n_rows
 from maxmargin.core.kernels import ProductKernel, stacked
 from maxmargin.core.registry import registered

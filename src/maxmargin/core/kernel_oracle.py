@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.checks import LARGEST
 from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, NewOutputs, Pairs
 from maxmargin.core.kernel_model import KernelModel, Scoring, in_groups
 from maxmargin.core.kernels import (
@@ -22,7 +23,6 @@ from maxmargin.core.kernels import (
     row_keys,
     stacked,
 )
-from maxmargin.core.magnitudes import LARGEST
 from maxmargin.core.oracle_check import ROUNDING, OracleWatch
 from maxmargin.core.problem import ProblemError, settings_of
 from maxmargin.core.threads import Threads

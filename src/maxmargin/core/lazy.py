@@ -1,5 +1,6 @@
 """Names of a package that are imported when they are first used, so that importing it is cheap."""
 
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -25,6 +26,8 @@ def lazy_names(
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if not home_of[name]:
             return import_module(f"{package}.{name}")
-        return getattr(import_module(f"maxmargin.{home_of[name]}"), name)
+        found = getattr(import_module(f"maxmargin.{home_of[name]}"), name)
+        setattr(sys.modules[package], name, found)  # so that it is looked up once
+        return found
 
     return find, lambda: sorted(home_of), sorted(home_of)

@@ -19,6 +19,7 @@ _FIRST_FORMAT = "maxmargin."
 
 _RENAMED = {
     "completions": "imputations",
+    "expected": "objective",
     "completions_": "imputations_",
     "inference": "inference_method",
     "max_completions": "max_imputations",
@@ -62,7 +63,11 @@ def name_of(kind: type) -> str | None:
 
 def as_named_now(items: Mapping[str, Any]) -> dict[str, Any]:
     """Fields or parameters of a file, under the names that they have now."""
-    return {_RENAMED.get(name, name): value for name, value in items.items()}
+    return {
+        _RENAMED.get(name, name): value
+        for name, value in items.items()
+        if not (name in _RENAMED and value is None)
+    }
 
 
 def class_named(name: Any) -> type:

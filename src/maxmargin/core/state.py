@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_types, checked_csr, conforms
+from maxmargin.core.checks import check_types, checked_csr, conforms
 from maxmargin.core.registry import as_named_now, check, class_named, name_of
 
 Tree = Any

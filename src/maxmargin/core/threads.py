@@ -1,7 +1,4 @@
-"""Run compiled kernels, which release the GIL, side by side in threads.
-
-Read the next block in a thread while the present one is worked on.
-"""
+"""Compiled routines, which release the GIL, side by side in threads; reading ahead."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
 from maxmargin.core.arrays import GrowingArray, SampledHash, open_mapped, release
-from maxmargin.core.conforming import check_indices, checked_csr, conforms
+from maxmargin.core.checks import check_indices, checked_csr, conforms
 from maxmargin.data.files import PathLike
 from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets
 

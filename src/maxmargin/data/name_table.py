@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled_with
-from maxmargin.core.conforming import check_indices, check_offsets, check_types
+from maxmargin.core.checks import check_indices, check_offsets, check_types
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 

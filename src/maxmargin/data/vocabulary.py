@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_types
+from maxmargin.core.checks import check_types
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.data.name_table import SEPARATOR, NameTable

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import Rows, make_rows, squared_norms
 from maxmargin.compiled.simd import padded
-from maxmargin.core.conforming import check_finite
+from maxmargin.core.checks import check_finite
 from maxmargin.core.linear import (
     LinearProblem,
     MulticlassProblem,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.kernels import Kernel, KernelError, check_block, check_finite
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful

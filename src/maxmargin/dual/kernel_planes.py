@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.kernel import NewOutputs
 from maxmargin.core.kernels import KernelError, ProductKernel
 from maxmargin.core.registry import registered

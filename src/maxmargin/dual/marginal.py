@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.conforming import check_finite
+from maxmargin.core.checks import check_finite
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate

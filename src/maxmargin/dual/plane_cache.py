@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.dual.gram import make_table

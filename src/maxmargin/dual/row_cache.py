@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.linear import LinearProblem, MulticlassProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful, alike

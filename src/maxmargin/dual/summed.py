@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.dual.simplex import frank_wolfe_step, pairwise_steps

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_finite, check_indices, check_shape
+from maxmargin.core.checks import check_finite, check_indices, check_shape
 
 Order = NDArray[np.int64]
 

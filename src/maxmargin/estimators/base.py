@@ -28,10 +28,9 @@ from sklearn.utils._param_validation import Interval
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.stopping import AbsoluteGap, Stopping
+from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status, Stopping
 from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_costs, check_per_sample
 from maxmargin.io.checkpoint import Checkpoint

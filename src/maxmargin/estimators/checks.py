@@ -12,7 +12,7 @@ from sklearn.utils.validation import (
     column_or_1d,
 )
 
-from maxmargin.core.magnitudes import LARGEST, LARGEST_COST, complaint, first_immoderate
+from maxmargin.core.checks import LARGEST, LARGEST_COST, complaint, first_immoderate
 from maxmargin.data.labels import check_kinds
 from maxmargin.data.sequences import place_of
 

@@ -14,7 +14,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.conforming import conforms
+from maxmargin.core.checks import conforms
 from maxmargin.core.kernel import Pairs, n_rows
 from maxmargin.core.kernel_model import KernelModel, predict
 from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle, class_scores

@@ -16,11 +16,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from maxmargin.core.checks import LARGEST, first_immoderate
 from maxmargin.core.linear import LinearProblem, OneVersusRest
-from maxmargin.core.magnitudes import LARGEST, first_immoderate
 from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
-from maxmargin.core.result import Result
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Result, Stopping
 from maxmargin.estimators.base import CertifiedEstimator, n_threads
 from maxmargin.estimators.checks import (
     as_floats,

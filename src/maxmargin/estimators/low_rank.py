@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.core.problem import Problem
 from maxmargin.estimators.base import StoredEstimator, check_weights

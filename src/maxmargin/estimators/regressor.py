@@ -12,9 +12,8 @@ from sklearn.base import RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.conforming import check_finite
+from maxmargin.core.checks import LARGEST, are_moderate, check_finite
 from maxmargin.core.linear import LinearProblem, ScalarProblem
-from maxmargin.core.magnitudes import LARGEST, are_moderate
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.linear import LinearEstimator, Targets

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from maxmargin.core.arrays import SampledHash
-from maxmargin.core.conforming import conforms
+from maxmargin.core.checks import conforms
+from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful, UnwritableError, capture, restore
-from maxmargin.core.stopping import Stopping
 from maxmargin.io.tensors import read_tensors, write_tensors
 
 

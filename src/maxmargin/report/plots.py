@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.report.drawing import heat_colors, new_axes, pyplot
 from maxmargin.report.feature_names import dense
 from maxmargin.report.markup import printable

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
-from maxmargin.core.result import Iteration
-from maxmargin.core.stopping import AbsoluteGap
+from maxmargin.core.result import AbsoluteGap, Iteration
 from maxmargin.report.remaining import TimeLeft
 
 _CLEAR_TO_END = "\x1b[J"

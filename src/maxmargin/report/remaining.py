@@ -6,8 +6,7 @@ from bisect import bisect_left
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.result import Iteration
-from maxmargin.core.stopping import AbsoluteGap, Stopping
+from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
 
 Floats = NDArray[np.float64]
 

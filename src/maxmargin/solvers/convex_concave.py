@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.latent import LatentOracle
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status
+from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.loop import OnIteration

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 
 from maxmargin.compiled.cuts import add_to
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import StepRule, WorkingSet

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.structured import BlockRun, StructuredSolver

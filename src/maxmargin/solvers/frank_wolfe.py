@@ -7,7 +7,7 @@ import numpy as np
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule
 from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver

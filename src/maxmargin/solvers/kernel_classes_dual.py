@@ -12,8 +12,7 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel_model import KernelModel
 from maxmargin.core.kernel_oracle import ClassOracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, update, violations_of
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt

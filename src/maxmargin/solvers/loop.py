@@ -16,9 +16,8 @@ import numpy as np
 
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Iteration, Result, Status
+from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.io.checkpoint import Checkpoint
 

@@ -9,13 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.kernel_model import KernelModel
 from maxmargin.core.kernel_oracle import Found, KernelOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Status
-from maxmargin.core.stopping import TINY, Stopping
+from maxmargin.core.result import TINY, Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_planes import CutsState, KernelCuts
 from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt

@@ -11,8 +11,7 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.io.checkpoint import Checkpoint

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.conforming import check_shape
+from maxmargin.core.checks import check_shape
 from maxmargin.core.linear import LinearProblem, OneVersusRest
-from maxmargin.core.result import Iteration
+from maxmargin.core.result import Iteration, Stopping
 from maxmargin.core.state import Stateful, alike
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import SharedWeights
 from maxmargin.dual.row_cache import Portion, RowCache

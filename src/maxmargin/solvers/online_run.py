@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.cuts import slopes
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.oracle import Hinges
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
 from maxmargin.dual.working_set import StepRule

@@ -8,8 +8,8 @@ from typing import Any, TypeGuard
 
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
+from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import DistributionPoint
 from maxmargin.dual.marginal_explicit import distributions_of

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, certify
-from maxmargin.core.conforming import check_finite, conforms
+from maxmargin.core.checks import check_finite, conforms
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status
+from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import MERGES, Blocks, Geometry, make_blocks
 from maxmargin.io.checkpoint import Checkpoint

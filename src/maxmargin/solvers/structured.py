@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint, certify
-from maxmargin.core.conforming import check_finite, check_shape
+from maxmargin.core.checks import check_finite, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Result, Status
+from maxmargin.core.result import TINY, Result, Status, Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import TINY, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet

@@ -7,6 +7,7 @@ from maxmargin.structures.multiclass.problem import Multiclass as Multiclass
 from maxmargin.structures.multilabel.problem import LabelSets as LabelSets
 from maxmargin.structures.ordinal.problem import Ordinal as Ordinal
 from maxmargin.structures.performance.problem import PerformanceProblem as PerformanceProblem
+from maxmargin.structures.pose.problem import PoseProblem as PoseProblem
 from maxmargin.structures.ranking.problem import RankingProblem as RankingProblem
 from maxmargin.structures.taxonomy.problem import Hierarchy as Hierarchy
 

@@ -15,8 +15,7 @@ from maxmargin.compiled.cuts import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun

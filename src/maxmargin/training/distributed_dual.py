@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status
+from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
-from maxmargin.core.stopping import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import AVERAGE_BELOW, Auto
 from maxmargin.solvers.loop import IterativeRun

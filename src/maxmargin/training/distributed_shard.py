@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.auto import ENTRY_COST, Auto

@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Result
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Result, Stopping
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import check_loss_matrix

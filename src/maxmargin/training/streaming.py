@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Result, Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Examples, Source

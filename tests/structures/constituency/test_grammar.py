@@ -12,8 +12,7 @@ from structured_referee import Case, random_cost
 
 from maxmargin import StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.structures.constituency.grammar import (

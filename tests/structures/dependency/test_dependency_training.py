@@ -10,8 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.structures.dependency.features import N_TEMPLATES, _set_arc_columns

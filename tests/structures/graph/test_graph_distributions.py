@@ -14,8 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import mix
 from maxmargin.dual.marginal_explicit import ExplicitDistributions

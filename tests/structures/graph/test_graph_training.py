@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.core.result import Status
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from structured_referee import Case
 
 import maxmargin as mm
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
 from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableOracle

@@ -9,7 +9,7 @@ from pose_scenes import hooks
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import LinearKernel, ProductKernel
-from maxmargin.core.stopping import Stopping
+from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.inference import TURN, angular_distance

@@ -13,7 +13,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import flat_labels, label_array

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.latent import LatentOracle, LatentProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_indices, check_shape, check_types
+from maxmargin.core.checks import check_indices, check_shape, check_types
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.structures.constituency.inference import Nodes, Scores, make_rules

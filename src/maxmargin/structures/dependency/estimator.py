@@ -16,7 +16,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array

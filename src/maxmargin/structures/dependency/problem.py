@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.magnitudes import LARGEST, are_moderate
+from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import search_tree, top_trees, tree_scratch

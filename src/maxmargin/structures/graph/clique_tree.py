@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.conforming import check_indices, check_offsets, check_shape
+from maxmargin.core.checks import check_indices, check_offsets, check_shape
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import CHUNK, starts_of
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.magnitudes import complaint, first_immoderate
+from maxmargin.core.checks import complaint, first_immoderate
 from maxmargin.data.labels import label_array
 
 Ints = NDArray[np.int64]

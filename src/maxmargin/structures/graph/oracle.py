@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import make_rows
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.threads import Threads

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.latent import LatentOracle
 from maxmargin.core.oracle import Oracle

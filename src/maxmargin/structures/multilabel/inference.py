@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 
 LOSSES = ("hamming", "f1", "zero-one")
 HAMMING, F1, ZERO_ONE, NO_LOSS = range(4)

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.conforming import check_indices
+from maxmargin.core.checks import check_indices
 from maxmargin.core.registry import registered
 from maxmargin.structures.multilabel.inference import LOSSES, MOST_LABELS, LabelGraph, count_loss
 from maxmargin.structures.rows.oracle import Codes, RowProblem, as_row

@@ -14,8 +14,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.conforming import check_shape
-from maxmargin.core.magnitudes import LARGEST, are_moderate
+from maxmargin.core.checks import LARGEST, are_moderate, check_shape
 from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import as_floats

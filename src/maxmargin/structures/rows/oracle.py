@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
-from maxmargin.core.conforming import check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem

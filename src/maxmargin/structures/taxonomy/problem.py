@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.conforming import check_indices, check_shape
-from maxmargin.core.magnitudes import LARGEST
+from maxmargin.core.checks import LARGEST, check_indices, check_shape
 from maxmargin.core.registry import registered
 from maxmargin.structures.rows.oracle import ClassProblem, Codes
 

@@ -1,0 +1,33 @@
+"""Names that are imported when they are first used are those that type checkers see."""
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import maxmargin
+
+PACKAGES = ["maxmargin", "maxmargin.data", "maxmargin.structures"]
+
+
+def stubs(package):
+    """Names in a package's stub file, with the modules that they come from."""
+    path = Path(importlib.import_module(package).__file__).with_suffix(".pyi")
+    imports = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+    return {alias.asname: node.module for node in imports for alias in node.names}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_stubs_are_the_public_names(package):
+    listed = stubs(package)
+    module = importlib.import_module(package)
+    assert set(listed) == set(module.__all__) - {"__version__"}
+    for name, home in listed.items():
+        assert getattr(module, name) is getattr(importlib.import_module(home), name)
+    assert set(module.__all__) <= set(dir(module)) | {"__version__"}
+
+
+def test_unknown_names_are_errors():
+    with pytest.raises(AttributeError, match="module 'maxmargin' has no attribute 'nothing'"):
+        _ = maxmargin.nothing
