@@ -14,7 +14,9 @@ PACKAGES = ["maxmargin", "maxmargin.data", "maxmargin.structures"]
 def stubs(package):
     """Names in a package's stub file, with the modules that they come from."""
     path = Path(importlib.import_module(package).__file__).with_suffix(".pyi")
-    imports = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)]
+    imports = [
+        node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)
+    ]
     return {alias.asname: node.module for node in imports for alias in node.names}
 
 
