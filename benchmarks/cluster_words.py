@@ -58,7 +58,7 @@ class SlowOracle(Oracle):
 
     def __init__(self, training: Oracle, pause: Pause) -> None:
         self.training, self.pause = training, pause
-        self.n_features, self.cost = training.n_features, training.cost
+        self.n_features, self.C = training.n_features, training.C
 
     @property
     def oracle_work(self) -> None:

@@ -170,7 +170,7 @@ class Watched(mm.NSlack):
         self.mean.clear()
         self.worst.clear()
         rule = StepRule(max_steps=100)
-        cost = run.oracle.cost
+        C = run.oracle.C
         while True:
             found = np.zeros(run.oracle.n_examples)
             solved = run.n_cuts
@@ -182,8 +182,8 @@ class Watched(mm.NSlack):
             run.gap = float(found.sum())
             self._solve(run, rule)
             run.estimate = run.dual + run.gap - run.half_square
-            self.mean.append(run.gap / float(cost.sum()))
-            self.worst.append(float((found / cost).max()))
+            self.mean.append(run.gap / float(C.sum()))
+            self.worst.append(float((found / C).max()))
             if run.looks_done():
                 run.value()
             yield

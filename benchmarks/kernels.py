@@ -157,8 +157,8 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
     data = task("digits", options.quick)
     classes = np.unique(data.y)
     problem = KernelClasses(classes, 1.0 - np.eye(len(classes)))
-    cost = np.full(len(data.y), data.C)
-    training = KernelOracle(problem, data.X, data.y, cost, RBFKernel(data.gamma))
+    C = np.full(len(data.y), data.C)
+    training = KernelOracle(problem, data.X, data.y, C, RBFKernel(data.gamma))
     rounds, recomputed = 0, 0
     with Threads(1) as threads:
         solver = MiniBatchDual(prune_every=10**9)

@@ -194,7 +194,7 @@ def one_pass(name: str, options: argparse.Namespace, report: Report) -> None:
     n = len(labels)
     C = options.C
     problem = CrammerSinger(
-        X=data.X, cost=np.full(n, C), bias=1.0, labels=labels.astype(np.int32),
+        X=data.X, C=np.full(n, C), bias=1.0, labels=labels.astype(np.int32),
         margins=np.ones(n), loss_matrix=1.0 - np.eye(len(classes)),
     )  # fmt: skip
     fitted = LinearClassifier(C=C, tol=1e-3).fit(data.X, data.y)

@@ -60,7 +60,7 @@ class PoseTask(NamedTuple):
     problem: PoseProblem
     windows: list[ImageWindows]
     truths: list[Pose]
-    cost: Floats
+    C: Floats
 
     @classmethod
     def of(cls, data: Posed, C: float, scales: tuple[float, ...] = (1.0,)) -> "PoseTask":
@@ -75,9 +75,9 @@ class PoseTask(NamedTuple):
 
     def kernel(self) -> PoseOracle:
         """With the kernel between poses."""
-        return PoseOracle(self.problem, self.windows, self.truths, self.cost)
+        return PoseOracle(self.problem, self.windows, self.truths, self.C)
 
     def linear(self, n: int | None = None) -> Oracle:
         """The same model with its weights written out; of the first `n` images."""
-        parts = self.windows[:n], self.truths[:n], self.cost[:n]
+        parts = self.windows[:n], self.truths[:n], self.C[:n]
         return make_oracle(LinearPoses(self.problem), *parts, "margin")

@@ -184,25 +184,25 @@ def check_against_clarabel(task: Task, n: int = 60) -> float:
     else:
         labels, y = np.unique(few.y, return_inverse=True)
     few = few._replace(y=y)
-    cost, ones = np.full(len(y), task.C), np.ones(len(y))
+    C, ones = np.full(len(y), task.C), np.ones(len(y))
 
     def hinge(positive: NDArray[np.bool_]) -> float:
         signs = np.where(positive, 1.0, -1.0)
-        return float(referee.hinge(coordinates, signs, cost=cost, margins=ones).value)
+        return float(referee.hinge(coordinates, signs, C=C, margins=ones).value)
 
     if task.formulation is CRAMMER_SINGER:
         loss = 1.0 - np.eye(len(labels))
         value = referee.crammer_singer(
-            coordinates, y, len(labels), cost=cost, margins=ones, loss_matrix=loss
+            coordinates, y, len(labels), C=C, margins=ones, loss_matrix=loss
         ).value
     elif task.formulation is WESTON_WATKINS:
-        value = referee.weston_watkins(coordinates, y, len(labels), cost=cost, margins=ones).value
+        value = referee.weston_watkins(coordinates, y, len(labels), C=C, margins=ones).value
     elif task.formulation is ONE_VERSUS_REST:
         value = sum(hinge(y == label) for label in range(len(labels)))
     elif task.formulation is BINARY:
         value = hinge(y == 1)
     else:
-        value = referee.epsilon_insensitive(coordinates, y, cost=cost, epsilon=task.epsilon).value
+        value = referee.epsilon_insensitive(coordinates, y, C=C, epsilon=task.epsilon).value
     ours = task.on(few).fit(tol=REFERENCE_TOLERANCE, max_iter=10**6)
     return float(abs(ours.certificate_.primal - value) / abs(value))
 

@@ -53,9 +53,9 @@ def bound(problem: RowProblem, case: Case, sparse: bool = False, dtype: Any = fl
     X = np.array(case.X, dtype=dtype)
     X = sp.csr_array(X) if sparse else X
     if dtype is float:
-        return problem.make_oracle(X, case.Y, case.cost, case.rescaling)
+        return problem.make_oracle(X, case.Y, case.C, case.rescaling)
     codes = np.concatenate([problem.code(y) for y in case.Y])
-    return RowOracle(problem, X, codes, case.cost, slack=case.rescaling == "slack")
+    return RowOracle(problem, X, codes, case.C, slack=case.rescaling == "slack")
 
 
 def dense(cuts: Any, oracle: Any) -> Any:
@@ -162,7 +162,7 @@ def check_widths(problem: RowProblem, case: Case) -> None:
         case.problem,
         [np.asarray(x, dtype=np.float32).astype(float) for x in case.X],
         case.Y,
-        case.cost,
+        case.C,
         case.rescaling,
     )
     weights = np.random.default_rng(1).normal(size=problem.n_weights)

@@ -30,12 +30,12 @@ def plane_gram(problem, X, Y, kernel):
     return gram, np.array([loss for *_, loss in listed]), np.array([i for i, *_ in listed])
 
 
-def dual_optimum(gram, losses, blocks, cost):
+def dual_optimum(gram, losses, blocks, C):
     """Largest ``losses @ a - a @ gram @ a / 2`` with ``a >= 0`` and sums of blocks at most cost."""
     n = len(losses)
-    sums = sp.csr_array((np.ones(n), (blocks, np.arange(n))), shape=(len(cost), n))
+    sums = sp.csr_array((np.ones(n), (blocks, np.arange(n))), shape=(len(C), n))
     A = sp.csc_matrix(sp.vstack([-sp.eye_array(n), sums]))
-    b = np.r_[np.zeros(n), cost]
+    b = np.r_[np.zeros(n), C]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     P = sp.triu(sp.csc_matrix(gram + 1e-12 * np.eye(n)), format="csc")
@@ -44,7 +44,7 @@ def dual_optimum(gram, losses, blocks, cost):
     return -found.obj_val
 
 
-def optimum(problem, X, Y, cost, kernel, rescaling="margin"):
+def optimum(problem, X, Y, C, kernel, rescaling="margin"):
     """The same, from the problem; ``kernel(p, q)`` of two (part, label) pairs.
 
     With slack rescaling the loss multiplies all of a plane.
@@ -52,4 +52,4 @@ def optimum(problem, X, Y, cost, kernel, rescaling="margin"):
     gram, losses, blocks = plane_gram(problem, X, Y, kernel)
     if rescaling == "slack":
         gram = losses[:, None] * gram * losses
-    return dual_optimum(gram, losses, blocks, cost)
+    return dual_optimum(gram, losses, blocks, C)

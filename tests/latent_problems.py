@@ -57,10 +57,10 @@ class WrongInstances(Instances):
         return self._best(scores)
 
 
-def objective(problem, X, Y, cost, w):
+def objective(problem, X, Y, C, w):
     """The objective that is not convex, by trying every output."""
     total = 0.5 * float(w @ w)
-    for x, y_true, c in zip(X, Y, cost, strict=True):
+    for x, y_true, c in zip(X, Y, C, strict=True):
         pairs = problem.outputs(x)
         scores = [problem.joint_feature(x, *pair) @ w for pair in pairs]
         violation = max(

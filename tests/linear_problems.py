@@ -37,8 +37,8 @@ def random_case(
     random = np.random.default_rng(seed)
     X = (random.normal(size=(n, d)) * (random.random((n, d)) < 0.7)).astype(dtype)
     X[0] = 0.0
-    cost = random.uniform(0.1, 2.0, n) * 10.0 ** random.integers(-2, 2)
-    cost[1] = 0.0
+    C = random.uniform(0.1, 2.0, n) * 10.0 ** random.integers(-2, 2)
+    C[1] = 0.0
     margins = random.uniform(0.0, 2.0, n)
     outputs = k if kind in KINDS[:2] else 1
     origin = None
@@ -46,7 +46,7 @@ def random_case(
         origin = np.vstack([random.normal(size=(d, outputs)), np.zeros(outputs)])
     shared: dict[str, Any] = {
         "X": sp.csr_array(X) if sparse else X,
-        "cost": cost,
+        "C": C,
         "bias": bias,
         "nonnegative": nonnegative,
         "origin": origin,
@@ -56,7 +56,7 @@ def random_case(
         "bias": bias,
         "nonnegative": nonnegative,
         "mean": None if origin is None else origin[:D].T,
-        "cost": cost,
+        "C": C,
     }
     dense = X.astype(np.float64)
     if kind in KINDS[:2]:

@@ -116,7 +116,7 @@ def _solve(
     model: _Model,
     slopes: Floats,
     offsets: Floats,
-    cost: Floats,
+    C: Floats,
     objective: Callable[[Floats], float],
 ) -> Solution:
     """Minimise the regulariser plus a weighted sum of maxima of affine pieces.
@@ -129,7 +129,7 @@ def _solve(
         Gradient of each affine piece of each loss term.
     offsets : ndarray of shape (terms, pieces)
         Value of each affine piece at zero weights.
-    cost : ndarray of shape (terms,)
+    C : ndarray of shape (terms,)
         Weight of each loss term.  Those of weight 0 are left out of the QP, where their slacks
         would be unbounded.
     objective : callable
@@ -144,10 +144,10 @@ def _solve(
     RuntimeError
         If the QP is not solved, or its optimal value is not that of ``objective``.
     """
-    if np.any(cost < 0):
+    if np.any(C < 0):
         raise ValueError("costs must be non-negative")
     k, D = model.mean.shape
-    slopes, offsets, cost = slopes[cost > 0], offsets[cost > 0], cost[cost > 0]
+    slopes, offsets, C = slopes[C > 0], offsets[C > 0], C[C > 0]
     terms, pieces = offsets.shape
     mean, bounded = model.mean.ravel(), model.bounded.ravel()
 
@@ -158,7 +158,7 @@ def _solve(
     own_slack = np.repeat(np.eye(terms), pieces, axis=0)
     signs = -np.eye(k * D)[bounded]
     P = sparse.block_diag([model.precision] * k + [sparse.csc_matrix((terms, terms))])
-    q = np.concatenate([np.zeros(k * D), cost])
+    q = np.concatenate([np.zeros(k * D), C])
     A = np.block([[flat, -own_slack], [signs, np.zeros((len(signs), terms))]])
     b = np.concatenate([-(offsets.ravel() + flat @ mean), mean[bounded]])
 
@@ -198,7 +198,7 @@ def crammer_singer_objective(
     y: Labels,
     n_classes: int,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     loss_matrix: Floats,
     **options: Unpack[Options],
@@ -208,7 +208,7 @@ def crammer_singer_objective(
     scores = model.scores(weights)
     own = scores[np.arange(len(y)), y]
     violations = margins[:, None] * loss_matrix[y] + scores - own[:, None]
-    return model.regulariser(weights) + float(cost @ violations.max(axis=1))
+    return model.regulariser(weights) + float(C @ violations.max(axis=1))
 
 
 def crammer_singer(
@@ -216,7 +216,7 @@ def crammer_singer(
     y: Labels,
     n_classes: int,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     loss_matrix: Floats,
     **options: Unpack[Options],
@@ -233,7 +233,7 @@ def crammer_singer(
         Labels in ``0, ..., n_classes - 1``.
     n_classes : int
         Number of classes k.
-    cost : ndarray of shape (n,)
+    C : ndarray of shape (n,)
         Weight of each example's loss, >= 0.
     margins : ndarray of shape (n,)
         Scale of each example's row of the loss matrix.
@@ -251,13 +251,13 @@ def crammer_singer(
         model,
         slopes=_rival_slopes(model.inputs, y, n_classes),
         offsets=margins[:, None] * loss_matrix[y],
-        cost=cost,
+        C=C,
         objective=lambda weights: crammer_singer_objective(
             weights,
             X,
             y,
             n_classes,
-            cost=cost,
+            C=C,
             margins=margins,
             loss_matrix=loss_matrix,
             **options,
@@ -271,7 +271,7 @@ def weston_watkins_objective(
     y: Labels,
     n_classes: int,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     **options: Unpack[Options],
 ) -> float:
@@ -281,7 +281,7 @@ def weston_watkins_objective(
     everyone = np.arange(len(y))
     violations = np.maximum(0.0, margins[:, None] + scores - scores[everyone, y][:, None])
     violations[everyone, y] = 0.0
-    return model.regulariser(weights) + float(cost @ violations.sum(axis=1))
+    return model.regulariser(weights) + float(C @ violations.sum(axis=1))
 
 
 def weston_watkins(
@@ -289,7 +289,7 @@ def weston_watkins(
     y: Labels,
     n_classes: int,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     **options: Unpack[Options],
 ) -> Solution:
@@ -305,7 +305,7 @@ def weston_watkins(
         Labels in ``0, ..., n_classes - 1``.
     n_classes : int
         Number of classes k.
-    cost : ndarray of shape (n,)
+    C : ndarray of shape (n,)
         Weight of each example's loss, >= 0.
     margins : ndarray of shape (n,)
         Margin required of each example over every rival class.
@@ -324,9 +324,9 @@ def weston_watkins(
         model,
         slopes=np.stack([np.zeros_like(slopes), slopes], axis=1),
         offsets=np.stack([np.zeros_like(offsets), offsets], axis=1),
-        cost=np.broadcast_to(cost[:, None], competitors.shape)[competitors],
+        C=np.broadcast_to(C[:, None], competitors.shape)[competitors],
         objective=lambda weights: weston_watkins_objective(
-            weights, X, y, n_classes, cost=cost, margins=margins, **options
+            weights, X, y, n_classes, C=C, margins=margins, **options
         ),
     )
 
@@ -336,21 +336,21 @@ def hinge_objective(
     X: Floats,
     sign: Floats,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     **options: Unpack[Options],
 ) -> float:
     """Return the value at ``weights`` of the problem of `hinge`."""
     model = _model(X, 1, **options)
     violations = margins - sign * model.scores(weights)[:, 0]
-    return model.regulariser(weights) + float(cost @ np.maximum(0.0, violations))
+    return model.regulariser(weights) + float(C @ np.maximum(0.0, violations))
 
 
 def hinge(
     X: Floats,
     sign: Floats,
     *,
-    cost: Floats,
+    C: Floats,
     margins: Floats,
     **options: Unpack[Options],
 ) -> Solution:
@@ -364,7 +364,7 @@ def hinge(
         Examples.
     sign : ndarray of shape (n,)
         Labels, -1 or +1.
-    cost : ndarray of shape (n,)
+    C : ndarray of shape (n,)
         Weight of each example's loss, >= 0.
     margins : ndarray of shape (n,)
         Margin required of each example.
@@ -381,9 +381,9 @@ def hinge(
         model,
         slopes=np.stack([np.zeros_like(slopes), slopes], axis=1)[:, :, None, :],
         offsets=np.stack([np.zeros_like(margins), margins], axis=1),
-        cost=cost,
+        C=C,
         objective=lambda weights: hinge_objective(
-            weights, X, sign, cost=cost, margins=margins, **options
+            weights, X, sign, C=C, margins=margins, **options
         ),
     )
 
@@ -393,7 +393,7 @@ def epsilon_insensitive_objective(
     X: Floats,
     target: Floats,
     *,
-    cost: Floats,
+    C: Floats,
     epsilon: float,
     **options: Unpack[Options],
 ) -> float:
@@ -401,14 +401,14 @@ def epsilon_insensitive_objective(
     model = _model(X, 1, **options)
     residuals = model.scores(weights)[:, 0] - target
     losses = np.maximum(0.0, np.abs(residuals) - epsilon)
-    return model.regulariser(weights) + float(cost @ losses)
+    return model.regulariser(weights) + float(C @ losses)
 
 
 def epsilon_insensitive(
     X: Floats,
     target: Floats,
     *,
-    cost: Floats,
+    C: Floats,
     epsilon: float,
     **options: Unpack[Options],
 ) -> Solution:
@@ -422,7 +422,7 @@ def epsilon_insensitive(
         Examples.
     target : ndarray of shape (n,)
         Values to predict.
-    cost : ndarray of shape (n,)
+    C : ndarray of shape (n,)
         Weight of each example's loss, >= 0.
     epsilon : float
         Error that costs nothing.
@@ -439,8 +439,8 @@ def epsilon_insensitive(
         model,
         slopes=np.stack([np.zeros_like(slopes), slopes, -slopes], axis=1)[:, :, None, :],
         offsets=np.stack([np.zeros_like(target), -target - epsilon, target - epsilon], axis=1),
-        cost=cost,
+        C=C,
         objective=lambda weights: epsilon_insensitive_objective(
-            weights, X, target, cost=cost, epsilon=epsilon, **options
+            weights, X, target, C=C, epsilon=epsilon, **options
         ),
     )

@@ -129,14 +129,14 @@ class Case:
     problem: Enumerable
     X: list[Any]
     Y: list[Any]
-    cost: Floats
+    C: Floats
     rescaling: str = "margin"
 
     def oracle(self) -> PythonOracle:
-        return PythonOracle(self.problem, self.X, self.Y, self.cost, self.rescaling)
+        return PythonOracle(self.problem, self.X, self.Y, self.C, self.rescaling)
 
-    def with_cost(self, cost: Floats) -> "Case":
-        return Case(self.problem, self.X, self.Y, cost, self.rescaling)
+    def with_cost(self, C: Floats) -> "Case":
+        return Case(self.problem, self.X, self.Y, C, self.rescaling)
 
     @cached_property
     def pieces(self) -> tuple[Floats, Floats]:
@@ -159,22 +159,22 @@ class Case:
         """The primal value at `weights`, by trying every output."""
         psi, losses = self.pieces
         hinges = (losses - psi @ weights.ravel()).max(axis=1)
-        return 0.5 * float(np.sum(weights**2)) + float(self.cost @ hinges)
+        return 0.5 * float(np.sum(weights**2)) + float(self.C @ hinges)
 
     @cached_property
     def optimum(self) -> referee.Solution:
         """The least primal value and its weights."""
         psi, losses = self.pieces
         model = referee._model(np.zeros((1, psi.shape[2])), 1)
-        found = referee._solve(model, -psi[:, :, None, :], losses, self.cost, self.objective)
+        found = referee._solve(model, -psi[:, :, None, :], losses, self.C, self.objective)
         return referee.Solution(found.weights[0], found.value)
 
 
 def random_cost(random: np.random.Generator, n: int) -> Floats:
     """Uneven costs, of different sizes from case to case, one of them zero."""
-    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.5, 0.5)
-    cost[1] = 0.0
-    return np.asarray(cost)
+    C = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.5, 0.5)
+    C[1] = 0.0
+    return np.asarray(C)
 
 
 def random_classes(seed: int, *, n: int = 12, d: int = 3, rescaling: str = "margin") -> Case:
@@ -231,7 +231,7 @@ def compiled_chains(case: Case, sparse: bool = False, dtype: Any = np.float64) -
             order=chains.order,
             n_tied=chains.n_tied,
         ),
-        case.cost,
+        case.C,
         chains.matrix,
         normalized=chains.normalized,
         zero_one=chains.zero_one,

@@ -34,8 +34,8 @@ def make_case(problem: str, options: str, seed: int = 0) -> Case:
     y = rng.integers(k, size=n)
     sign = rng.choice([-1.0, 1.0], size=n)
     target = rng.normal(size=n)
-    cost = rng.uniform(0.1, 2.0, size=n)
-    cost[:2] = 0.0
+    C = rng.uniform(0.1, 2.0, size=n)
+    C[:2] = 0.0
     margins = rng.uniform(0.5, 1.5, size=n)
     loss = rng.uniform(0.5, 2.0, size=(k, k)) * (1.0 - np.eye(k))
     epsilon = 0.3
@@ -78,7 +78,7 @@ def make_case(problem: str, options: str, seed: int = 0) -> Case:
         getattr(referee, problem),
         getattr(referee, f"{problem}_objective"),
         args,
-        {"cost": cost, **own, **common},
+        {"C": C, **own, **common},
         pieces,
     )
 
@@ -111,7 +111,7 @@ def loop_terms(case: Case, weights: np.ndarray) -> list[tuple[float, list[float]
     for i, x in enumerate(case.args[0]):
         row = [*x, bias] if bias else x
         for pieces in case.pieces(weights @ row, i):
-            terms.append((case.kwargs["cost"][i], pieces))
+            terms.append((case.kwargs["C"][i], pieces))
     return terms
 
 
@@ -126,7 +126,7 @@ def test_objective_is_its_definition(case: Case) -> None:
     shape = case.solve(*case.args, **case.kwargs).weights.shape
     weights = np.random.default_rng(1).normal(size=shape)
     expected = loop_regulariser(weights, case.kwargs) + sum(
-        cost * max(pieces) for cost, pieces in loop_terms(case, weights)
+        C * max(pieces) for C, pieces in loop_terms(case, weights)
     )
     assert_allclose(case.objective(weights, *case.args, **case.kwargs), expected, rtol=1e-12)
 
@@ -152,7 +152,7 @@ def test_agrees_with_scipy(case: Case) -> None:
     weights, value = case.solve(*case.args, **case.kwargs)
     shape, size = weights.shape, weights.size
     owners = [t for t, (_, p) in enumerate(loop_terms(case, weights)) for _ in p]
-    costs = np.array([cost for cost, _ in loop_terms(case, weights)])
+    costs = np.array([C for C, _ in loop_terms(case, weights)])
 
     def pieces(flat: np.ndarray) -> np.ndarray:
         terms = loop_terms(case, flat.reshape(shape))
@@ -179,16 +179,16 @@ def test_agrees_with_scipy(case: Case) -> None:
     assert_allclose(weights.ravel(), result.x[:size], atol=1e-4)
 
 
-@pytest.mark.parametrize("cost", [0.01, 100.0])
-def test_hinge_of_one_example(cost: float) -> None:
+@pytest.mark.parametrize("C", [0.01, 100.0])
+def test_hinge_of_one_example(C: float) -> None:
     x, mean = np.array([1.0, -2.0, 0.5]), np.array([0.1, 0.2, -0.3])
     sigma = np.array([[2.0, 0.3, 0.0], [0.3, 1.0, 0.1], [0.0, 0.1, 0.5]])
     # w = mean + a sign Sigma x, with a the step that meets the margin, within [0, cost].
-    a = np.clip((1.2 + mean @ x) / (x @ sigma @ x), 0.0, cost)
+    a = np.clip((1.2 + mean @ x) / (x @ sigma @ x), 0.0, C)
     weights, _ = referee.hinge(
         x[None],
         np.array([-1.0]),
-        cost=np.array([cost]),
+        C=np.array([C]),
         margins=np.array([1.2]),
         mean=mean,
         covariance=sigma,
@@ -200,34 +200,34 @@ def test_hinge_of_one_example(cost: float) -> None:
 def test_epsilon_insensitive_of_one_example(target: float, expected: float) -> None:
     # One feature of value 2, cost 0.75: the weight is (|target| - 0.2) / 2, at most 2 * 0.75.
     weights, _ = referee.epsilon_insensitive(
-        np.array([[2.0]]), np.array([target]), cost=np.array([0.75]), epsilon=0.2
+        np.array([[2.0]]), np.array([target]), C=np.array([0.75]), epsilon=0.2
     )
     assert_allclose(weights, [[expected]], atol=1e-8)
 
 
-@pytest.mark.parametrize("cost", [0.01, 100.0])
-def test_crammer_singer_of_one_example(cost: float) -> None:
+@pytest.mark.parametrize("C", [0.01, 100.0])
+def test_crammer_singer_of_one_example(C: float) -> None:
     # The rival of larger loss takes all the step: w_y = a x, w_rival = -a x.
     x = np.array([1.0, 2.0])
-    a = min(cost, 0.5 * 4.0 / (2.0 * x @ x))
+    a = min(C, 0.5 * 4.0 / (2.0 * x @ x))
     weights, _ = referee.crammer_singer(
         x[None],
         np.array([1]),
         3,
-        cost=np.array([cost]),
+        C=np.array([C]),
         margins=np.array([0.5]),
         loss_matrix=np.array([[0.0, 9.0, 9.0], [1.0, 0.0, 4.0], [9.0, 9.0, 0.0]]),
     )
     assert_allclose(weights, [0.0 * x, a * x, -a * x], atol=1e-8)
 
 
-@pytest.mark.parametrize("cost", [0.01, 100.0])
-def test_weston_watkins_of_one_example(cost: float) -> None:
+@pytest.mark.parametrize("C", [0.01, 100.0])
+def test_weston_watkins_of_one_example(C: float) -> None:
     # All k - 1 rivals alike: w_y = (k - 1) a x, w_rival = -a x.
     x = np.array([1.0, 2.0])
-    a = min(cost, 0.5 / (4 * x @ x))
+    a = min(C, 0.5 / (4 * x @ x))
     weights, _ = referee.weston_watkins(
-        x[None], np.array([1]), 4, cost=np.array([cost]), margins=np.array([0.5])
+        x[None], np.array([1]), 4, C=np.array([C]), margins=np.array([0.5])
     )
     assert_allclose(weights, np.outer([-a, 3 * a, -a, -a], x), atol=1e-8)
 
@@ -236,12 +236,12 @@ def test_two_classes_are_one_hinge() -> None:
     """With two classes and 0-1 loss both multi-class problems are the hinge at twice the cost."""
     X, sign = make_case("hinge", "plain").args
     y = (sign > 0).astype(int)
-    cost, margins = np.linspace(0.0, 1.0, len(y)), np.linspace(0.5, 1.5, len(y))
-    binary = referee.hinge(X, sign, cost=2 * cost, margins=margins, bias=1.0)
+    C, margins = np.linspace(0.0, 1.0, len(y)), np.linspace(0.5, 1.5, len(y))
+    binary = referee.hinge(X, sign, C=2 * C, margins=margins, bias=1.0)
     loss = 1.0 - np.eye(2)
     for multiclass in (
-        referee.crammer_singer(X, y, 2, cost=cost, margins=margins, loss_matrix=loss, bias=1.0),
-        referee.weston_watkins(X, y, 2, cost=cost, margins=margins, bias=1.0),
+        referee.crammer_singer(X, y, 2, C=C, margins=margins, loss_matrix=loss, bias=1.0),
+        referee.weston_watkins(X, y, 2, C=C, margins=margins, bias=1.0),
     ):
         assert_allclose(multiclass.value, binary.value / 2, rtol=1e-9)
         assert_allclose(multiclass.weights, np.outer([-0.5, 0.5], binary.weights), atol=1e-7)
@@ -262,7 +262,7 @@ class TestEveryProblem:
         assert free.weights[:, :-1].min() < -1e-3
         assert held.weights[:, :-1].min() >= 0.0
         assert held.value > free.value + 1e-6
-        sunk = {**case.kwargs, "mean": np.full(free.weights.shape, -9.0), "cost": np.zeros(10)}
+        sunk = {**case.kwargs, "mean": np.full(free.weights.shape, -9.0), "C": np.zeros(10)}
         held = case.solve(*case.args, **sunk, nonnegative=True)
         assert_allclose(held.weights[:, :-1], 0.0, atol=1e-9)
         assert_allclose(held.weights[:, -1], -9.0, atol=1e-9)
@@ -271,13 +271,13 @@ class TestEveryProblem:
         case = make_case(problem, "everything")
         before = case.solve(*case.args, **case.kwargs)
         X = case.args[0].copy()
-        X[case.kwargs["cost"] == 0.0] = 1e3
+        X[case.kwargs["C"] == 0.0] = 1e3
         after = case.solve(X, *case.args[1:], **case.kwargs)
         assert_allclose(after.weights, before.weights, atol=1e-9)
 
     def test_no_cost_at_all_returns_the_mean(self, problem: str) -> None:
         case = make_case(problem, "mean")
-        weights, value = case.solve(*case.args, **{**case.kwargs, "cost": np.zeros(10)})
+        weights, value = case.solve(*case.args, **{**case.kwargs, "C": np.zeros(10)})
         assert_allclose(weights, case.kwargs["mean"], atol=1e-12)
         assert value == pytest.approx(0.0, abs=1e-12)
 
@@ -294,7 +294,7 @@ class TestEveryProblem:
         with pytest.raises(TypeError, match="covarience"):
             case.objective(np.zeros(3), *case.args, **case.kwargs, covarience=None)
         with pytest.raises(ValueError, match="non-negative"):
-            case.solve(*case.args, **{**case.kwargs, "cost": np.full(10, -1.0)})
+            case.solve(*case.args, **{**case.kwargs, "C": np.full(10, -1.0)})
 
 
 def test_disagreement_with_the_objective_raises(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ GEOMETRIES = {
 def random_dual(problem, random):
     """A feasible point, with a good share of its variables at their bounds."""
     shape = problem.n_samples, problem.n_outputs
-    wild = random.normal(size=shape) * problem.cost[:, None] * random.choice([0.3, 1.0, 3.0])
+    wild = random.normal(size=shape) * problem.C[:, None] * random.choice([0.3, 1.0, 3.0])
     return problem.feasible(np.where(random.random(shape) < 0.3, 0.0, wild))
 
 
@@ -88,7 +88,7 @@ def test_conversions_of_the_objective():
     n, C = 40, 0.7
     X, signs, w = random.normal(size=(n, 3)), random.choice([-1.0, 1.0], n), random.normal(size=3)
     losses = np.maximum(0.0, 1.0 - signs * (X @ w))
-    ours = referee.hinge_objective(w, X, signs, cost=np.full(n, C), margins=np.ones(n))
+    ours = referee.hinge_objective(w, X, signs, C=np.full(n, C), margins=np.ones(n))
     lam = lambda_from_C(C, n)
     assert lam / 2 * w @ w + losses.mean() == pytest.approx(lam * ours)
     assert w @ w / 2 + joachims_from_C(C, n) / n * losses.sum() == pytest.approx(ours)
@@ -111,16 +111,16 @@ def test_scikit_learn_weighs_losses_alike():
     X = random.normal(size=(n, 3))
     signs, target = random.choice([-1.0, 1.0], n), random.normal(size=n)
     exact = {"fit_intercept": False, "tol": 1e-10, "max_iter": 100_000, "random_state": 0}
-    cost, ones = np.full(n, C), np.ones(n)
+    each, ones = np.full(n, C), np.ones(n)
 
     theirs = LinearSVC(C=C, loss="hinge", **exact).fit(X, signs).coef_
-    assert_allclose(theirs, referee.hinge(X, signs, cost=cost, margins=ones).weights, atol=1e-5)
+    assert_allclose(theirs, referee.hinge(X, signs, C=each, margins=ones).weights, atol=1e-5)
     theirs = LinearSVR(C=C, epsilon=0.1, **exact).fit(X, target).coef_
-    ours = referee.epsilon_insensitive(X, target, cost=cost, epsilon=0.1).weights
+    ours = referee.epsilon_insensitive(X, target, C=each, epsilon=0.1).weights
     assert_allclose(theirs[None], ours, atol=1e-5)
     # ... but its Crammer-Singer of two classes is the hinge of twice that C (section 6).
     theirs = LinearSVC(C=C, multi_class="crammer_singer", **exact).fit(X, signs).coef_
-    assert_allclose(theirs, referee.hinge(X, signs, cost=2 * cost, margins=ones).weights, atol=1e-5)
+    assert_allclose(theirs, referee.hinge(X, signs, C=2 * each, margins=ones).weights, atol=1e-5)
 
 
 # Section 2: primal and dual
@@ -172,7 +172,7 @@ def test_the_gap_of_a_dual_point_and_its_own_weights_is_a_sum_over_examples(kind
     dual_coef = random_dual(problem, np.random.default_rng(seed))
     weights = problem.weights(dual_coef)
     scores = problem.scores(weights)
-    paid = problem.cost * problem.losses(scores, slice(None))
+    paid = problem.C * problem.losses(scores, slice(None))
     terms = paid - linear_of(problem, dual_coef) + np.sum(dual_coef * scores, axis=1)
     scale = 1.0 + np.abs(paid).sum()
     assert terms.min() >= -1e-12 * scale
@@ -229,10 +229,10 @@ def test_a_worked_shift():
 def left_alone(kind, seed):
     """The gap, over cost times threshold, of an example that a sweep leaves alone; 0 if moved."""
     random = np.random.default_rng(seed)
-    k, cost, threshold = 40, 2.0, 0.5
+    k, C, threshold = 40, 2.0, 0.5
     X = random.choice([0.1, 1.0]) * np.ones((1, 1))
-    shared = {"X": X, "cost": np.array([cost]), "origin": random.normal(size=(2, 1))}
-    start = random.choice([0.0, 0.5, 0.9, 0.999, 1.0]) * cost * np.ones((1, 1))
+    shared = {"X": X, "C": np.array([C]), "origin": random.normal(size=(2, 1))}
+    start = random.choice([0.0, 0.5, 0.9, 0.999, 1.0]) * C * np.ones((1, 1))
     if kind == "hinge":
         problem = ScalarProblem.hinge(np.ones(1), np.ones(1), **shared)
     elif kind == "epsilon-insensitive":
@@ -256,7 +256,7 @@ def left_alone(kind, seed):
     if not np.array_equal(before, blocks.dual_coef):
         return 0.0
     gap = problem.primal(problem.weights(before)) - problem.dual(before)
-    return gap / (cost * threshold)
+    return gap / (C * threshold)
 
 
 @pytest.mark.parametrize(
@@ -282,12 +282,12 @@ def test_cooling_cannot_stall():
 
 
 def test_short_rows_do_not_lose_their_simplex():
-    cost, k = 1e-6, 3
+    C, k = 1e-6, 3
     coef = padded(np.zeros(k), 0.0)
     scores = padded(np.array([1.0, 1.0, 0.0]), NEVER)
-    outcome = crammer_singer_step(scores, coef, 2, cost, 1e12, 0.0, np.empty(4))
+    outcome = crammer_singer_step(scores, coef, 2, C, 1e12, 0.0, np.empty(4))
     assert outcome == MOVED
-    assert_allclose(coef[:k], [-cost / 2, -cost / 2, cost], rtol=1e-6)
+    assert_allclose(coef[:k], [-C / 2, -C / 2, C], rtol=1e-6)
 
 
 # Section 6: two classes
@@ -297,13 +297,13 @@ def two_classes(seed):
     random = np.random.default_rng(seed)
     n, d = 12, 3
     X, y = random.normal(size=(n, d)), random.integers(2, size=n)
-    cost, margins = random.uniform(0.0, 1.0, n), random.uniform(0.5, 1.5, n)
+    C, margins = random.uniform(0.0, 1.0, n), random.uniform(0.5, 1.5, n)
     loss = np.array([[0.0, 0.6], [1.7, 0.0]])
     return SimpleNamespace(
         random=random,
         X=X,
         y=y,
-        cost=cost,
+        C=C,
         margins=margins,
         loss=loss,
         sign=np.where(y == 1, 1.0, -1.0),
@@ -318,10 +318,10 @@ def test_two_class_crammer_singer_is_half_the_hinge_of_twice_the_cost(seed):
     root = t.random.normal(size=(4, 4))
     shared = {"bias": 1.5, "covariance": root @ root.T + 0.1 * np.eye(4)}
     both = referee.crammer_singer(
-        t.X, t.y, 2, cost=t.cost, margins=t.margins, loss_matrix=t.loss, mean=mean, **shared
+        t.X, t.y, 2, C=t.C, margins=t.margins, loss_matrix=t.loss, mean=mean, **shared
     )
     binary = referee.hinge(
-        t.X, t.sign, cost=2 * t.cost, margins=t.asked, mean=mean[1] - mean[0], **shared
+        t.X, t.sign, C=2 * t.C, margins=t.asked, mean=mean[1] - mean[0], **shared
     )
     assert both.value == pytest.approx(binary.value / 2, rel=1e-8)
     assert_allclose(both.weights[1] - both.weights[0], binary.weights[0], atol=1e-5)
@@ -331,9 +331,9 @@ def test_two_class_crammer_singer_is_half_the_hinge_of_twice_the_cost(seed):
 def test_two_nonnegative_weight_vectors_are_the_hinge_without_constraint():
     t = two_classes(0)
     both = referee.crammer_singer(
-        t.X, t.y, 2, cost=t.cost, margins=t.margins, loss_matrix=t.loss, nonnegative=True
+        t.X, t.y, 2, C=t.C, margins=t.margins, loss_matrix=t.loss, nonnegative=True
     )
-    binary = referee.hinge(t.X, t.sign, cost=t.cost, margins=t.asked)
+    binary = referee.hinge(t.X, t.sign, C=t.C, margins=t.asked)
     assert both.value == pytest.approx(binary.value, rel=1e-8)
     assert_allclose(both.weights[1], np.maximum(binary.weights[0], 0.0), atol=1e-5)
     assert_allclose(both.weights[0], np.maximum(-binary.weights[0], 0.0), atol=1e-5)
@@ -344,8 +344,8 @@ def test_the_classifier_solves_two_classes_as_the_hinge_of_the_same_cost(formula
     t = two_classes(1)
     model = LinearClassifier(
         C=0.8, formulation=formulation, loss_matrix=t.loss, fit_intercept=False, tol=1e-9
-    ).fit(t.X, t.y, sample_weight=t.cost, margins=t.margins)
-    binary = referee.hinge(t.X, t.sign, cost=0.8 * t.cost, margins=t.asked)
+    ).fit(t.X, t.y, sample_weight=t.C, margins=t.margins)
+    binary = referee.hinge(t.X, t.sign, C=0.8 * t.C, margins=t.asked)
     assert model.certificate_.primal == pytest.approx(binary.value, rel=1e-7)
     assert_allclose(model.coef_, binary.weights, atol=1e-3)
 
@@ -430,7 +430,7 @@ def test_rows_of_zeros_start_at_their_optimum(kind):
     problem = random_case(kind, 8).problem  # its row 0 is empty, and no constant feature
     blocks = make_blocks(problem, Geometry.of(problem))
     at_zero = problem.losses(np.zeros((problem.n_samples, problem.n_outputs)), slice(None))
-    constant = problem.cost[0] * at_zero[0]
+    constant = problem.C[0] * at_zero[0]
     assert constant > 0.0
     assert linear_of(problem, blocks.dual_coef)[0] == pytest.approx(constant)
     assert 0 not in blocks.due_examples()

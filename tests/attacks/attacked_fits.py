@@ -128,8 +128,8 @@ def bags_objective(model: Any) -> float:
     """The one that is not convex, by trying every class and instance."""
     ones = [np.column_stack([x, np.ones(len(x))]) for x in BAGS]
     problem = Instances(1.0 - np.eye(3))
-    cost = np.full(len(BAGS), model.C)
-    return objective(problem, ones, BAG_CLASSES, cost, _weights(model).ravel())
+    C = np.full(len(BAGS), model.C)
+    return objective(problem, ones, BAG_CLASSES, C, _weights(model).ravel())
 
 
 class ThreeClasses(mm.Problem):

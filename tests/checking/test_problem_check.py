@@ -319,7 +319,7 @@ def test_latent_problems(kind):
 class Careless(Instances):
     """An oracle that looks at some of the pairs only, and says so."""
 
-    relaxed = True
+    exact = False
 
     def loss_augmented_inference(self, x, y_true, w):
         y = (y_true + 1 + int(100 * abs(x[0, 0]))) % len(self.matrix)
@@ -419,7 +419,7 @@ def test_errors_name_method_and_example():
         ({"k_best": lambda x, w, k: [0, 0, 0, 0]}, "k_best: the 4 highest"),
         ({"k_best": lambda x, w, k: [0, 1, 2, 3]}, "k_best: the 4 highest"),
         ({"cuts": lambda xs, y_true, w: 1 / 0}, "cuts: agree with"),
-        ({"make_oracle": lambda X, Y, cost, rescaling: 1 / 0}, "make_oracle: its planes"),
+        ({"make_oracle": lambda X, Y, C, rescaling: 1 / 0}, "make_oracle: its planes"),
     ],
 )
 def test_what_is_wrong_is_named(methods, line):
@@ -435,10 +435,10 @@ def test_a_training_set_of_its_own_is_compared():
     class Bound(FourClasses):
         scale = 1.0
 
-        def make_oracle(self, X, Y, cost, rescaling):
+        def make_oracle(self, X, Y, C, rescaling):
             other = type(self)()
             other.joint_feature = lambda x, y: self.scale * problem.joint_feature(x, y)
-            return PythonOracle(other, X, Y, cost, rescaling)
+            return PythonOracle(other, X, Y, C, rescaling)
 
     assert check(Bound(), X, Y).ok
     wrong = Bound()
@@ -449,7 +449,7 @@ def test_a_training_set_of_its_own_is_compared():
 
 
 class Relaxed(Wrapped):
-    relaxed = True
+    exact = False
 
     def loss_augmented_inference(self, x, y_true, w):
         return self.right.inference(x, w)
@@ -470,7 +470,7 @@ def test_an_excess_that_admits_too_little_is_found():
     _, X, Y = made("classes", 0)
 
     class Admits(Batched):
-        relaxed = True
+        exact = False
         suboptimality = 10.0
 
         def cuts(self, xs, y_true, w):

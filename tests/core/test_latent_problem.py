@@ -29,7 +29,7 @@ def make_bags(seed, *, background=NOTHING, intercept=True, sparse=False, dtype=n
     random = np.random.default_rng(seed)
     k = int(Y.max()) + 1
     matrix = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
-    cost = random.uniform(0.1, 1.0, len(Y))
+    C = random.uniform(0.1, 1.0, len(Y))
     ends = np.cumsum([0, *map(len, X)])
     rows = np.concatenate(X).astype(dtype)
     bags = LatentBags(
@@ -37,14 +37,14 @@ def make_bags(seed, *, background=NOTHING, intercept=True, sparse=False, dtype=n
         ends,
         Y.astype(np.int32),
         matrix,
-        cost,
+        C,
         background=background,
         fit_intercept=intercept,
     )
     X = [x.astype(dtype) for x in X]
     if intercept:
         X = [np.column_stack([x, np.ones(len(x))]) for x in X]
-    return bags, Instances(matrix, background), X, Y, cost
+    return bags, Instances(matrix, background), X, Y, C
 
 
 def widen(weights, bags):
@@ -99,12 +99,12 @@ def test_bags_against_brute_force(seed, options):
 
 @pytest.mark.parametrize("options", VARIANTS)
 def test_best_completions_give_the_objective_and_others_more(options):
-    bags, problem, X, Y, cost = make_bags(3, **options)
+    bags, problem, X, Y, C = make_bags(3, **options)
     random = np.random.default_rng(0)
     for _ in range(5):
         w = random_weights(random, problem, X[0])
         weights = widen(w, bags)
-        true = objective(problem, X, Y, cost, w)
+        true = objective(problem, X, Y, C, w)
         best = bags.impute(weights, np.full(len(Y), MEAN), ONE)
         assert best.tolist() == [
             0 if y == problem.background else problem.latent(x, y, w)
@@ -116,11 +116,11 @@ def test_best_completions_give_the_objective_and_others_more(options):
 
 
 def test_the_rehearsal_is_the_linear_classifier_of_the_means():
-    bags, problem, X, Y, cost = make_bags(1)
+    bags, problem, X, Y, C = make_bags(1)
     means = [x.mean(axis=0, keepdims=True) for x in X]
     random = np.random.default_rng(0)
     w = random_weights(random, problem, X[0])
-    dear = cost * bags.lengths.mean()
+    dear = C * bags.lengths.mean()
     assert_allclose(bags.rehearsal().primal(widen(w, bags)), objective(problem, means, Y, dear, w))
 
 
@@ -176,12 +176,12 @@ class Shown(Enumerable):
     ["auto", "dual-coordinate", "frank-wolfe", "n-slack", "one-slack", "partial-linearization"],
 )
 def test_convex_steps_reach_the_referees_optimum(solver, background):
-    bags, problem, X, Y, cost = make_bags(5, background=background)
+    bags, problem, X, Y, C = make_bags(5, background=background)
     chosen = np.random.default_rng(0).integers(bags.lengths)
     chosen[::3] = MEAN
     shown = [x.mean(axis=0) if h == MEAN else x[h] for x, h in zip(X, chosen, strict=True)]
     inputs = list(zip(X, shown, Y.tolist(), strict=True))
-    case = Case(Shown(problem), inputs, [(y, MEAN) for y in Y.tolist()], cost)
+    case = Case(Shown(problem), inputs, [(y, MEAN) for y in Y.tolist()], C)
     tol = 1e-2 if solver == "frank-wolfe" else 1e-4
     result = make_solver(solver).solve(bags.imputed(chosen), Stopping(tol))
     assert result.status == "converged"
@@ -259,10 +259,10 @@ def test_compiled_hidden_chains_are_the_plain_problem():
     problem = HiddenChains(3, 2, 2)
     X = [random.normal(size=(length, 3)) for length in (4, 1, 3, 0, 2)]
     Y = [random.integers(2, size=len(x)) for x in X]
-    cost = random.uniform(0.5, 1.0, len(X))
+    C = random.uniform(0.5, 1.0, len(X))
     compiled, plain = (
-        problem.make_oracle(X, Y, cost),
-        PythonLatentOracle(Unbound(problem), X, Y, cost),
+        problem.make_oracle(X, Y, C),
+        PythonLatentOracle(Unbound(problem), X, Y, C),
     )
     first = [random.integers(2, size=len(x)) for x in X]
     for _ in range(5):
@@ -298,16 +298,16 @@ def test_plain_completions_are_the_best_and_others_bound_them():
     for _ in range(5):
         w = random.normal(size=9)
         best = latent.impute(w, first, ONE)
-        true = objective(latent.problem, X, Y, latent.cost, w)
+        true = objective(latent.problem, X, Y, latent.C, w)
         assert_allclose(latent.imputed(best).primal(w), true)
         assert latent.imputed(first).primal(w) >= true - 1e-9
         assert latent.impute(np.zeros(9), first, ONE) == first
 
 
 def test_searches_of_wrong_outputs_are_those_of_bags():
-    bags, problem, X, Y, cost = make_bags(2)
-    tight = PythonLatentOracle(WrongInstances(problem.matrix), X, Y, cost)
-    loose = PythonLatentOracle(problem, X, Y, cost)
+    bags, problem, X, Y, C = make_bags(2)
+    tight = PythonLatentOracle(WrongInstances(problem.matrix), X, Y, C)
+    loose = PythonLatentOracle(problem, X, Y, C)
     random = np.random.default_rng(0)
     for _ in range(5):
         w = random.normal(size=len(problem.matrix) * X[0].shape[1])
@@ -316,7 +316,7 @@ def test_searches_of_wrong_outputs_are_those_of_bags():
         assert_allclose(found, bags.imputed(chosen).primal(widen(w, bags)))
         assert found <= loose.imputed(chosen.tolist()).primal(w)
         best = tight.impute(w, chosen.tolist(), ONE)
-        assert_allclose(tight.imputed(best).primal(w), objective(problem, X, Y, cost, w))
+        assert_allclose(tight.imputed(best).primal(w), objective(problem, X, Y, C, w))
 
 
 def test_a_point_stays_feasible_when_truths_are_completed_otherwise():

@@ -62,7 +62,7 @@ def test_slacks_are_the_best_of_the_hull_and_enclosed(seed, scale, order):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_certificates_enclose_the_optimum(solver, seed):
     case = random_classes(seed, rescaling="slack")
-    margin = PythonOracle(case.problem, case.X, case.Y, case.cost)
+    margin = PythonOracle(case.problem, case.X, case.Y, case.C)
     oracle = SlackRescaledOracle(margin)
     result = make_solver(solver).solve(oracle, Stopping(1e-4, 300, None))
     certificate, optimum = result.certificate, case.optimum.value
@@ -77,7 +77,7 @@ def test_certificates_enclose_the_optimum(solver, seed):
 
 def test_listed_outputs_make_expectations_possible():
     case = random_classes(0, rescaling="slack")
-    oracle = SlackRescaledOracle(PythonOracle(case.problem, case.X, case.Y, case.cost))
+    oracle = SlackRescaledOracle(PythonOracle(case.problem, case.X, case.Y, case.C))
     result = make_solver("partial-linearization").solve(oracle, Stopping(1e-2, 500, None))
     assert result.certificate.dual <= case.optimum.value * (1 + 1e-8)
     assert case.objective(result.weights) <= 1.02 * case.optimum.value
@@ -86,7 +86,7 @@ def test_listed_outputs_make_expectations_possible():
 def test_nothing_but_the_truth():
     chains = random_chains(0, n=3, k=2, longest=1).problem
     empty = Case(chains, [np.zeros((0, 3))] * 2, [(), ()], np.ones(2))
-    oracle = SlackRescaledOracle(PythonOracle(chains, empty.X, empty.Y, empty.cost))
+    oracle = SlackRescaledOracle(PythonOracle(chains, empty.X, empty.Y, empty.C))
     cuts = oracle.separate(np.ones(oracle.n_features), np.arange(2), Threads(1))
     assert cuts.outputs == [None, None]
     assert_array_equal(cuts.losses, 0.0)
@@ -96,9 +96,9 @@ def test_nothing_but_the_truth():
 
 def test_an_own_search_comes_first():
     case = random_classes(0)
-    given_search = make_oracle(case.problem, case.X, case.Y, case.cost, "slack")
+    given_search = make_oracle(case.problem, case.X, case.Y, case.C, "slack")
     assert isinstance(given_search, PythonOracle)
-    assert not given_search.relaxed
+    assert given_search.exact
 
 
 def relaxed_fit(model, *data):

@@ -39,7 +39,7 @@ class Mine(SimpleNamespace):
 
 
 def fit(problem, case=CASE, **options):
-    return StructuredSVM(problem, **options).fit(case.X, case.Y, sample_weight=case.cost)
+    return StructuredSVM(problem, **options).fit(case.X, case.Y, sample_weight=case.C)
 
 
 def one_sentence(error):
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named(name):
 
 def test_a_search_that_ends_below_the_truth():
     problem = Mine(**loss_augmented_inference(lambda x, y_true, w: (y_true + 1) % 3))
-    oracle = PythonOracle(problem, CASE.X, CASE.Y, CASE.cost)
+    oracle = PythonOracle(problem, CASE.X, CASE.Y, CASE.C)
     weights = 10.0 * GOOD.joint_feature(CASE.X[3], CASE.Y[3])  # the truth is far ahead
     with pytest.raises(
         ProblemError, match=r"loss_augmented_inference of Mine .* example 3, .* below .* truth"
@@ -213,7 +213,7 @@ def test_slack_rescaling():
 
 def test_a_fit():
     found = fit(GOOD, C=0.5, tol=1e-5)
-    half = CASE.with_cost(0.5 * CASE.cost)
+    half = CASE.with_cost(0.5 * CASE.C)
     assert found.status_ == "converged"
     assert found.certificate_.primal == pytest.approx(half.optimum.value, rel=1e-4)
     assert found.n_iter_ == len(found.history_)
@@ -279,7 +279,7 @@ def test_what_was_learned_before_a_failure_is_kept(solver):
     with pytest.raises(
         ProblemError, match=r"loss_augmented_inference of Mine raised MemoryError .*: no more"
     ):
-        model.fit(CASE.X, CASE.Y, sample_weight=CASE.cost)
+        model.fit(CASE.X, CASE.Y, sample_weight=CASE.C)
     assert model.status_ == "failed"
     assert model.certificate_.primal == np.inf
     assert model.certificate_.dual <= CASE.optimum.value
@@ -336,7 +336,7 @@ def changed(**parts):
 
 def inferred(cuts):
     """What the training set makes of a batch; the weights have neighbours in memory."""
-    oracle = PythonOracle(Mine(cuts=cuts), CASE.X, CASE.Y, CASE.cost)
+    oracle = PythonOracle(Mine(cuts=cuts), CASE.X, CASE.Y, CASE.C)
     weights = np.zeros(1000)[: oracle.n_features]
     return oracle.separate(weights, EVERYONE, Threads(1))
 
@@ -350,7 +350,7 @@ def test_batched_searches():
 
     problem = Mine(cuts=cuts, loss_augmented_inference=None)
     result = OneSlack().solve(
-        make_oracle(problem, CASE.X, CASE.Y, CASE.cost, "margin"), Stopping(1e-5)
+        make_oracle(problem, CASE.X, CASE.Y, CASE.C, "margin"), Stopping(1e-5)
     )
     assert result.certificate.primal == pytest.approx(CASE.optimum.value, rel=1e-4)
     assert set(calls) == {len(CASE.X)}
@@ -391,9 +391,9 @@ def test_a_problem_may_bring_its_own_training_set():
     case = random_chains(3)
 
     class Compiled(Chains):
-        def make_oracle(self, X, Y, cost, rescaling):
+        def make_oracle(self, X, Y, C, rescaling):
             assert rescaling == "margin"
-            return compiled_chains(Case(self, X, Y, cost))
+            return compiled_chains(Case(self, X, Y, C))
 
     options = {name: getattr(case.problem, name) for name in ("bias", "ends", "normalized")}
     found = fit(Compiled(case.problem.matrix, **options), case, tol=1e-5)
@@ -424,5 +424,5 @@ def test_a_point_that_takes_too_much_is_cut_back_and_not_certified():
         oracle.dual(greedy)
     cut = oracle.feasible(greedy)
     used = np.bincount(cut.examples, cut.coef, minlength=len(CASE.X))
-    assert (used <= CASE.cost * (1.0 + 1e-12)).all()
+    assert (used <= CASE.C * (1.0 + 1e-12)).all()
     assert oracle.dual(cut) <= CASE.optimum.value

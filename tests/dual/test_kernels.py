@@ -232,8 +232,8 @@ def outputs(blocks, rows, losses):
 @given(seed=st.integers(0, 10**6))
 def test_steps_never_lower_the_dual_and_keep_the_scores(seed):
     random = np.random.default_rng(seed)
-    n, cost = 6, random.uniform(0.1, 2.0, 6)
-    cuts = KernelCuts(cost, ProductKernel(RBFKernel(0.3), "linear"))
+    n, C = 6, random.uniform(0.1, 2.0, 6)
+    cuts = KernelCuts(C, ProductKernel(RBFKernel(0.3), "linear"))
     cuts.labels.add(np.ones((1, 1)))
     y_true = outputs(np.arange(n), random.normal(size=(n, 3)), np.zeros(n))
     dual = 0.0
@@ -250,7 +250,7 @@ def test_steps_never_lower_the_dual_and_keep_the_scores(seed):
         atoms = cuts.atoms
         assert (atoms.coef >= 0.0).all()
         assert_allclose(np.bincount(atoms.examples, weights=atoms.coef)[atoms.examples],
-                        cost[atoms.examples], rtol=1e-9)  # fmt: skip
+                        C[atoms.examples], rtol=1e-9)  # fmt: skip
         gram = cuts.parts.gram[np.ix_(atoms.parts, atoms.parts)]
         gram = gram * cuts.labels.gram[np.ix_(atoms.labels, atoms.labels)]
         assert_allclose(atoms.scores, gram @ cuts.factors, atol=1e-10)

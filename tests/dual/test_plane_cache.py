@@ -23,7 +23,7 @@ class Mirror:
 
     def __init__(self, seed, max_bytes=PLENTY, n_owners=12):
         self.random = np.random.default_rng(seed)
-        self.cost = self.random.uniform(0.1, 2.0, n_owners)
+        self.C = self.random.uniform(0.1, 2.0, n_owners)
         self.cache = PlaneCache(N_FEATURES, max_bytes)
         self.cache.look_at(0, n_owners)
         self.weights = np.zeros(N_FEATURES)
@@ -38,10 +38,10 @@ class Mirror:
         return cuts
 
     def take_in(self, n=None, rule=None):
-        n = n or int(self.random.integers(1, len(self.cost) + 1))
-        owners = self.random.permutation(len(self.cost))[:n]
+        n = n or int(self.random.integers(1, len(self.C) + 1))
+        owners = self.random.permutation(len(self.C))[:n]
         self.cache.take_in(
-            owners, self.cost[owners], self.separate(owners), self.weights, rule or StepRule()
+            owners, self.C[owners], self.separate(owners), self.weights, rule or StepRule()
         )
 
     def sweep(self):
@@ -53,19 +53,19 @@ class Mirror:
         outputs = np.array(point.outputs, dtype=np.int64)
         assert_array_equal(np.array(self.owner, dtype=np.int64)[outputs], point.examples)
         weights, linear = point.coef @ self.psi[outputs], point.coef @ self.losses[outputs]
-        used = np.bincount(point.examples, point.coef, len(self.cost)).astype(float)
+        used = np.bincount(point.examples, point.coef, len(self.C)).astype(float)
         if frozen is not None:
             weights, linear = weights + frozen.vector, linear + frozen.loss[0]
             used[: len(frozen.spent)] += frozen.spent
         assert_allclose(self.weights, weights, atol=1e-10)
         assert self.cache.linear == pytest.approx(linear, abs=1e-10)
         assert self.cache.dual == pytest.approx(linear - 0.5 * weights @ weights, abs=1e-10)
-        assert (used <= self.cost * (1.0 + 1e-10)).all()
+        assert (used <= self.C * (1.0 + 1e-10)).all()
         assert (point.coef > 0.0).all()
         assert len(set(self.cache.owners.tolist())) == self.cache.n_examples
         blocks = self.cache.examples_of(self.cache.owners)
         assert_array_equal(blocks, np.arange(self.cache.n_examples))
-        missing = np.setdiff1d(np.arange(len(self.cost)), self.cache.owners)
+        missing = np.setdiff1d(np.arange(len(self.C)), self.cache.owners)
         assert (self.cache.examples_of(missing) == -1).all()
         assert self.cache.n_bytes <= self.cache.max_bytes
         outputs = [self.cache.outputs[p] for p in self.numbers()]
@@ -118,10 +118,10 @@ def crowded(seed):
     """A cache with several planes in most blocks, all with coefficients."""
     mirror = Mirror(seed)
     for _ in range(8):
-        owners = np.arange(len(mirror.cost))
-        coef = mirror.cost * mirror.random.uniform(0.01, 0.12, len(owners))
+        owners = np.arange(len(mirror.C))
+        coef = mirror.C * mirror.random.uniform(0.01, 0.12, len(owners))
         cuts = mirror.separate(owners)
-        mirror.cache.put_in(owners, mirror.cost, cuts, coef, mirror.weights)
+        mirror.cache.put_in(owners, mirror.C, cuts, coef, mirror.weights)
     return mirror
 
 
@@ -151,7 +151,7 @@ def test_any_moves_keep_everything_in_step_and_the_dual_never_falls(seed, moves)
         elif move == "h":
             cache.thaw(weights)
         elif move == "r":
-            owners = np.arange(len(mirror.cost))
+            owners = np.arange(len(mirror.C))
             cuts = mirror.separate(owners)
             cache.begin_pass()
             cache.renew(owners, cuts, cuts.slopes(weights))
@@ -239,13 +239,13 @@ def test_what_is_frozen_first_is_full_and_far_from_a_change():
     steady, sizes = np.zeros(cache.n_examples), np.zeros(cache.n_examples, dtype=np.int64)
     measure_examples(cache._table, mirror.weights, steady, sizes)
     point = cache.point()
-    used = np.bincount(point.examples, point.coef, len(mirror.cost))[cache.owners]
+    used = np.bincount(point.examples, point.coef, len(mirror.C))[cache.owners]
     full = used >= cache.totals * (1.0 - 1e-9)
     assert (steady[~full] <= 0.0).all()
     assert steady.max() > 0.0
     first = cache.owners[np.argmax(steady)]
     cache._freeze_some(cache.n_bytes - 1, mirror.weights)
-    assert cache.frozen.spent[first] == pytest.approx(mirror.cost[first])
+    assert cache.frozen.spent[first] == pytest.approx(mirror.C[first])
     assert cache.examples_of(np.array([first]))[0] == -1
     mirror.check()
 
@@ -259,11 +259,11 @@ def test_a_frozen_example_has_what_is_left_of_its_total():
     assert spent > 0.0
     owners = np.array([owner])
     cache.take_in(
-        owners, mirror.cost[owners], mirror.separate(owners), mirror.weights, StepRule(max_steps=0)
+        owners, mirror.C[owners], mirror.separate(owners), mirror.weights, StepRule(max_steps=0)
     )
     block = cache.examples_of(owners)[0]
     if block >= 0:
-        assert cache.totals[block] == pytest.approx(max(mirror.cost[owner] - spent, 0.0))
+        assert cache.totals[block] == pytest.approx(max(mirror.C[owner] - spent, 0.0))
 
 
 def test_a_cache_too_small_for_one_plane_says_so():
@@ -276,7 +276,7 @@ def test_planes_with_coefficients_are_taken_over():
     first = worked(5)
     point = first.cache.point()
     second = PlaneCache(N_FEATURES, PLENTY)
-    second.look_at(0, len(first.cost))
+    second.look_at(0, len(first.C))
     weights = np.zeros(N_FEATURES)
     order = np.arange(len(point.coef))
     psi = first.psi[point.outputs]
@@ -285,7 +285,7 @@ def test_planes_with_coefficients_are_taken_over():
         starts, np.tile(np.arange(N_FEATURES), len(order)).astype(np.uint32), psi.ravel(),
         first.losses[point.outputs], point.outputs,
     )  # fmt: skip
-    second.put_in(point.examples, first.cost[point.examples], cuts, point.coef, weights)
+    second.put_in(point.examples, first.C[point.examples], cuts, point.coef, weights)
     again = second.point()
     assert isinstance(again, DualPoint)
     assert_array_equal(again.examples, point.examples)

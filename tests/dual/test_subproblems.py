@@ -24,9 +24,9 @@ def block(seed, n_classes):
     scores = np.full(padded(n_classes), NEVER)
     scores[:n_classes] = random.normal(size=n_classes) * 10.0 ** random.integers(-2, 3)
     label = int(random.integers(n_classes))
-    cost = float(10.0 ** random.uniform(-3, 3))
+    C = float(10.0 ** random.uniform(-3, 3))
     inverse = float(10.0 ** random.uniform(-3, 3))
-    return random, scores, label, cost, inverse
+    return random, scores, label, C, inverse
 
 
 def gain(scores, change, inverse, n_classes):
@@ -38,25 +38,25 @@ def gain(scores, change, inverse, n_classes):
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10**6), n_classes=st.integers(2, 21))
 def test_crammer_singer_step_is_optimal(seed, n_classes):
-    random, scores, label, cost, inverse = block(seed, n_classes)
-    share = random.dirichlet(np.full(n_classes, 0.3)) * cost
+    random, scores, label, C, inverse = block(seed, n_classes)
+    share = random.dirichlet(np.full(n_classes, 0.3)) * C
     share[random.random(n_classes) < 0.4] = 0.0
-    share[label] += cost - share.sum()
+    share[label] += C - share.sum()
     coef = np.zeros(len(scores))
     coef[:n_classes] = -share
-    coef[label] += cost
+    coef[label] += C
     old, change = coef.copy(), np.zeros(len(scores))
-    outcome = crammer_singer_step(scores, coef, label, cost, inverse, 0.0, change)
+    outcome = crammer_singer_step(scores, coef, label, C, inverse, 0.0, change)
     new_share = -coef[:n_classes]
-    new_share[label] += cost
-    assert (new_share >= -1e-12 * cost).all()
-    assert new_share.sum() == pytest.approx(cost, rel=1e-9)
+    new_share[label] += C
+    assert (new_share >= -1e-12 * C).all()
+    assert new_share.sum() == pytest.approx(C, rel=1e-9)
     assert not coef[n_classes:].any()
     if outcome == MOVED:
-        np.testing.assert_allclose(coef, old + change, rtol=0, atol=1e-12 * cost)
+        np.testing.assert_allclose(coef, old + change, rtol=0, atol=1e-12 * C)
     # Optimality: classes in use have the highest gradient at the new point.
     gradient = scores[:n_classes] - (share - new_share) * -1.0 / inverse
-    used = new_share > 1e-9 * cost
+    used = new_share > 1e-9 * C
     slack = gradient.max() - gradient[used].min()
     assert slack <= 1e-7 * (1 + np.abs(gradient).max())
 
@@ -64,40 +64,40 @@ def test_crammer_singer_step_is_optimal(seed, n_classes):
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10**6), n_classes=st.integers(2, 21))
 def test_weston_watkins_step_is_optimal(seed, n_classes):
-    random, scores, label, cost, inverse = block(seed, n_classes)
+    random, scores, label, C, inverse = block(seed, n_classes)
     own = scores[label]
-    a = random.choice([0.0, 0.3, 1.0], n_classes) * cost
+    a = random.choice([0.0, 0.3, 1.0], n_classes) * C
     a[label] = 0.0
     coef = np.zeros(len(scores))
     coef[:n_classes] = -a
     coef[label] = a.sum()
     before = scores.copy()
     old, change = coef.copy(), np.zeros(len(scores))
-    outcome = weston_watkins_step(scores, coef, label, cost, inverse, 0.0, change)
+    outcome = weston_watkins_step(scores, coef, label, C, inverse, 0.0, change)
     new = -coef[:n_classes]
     new[label] = 0.0
-    assert ((new >= 0) & (new <= cost)).all()
+    assert ((new >= 0) & (new <= C)).all()
     assert coef[label] == pytest.approx(new.sum(), rel=1e-12)
     if outcome == MOVED:
-        np.testing.assert_allclose(coef, old + change, rtol=0, atol=1e-12 * cost * n_classes)
+        np.testing.assert_allclose(coef, old + change, rtol=0, atol=1e-12 * C * n_classes)
     moved = new - a
     gradient = before[:n_classes] - own - (moved + moved.sum()) / inverse
     gradient[label] = 0.0
-    wanted = np.where(gradient > 0, cost - new, new)
+    wanted = np.where(gradient > 0, C - new, new)
     assert (np.abs(gradient) * np.minimum(wanted, 1.0)).max() <= 1e-7 * (
-        1 + np.abs(before[:n_classes]).max() + cost / inverse
+        1 + np.abs(before[:n_classes]).max() + C / inverse
     )
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_crammer_singer_step_against_scipy(seed):
-    _, scores, label, cost, inverse = block(seed, 5)
+    _, scores, label, C, inverse = block(seed, 5)
     scores = np.where(scores == NEVER, NEVER, np.sign(scores) * (np.abs(scores) % 3))
-    cost, inverse = 1.5, 0.4
+    C, inverse = 1.5, 0.4
     coef, change = np.zeros(8), np.zeros(8)
-    crammer_singer_step(scores, coef, label, cost, inverse, 0.0, change)
+    crammer_singer_step(scores, coef, label, C, inverse, 0.0, change)
     start = np.zeros(5)
-    start[label] = cost
+    start[label] = C
 
     def loss(share):
         move = -(share - start)
@@ -105,9 +105,9 @@ def test_crammer_singer_step_against_scipy(seed):
 
     found = minimize(
         loss,
-        np.full(5, cost / 5),
+        np.full(5, C / 5),
         bounds=[(0, None)] * 5,
-        constraints={"type": "eq", "fun": lambda share: share.sum() - cost},
+        constraints={"type": "eq", "fun": lambda share: share.sum() - C},
         options={"ftol": 1e-14, "maxiter": 500},
     )
     assert -loss(start - coef[:5]) == pytest.approx(-found.fun, abs=1e-8)

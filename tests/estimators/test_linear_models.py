@@ -86,7 +86,7 @@ def weights_of(model):
     return np.column_stack([coef, np.ravel(model.intercept_) / model.intercept_scaling])
 
 
-def weston_watkins(X, y, n_classes, *, cost, margins, loss_matrix, **options):
+def weston_watkins(X, y, n_classes, *, C, margins, loss_matrix, **options):
     """As the referee's, with a loss matrix."""
     model = referee._model(X, n_classes, **options)
     competitors = np.arange(n_classes) != y[:, None]
@@ -97,13 +97,13 @@ def weston_watkins(X, y, n_classes, *, cost, margins, loss_matrix, **options):
         scores = model.scores(weights)
         lead = scores[np.arange(len(y)), y][:, None] - scores
         losses = np.maximum(0.0, required - lead[competitors]).reshape(len(y), -1).sum(axis=1)
-        return model.regulariser(weights) + float(cost @ losses)
+        return model.regulariser(weights) + float(C @ losses)
 
     solution = referee._solve(
         model,
         slopes=np.stack([np.zeros_like(slopes), slopes], axis=1),
         offsets=np.stack([np.zeros_like(required), required], axis=1),
-        cost=np.repeat(cost, n_classes - 1),
+        C=np.repeat(C, n_classes - 1),
         objective=value,
     )
     return Problem(solution.value, value)
@@ -117,12 +117,12 @@ def hinge(X, signs, **terms):
 def classification_problem(model, X, y, sample_weight=None, margins=None):
     classes, labels = np.unique(y, return_inverse=True)
     k = len(classes)
-    cost = model.C * (np.ones(len(y)) if sample_weight is None else sample_weight)
+    C = model.C * (np.ones(len(y)) if sample_weight is None else sample_weight)
     if model.class_weight == "balanced":
         counts = np.bincount(labels, sample_weight)
-        cost = cost * (counts.sum() / (k * counts))[labels]
+        C = C * (counts.sum() / (k * counts))[labels]
     elif model.class_weight is not None:
-        cost = cost * each(model.class_weight, y)
+        C = C * each(model.class_weight, y)
     margins = each(model.margins if margins is None else margins, y)
     loss_matrix = 1.0 - np.eye(k)
     if isinstance(model.loss_matrix, dict):
@@ -133,14 +133,14 @@ def classification_problem(model, X, y, sample_weight=None, margins=None):
     options = options_of(model, X.shape[1], 1 if k == 2 else k)
     if k == 2:
         margins = margins * loss_matrix[labels, 1 - labels]
-        return hinge(X, 2.0 * labels - 1.0, cost=cost, margins=margins, **options)
+        return hinge(X, 2.0 * labels - 1.0, C=C, margins=margins, **options)
     if model.formulation == "one-vs-rest":
         means = options.pop("mean")
         parts = [
             hinge(
                 X,
                 np.where(labels == m, 1.0, -1.0),
-                cost=cost,
+                C=C,
                 margins=margins,
                 mean=means[m],
                 **options,
@@ -151,7 +151,7 @@ def classification_problem(model, X, y, sample_weight=None, margins=None):
             sum(part.optimum for part in parts),
             lambda w: sum(part.value(row) for part, row in zip(parts, w, strict=True)),
         )
-    terms = {"cost": cost, "margins": margins, "loss_matrix": loss_matrix} | options
+    terms = {"C": C, "margins": margins, "loss_matrix": loss_matrix} | options
     if model.formulation == "weston-watkins":
         return weston_watkins(X, labels, k, **terms)
     solution = referee.crammer_singer(X, labels, k, **terms)
@@ -161,8 +161,8 @@ def classification_problem(model, X, y, sample_weight=None, margins=None):
 
 
 def regression_problem(model, X, y, sample_weight=None):
-    cost = model.C * (np.ones(len(y)) if sample_weight is None else sample_weight)
-    terms = {"cost": cost, "epsilon": model.epsilon} | options_of(model, X.shape[1], 1)
+    C = model.C * (np.ones(len(y)) if sample_weight is None else sample_weight)
+    terms = {"C": C, "epsilon": model.epsilon} | options_of(model, X.shape[1], 1)
     solution = referee.epsilon_insensitive(X, y, **terms)
     return Problem(
         solution.value, lambda w: referee.epsilon_insensitive_objective(w, X, y, **terms)

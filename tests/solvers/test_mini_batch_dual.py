@@ -69,23 +69,23 @@ def turns(seed, n=7):
     random = np.random.default_rng(seed)
     X = [random.normal(size=(int(random.integers(1, 4)), 3)) for _ in range(n)]
     Y = [(int(random.integers(len(x))), float(random.choice([0.0, 1.0, 1.7, 2.5]))) for x in X]
-    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.0)
-    cost[1] = 0.0
-    return X, Y, cost
+    C = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.0)
+    C[1] = 0.0
+    return X, Y, C
 
 
-def referee_value(X, Y, cost, parts, rescaling="margin"):
+def referee_value(X, Y, C, parts, rescaling="margin"):
     formula = PARTS[parts][1]
 
     def kernel(p, q):
         return formula(p[0], q[0]) * np.exp(-0.8 * (p[1] - q[1]) ** 2)
 
-    return kernel_referee.optimum(Turns(), X, Y, cost, kernel, rescaling)
+    return kernel_referee.optimum(Turns(), X, Y, C, kernel, rescaling)
 
 
-def training_of(X, Y, cost, parts="rbf", problem=Turns, rescaling="margin"):
+def training_of(X, Y, C, parts="rbf", problem=Turns, rescaling="margin"):
     kernel = ProductKernel(PARTS[parts][0], LABELS)
-    return KernelOracle(problem(), X, Y, cost, kernel, rescaling)
+    return KernelOracle(problem(), X, Y, C, kernel, rescaling)
 
 
 def solve(oracle, tol=TIGHT, max_iter=20_000, seed=0, n_jobs=1, start=None, **options):
@@ -106,19 +106,19 @@ def assert_certifies(result, value, tol=TIGHT):
 @pytest.mark.parametrize("steps", ["qp", "smo"])
 @pytest.mark.parametrize("seed", range(3))
 def test_optimum_is_the_referees(seed, steps, parts):
-    X, Y, cost = turns(seed)
-    value = referee_value(X, Y, cost, parts)
-    assert_certifies(solve(training_of(X, Y, cost, parts), steps=steps), value)
+    X, Y, C = turns(seed)
+    value = referee_value(X, Y, C, parts)
+    assert_certifies(solve(training_of(X, Y, C, parts), steps=steps), value)
 
 
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("steps", ["qp", "smo"])
 @pytest.mark.parametrize("seed", range(2))
 def test_optimum_with_slack_rescaling_is_the_referees(seed, steps, parts):
-    X, Y, cost = turns(seed)
-    value = referee_value(X, Y, cost, parts, "slack")
-    assert value != pytest.approx(referee_value(X, Y, cost, parts), rel=1e-2)
-    oracle = training_of(X, Y, cost, parts, rescaling="slack")
+    X, Y, C = turns(seed)
+    value = referee_value(X, Y, C, parts, "slack")
+    assert value != pytest.approx(referee_value(X, Y, C, parts), rel=1e-2)
+    oracle = training_of(X, Y, C, parts, rescaling="slack")
     options = {"outputs_per_call": 2, "prune_every": 2, "max_idle": 1}
     assert_certifies(solve(oracle, steps=steps, **options), value)
 
@@ -126,17 +126,15 @@ def test_optimum_with_slack_rescaling_is_the_referees(seed, steps, parts):
 def test_primal_value_with_slack_rescaling_is_that_of_its_definition():
     """The primal value of a model, by the definition."""
     case = structured_referee.random_classes(3)
-    oracle = KernelOracle(
-        case.problem, case.X, case.Y, case.cost, LinearKernel(), rescaling="slack"
-    )
+    oracle = KernelOracle(case.problem, case.X, case.Y, case.C, LinearKernel(), rescaling="slack")
     result = solve(oracle)
     problem, model = case.problem, result.weights
     total = model.half_square
-    for x, y_true, cost in zip(case.X, case.Y, case.cost, strict=True):
+    for x, y_true, C in zip(case.X, case.Y, case.C, strict=True):
         features = np.array([problem.joint_feature(x, y) for y in [y_true, *problem.outputs(x)]])
         scores = features @ (model.parts.T @ model.factors.toarray().ravel())
         losses = np.array([problem.loss(y_true, y) for y in problem.outputs(x)])
-        total += cost * max(0.0, np.max(losses * (1.0 + scores[1:] - scores[0])))
+        total += C * max(0.0, np.max(losses * (1.0 + scores[1:] - scores[0])))
     assert total == pytest.approx(result.certificate.primal)
 
 
@@ -154,9 +152,9 @@ def test_primal_value_with_slack_rescaling_is_that_of_its_definition():
     ids=str,
 )
 def test_no_option_changes_the_optimum(options):
-    X, Y, cost = turns(11)
-    value = referee_value(X, Y, cost, "rbf")
-    assert_certifies(solve(training_of(X, Y, cost), **options), value)
+    X, Y, C = turns(11)
+    value = referee_value(X, Y, C, "rbf")
+    assert_certifies(solve(training_of(X, Y, C), **options), value)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -165,13 +163,13 @@ def test_no_option_changes_the_optimum(options):
 )
 def test_linear_kernel_of_joint_features_is_the_linear_problem(make, seed):
     case = make(seed)
-    oracle = KernelOracle(case.problem, case.X, case.Y, case.cost, LinearKernel())
+    oracle = KernelOracle(case.problem, case.X, case.Y, case.C, LinearKernel())
     assert_certifies(solve(oracle), case.optimum.value)
 
 
 def test_grids_are_lists():
-    X, Y, cost = turns(3)
-    one, other = training_of(X, Y, cost), training_of(X, Y, cost, problem=GridOfTurns)
+    X, Y, C = turns(3)
+    one, other = training_of(X, Y, C), training_of(X, Y, C, problem=GridOfTurns)
     model = solve(one, max_iter=3).weights
     for count in (1, 4):
         found = one.infer(model, np.arange(len(X)), Threads(1), count, 0.3)
@@ -182,19 +180,19 @@ def test_grids_are_lists():
 
 
 def test_joint_kernel_is_the_product():
-    X, Y, cost = turns(5)
+    X, Y, C = turns(5)
     joint = JointKernel(
         lambda x, y, x2, y2: (x[y[0]] @ x2[y2[0]]) * np.exp(-0.8 * (y[1] - y2[1]) ** 2)
     )
-    oracle = KernelOracle(Turns(), X, Y, cost, joint)
-    assert_certifies(solve(oracle), referee_value(X, Y, cost, "linear"))
+    oracle = KernelOracle(Turns(), X, Y, C, joint)
+    assert_certifies(solve(oracle), referee_value(X, Y, C, "linear"))
 
 
 def test_function_of_rows_is_the_kernel_by_name():
-    X, Y, cost = turns(6)
+    X, Y, C = turns(6)
     function = FunctionKernel(lambda A, B: RBFKernel(0.3)(A, B))
-    oracle = KernelOracle(Turns(), X, Y, cost, ProductKernel(function, LABELS))
-    assert_certifies(solve(oracle), referee_value(X, Y, cost, "rbf"))
+    oracle = KernelOracle(Turns(), X, Y, C, ProductKernel(function, LABELS))
+    assert_certifies(solve(oracle), referee_value(X, Y, C, "rbf"))
 
 
 @settings(max_examples=25, deadline=None)
@@ -206,8 +204,8 @@ def test_function_of_rows_is_the_kernel_by_name():
     rescaling=st.sampled_from(["margin", "slack"]),
 )
 def test_dual_never_falls_and_never_passes_a_primal(seed, steps, count, batch_size, rescaling):
-    X, Y, cost = turns(seed)
-    oracle = training_of(X, Y, cost, rescaling=rescaling)
+    X, Y, C = turns(seed)
+    oracle = training_of(X, Y, C, rescaling=rescaling)
     options = {"steps": steps, "outputs_per_call": count, "batch_size": batch_size}
     result = solve(oracle, tol=1e-4, prune_every=3, max_idle=2, **options)
     duals = [line.dual for line in result.history]
@@ -234,8 +232,8 @@ def assert_greedy(taken, gains, differences, count, diversity):
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), count=st.integers(1, 12), diversity=st.sampled_from([0, 0.3, 5]))
 def test_diverse_outputs_are_those_of_brute_force(seed, count, diversity):
-    X, Y, cost = turns(seed)
-    oracle, problem = training_of(X, Y, cost), Turns()
+    X, Y, C = turns(seed)
+    oracle, problem = training_of(X, Y, C), Turns()
     model = solve(oracle, max_iter=2).weights
     found = oracle.infer(model, np.arange(len(X)), Threads(1), count, float(diversity))
     at = 0
@@ -256,8 +254,8 @@ def test_diverse_outputs_are_those_of_brute_force(seed, count, diversity):
 
 
 def test_scores_are_explicit_kernel_sums():
-    X, Y, cost = turns(8)
-    oracle = training_of(X, Y, cost)
+    X, Y, C = turns(8)
+    oracle = training_of(X, Y, C)
     result = solve(oracle)
     point, model = result.dual_point, result.weights
     random = np.random.default_rng(0)
@@ -272,53 +270,53 @@ def test_scores_are_explicit_kernel_sums():
 
 
 def test_large_epsilon_ends_early_and_says_the_gap():
-    X, Y, cost = turns(2, n=12)
-    exact = solve(training_of(X, Y, cost))
-    rough = solve(training_of(X, Y, cost), epsilon=0.2)
+    X, Y, C = turns(2, n=12)
+    exact = solve(training_of(X, Y, C))
+    rough = solve(training_of(X, Y, C), epsilon=0.2)
     assert rough.status is Status.CONVERGED
     assert rough.iterations < exact.iterations
-    assert rough.certificate.gap <= 0.25 * cost.sum() + TIGHT
-    none = solve(training_of(X, Y, cost), epsilon=100.0)
+    assert rough.certificate.gap <= 0.25 * C.sum() + TIGHT
+    none = solve(training_of(X, Y, C), epsilon=100.0)
     assert none.iterations == 2
     assert none.certificate.dual == 0.0
 
 
 def test_threads_change_nothing():
-    X, Y, cost = turns(4, n=20)
-    one, two = (solve(training_of(X, Y, cost), n_jobs=n) for n in (1, 2))
+    X, Y, C = turns(4, n=20)
+    one, two = (solve(training_of(X, Y, C), n_jobs=n) for n in (1, 2))
     assert one.certificate == two.certificate
     assert_array_equal(one.dual_point.coef, two.dual_point.coef)
 
 
 def test_same_seed_same_answer():
-    X, Y, cost = turns(4)
-    one, two, other = (solve(training_of(X, Y, cost), seed=seed, tol=1e-2) for seed in (1, 1, 2))
+    X, Y, C = turns(4)
+    one, two, other = (solve(training_of(X, Y, C), seed=seed, tol=1e-2) for seed in (1, 1, 2))
     assert_array_equal(one.dual_point.coef, two.dual_point.coef)
     assert other.certificate.primal == pytest.approx(one.certificate.primal, rel=2e-2)
 
 
 def test_warm_start_begins_where_the_other_ended():
-    X, Y, cost = turns(9)
-    first = solve(training_of(X, Y, cost))
-    again = solve(training_of(X, Y, cost), start=first.dual_point)
+    X, Y, C = turns(9)
+    first = solve(training_of(X, Y, C))
+    again = solve(training_of(X, Y, C), start=first.dual_point)
     assert again.history[0].dual >= first.certificate.dual * (1 - 1e-9)
     assert again.iterations <= first.iterations
-    smaller = solve(training_of(X, Y, 0.3 * cost), start=first.dual_point)
-    assert_certifies(smaller, referee_value(X, Y, 0.3 * cost, "rbf"))
+    smaller = solve(training_of(X, Y, 0.3 * C), start=first.dual_point)
+    assert_certifies(smaller, referee_value(X, Y, 0.3 * C, "rbf"))
 
 
 def test_stopped_early_is_certified():
-    X, Y, cost = turns(9)
-    result = solve(training_of(X, Y, cost), max_iter=1, batch_size=2)
+    X, Y, C = turns(9)
+    result = solve(training_of(X, Y, C), max_iter=1, batch_size=2)
     assert result.status is Status.MAX_ITER
     assert result.certificate.dual <= result.certificate.primal
-    value = referee_value(X, Y, cost, "rbf")
+    value = referee_value(X, Y, C, "rbf")
     assert result.certificate.dual <= value <= result.certificate.primal + 1e-8
 
 
 def test_interrupt_is_certified():
-    X, Y, cost = turns(9)
-    oracle = training_of(X, Y, cost)
+    X, Y, C = turns(9)
+    oracle = training_of(X, Y, C)
 
     def interrupt(line, model):
         raise KeyboardInterrupt
@@ -338,12 +336,12 @@ def test_problem_that_fails_is_named():
                 raise RuntimeError("no more")
             return super().loss(y_true, y)
 
-    X, Y, cost = turns(9)
+    X, Y, C = turns(9)
     kernel = ProductKernel("linear", LABELS)
     with pytest.raises(
         ProblemError, match=r"loss.* of Failing raised RuntimeError .*: no more"
     ) as e:
-        solve(KernelOracle(Failing(), X, Y, cost, kernel))
+        solve(KernelOracle(Failing(), X, Y, C, kernel))
     assert e.value.result.status is Status.FAILED
 
 
@@ -352,9 +350,9 @@ def test_negative_loss_is_named():
         def loss(self, y_true, y):
             return -1.0
 
-    X, Y, cost = turns(9)
+    X, Y, C = turns(9)
     with pytest.raises(ProblemError, match=r"loss of Negative must be a finite number.*it is -1"):
-        solve(KernelOracle(Negative(), X, Y, cost, ProductKernel("linear", LABELS)))
+        solve(KernelOracle(Negative(), X, Y, C, ProductKernel("linear", LABELS)))
 
 
 @pytest.mark.parametrize(
@@ -379,14 +377,14 @@ def class_case(seed, n=25, k=4):
     random = np.random.default_rng(seed)
     X, labels = random.normal(size=(n, 3)), random.integers(0, k, n)
     labels[:k] = np.arange(k)
-    cost = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.5)
-    cost[-1] = 0.0
+    C = random.uniform(0.1, 1.0, n) * 10.0 ** random.uniform(-1.0, 1.5)
+    C[-1] = 0.0
     loss = random.uniform(0.2, 2.0, (k, k)) * (1.0 - np.eye(k))
-    return X, labels, cost, KernelClasses(np.arange(k), loss)
+    return X, labels, C, KernelClasses(np.arange(k), loss)
 
 
-def class_training(X, labels, cost, problem, kernel):
-    return ClassOracle(problem, X, labels, cost, kernel)
+def class_training(X, labels, C, problem, kernel):
+    return ClassOracle(problem, X, labels, C, kernel)
 
 
 def solve_classes(oracle, tol=TIGHT, start=None, **options):
@@ -397,14 +395,14 @@ def solve_classes(oracle, tol=TIGHT, start=None, **options):
 @pytest.mark.parametrize("parts", PARTS)
 @pytest.mark.parametrize("seed", range(3))
 def test_classes_optimum_is_the_referees(seed, parts, k):
-    X, labels, cost, problem = class_case(seed, k=k)
+    X, labels, C, problem = class_case(seed, k=k)
     kernel, formula = PARTS[parts]
     value = kernel_referee.optimum(
-        problem, X, labels.tolist(), cost, lambda p, q: formula(p[0], q[0]) * (p[1] @ q[1])
+        problem, X, labels.tolist(), C, lambda p, q: formula(p[0], q[0]) * (p[1] @ q[1])
     )
-    result = solve_classes(class_training(X, labels, cost, problem, kernel))
+    result = solve_classes(class_training(X, labels, C, problem, kernel))
     assert_certifies(result, value)
-    general = KernelOracle(problem, X, labels.tolist(), cost, kernel)
+    general = KernelOracle(problem, X, labels.tolist(), C, kernel)
     assert_certifies(solve(general), value)
     assert general.primal(result.weights) == pytest.approx(result.certificate.primal)
 
@@ -412,8 +410,8 @@ def test_classes_optimum_is_the_referees(seed, parts, k):
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), k=st.integers(2, 6))
 def test_classes_dual_never_falls_and_is_certified(seed, k):
-    X, labels, cost, problem = class_case(seed, k=k)
-    result = solve_classes(class_training(X, labels, cost, problem, RBFKernel(0.3)), tol=1e-4)
+    X, labels, C, problem = class_case(seed, k=k)
+    result = solve_classes(class_training(X, labels, C, problem, RBFKernel(0.3)), tol=1e-4)
     duals = [line.dual for line in result.history]
     assert (np.diff([0.0, *duals]) >= -1e-7 * (1.0 + abs(duals[-1]))).all()  # in single precision
     assert -1e-12 <= result.certificate.relative_gap <= 1e-4
@@ -421,8 +419,8 @@ def test_classes_dual_never_falls_and_is_certified(seed, k):
 
 
 def test_small_cache_finds_the_same_optimum():
-    X, labels, cost, problem = class_case(3, n=300)
-    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    X, labels, C, problem = class_case(3, n=300)
+    oracle = class_training(X, labels, C, problem, RBFKernel(0.3))
     all_rows, few_rows = (solve_classes(oracle, cache_bytes=size) for size in (10**9, 1))
     assert few_rows.status is all_rows.status is Status.CONVERGED
     assert few_rows.certificate.primal >= all_rows.certificate.dual
@@ -430,19 +428,19 @@ def test_small_cache_finds_the_same_optimum():
 
 
 def test_classes_warm_start():
-    X, labels, cost, problem = class_case(4)
-    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    X, labels, C, problem = class_case(4)
+    oracle = class_training(X, labels, C, problem, RBFKernel(0.3))
     first = solve_classes(oracle)
     again = solve_classes(oracle, start=first.dual_point)
     assert again.iterations == 1
-    half = class_training(X, labels, 0.5 * cost, problem, RBFKernel(0.3))
+    half = class_training(X, labels, 0.5 * C, problem, RBFKernel(0.3))
     from_more, anew = solve_classes(half, start=first.dual_point), solve_classes(half)
     assert from_more.certificate.primal == pytest.approx(anew.certificate.primal, rel=3e-6)
 
 
 def test_start_of_other_classes_is_left_alone():
-    X, labels, cost, problem = class_case(4)
-    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    X, labels, C, problem = class_case(4)
+    oracle = class_training(X, labels, C, problem, RBFKernel(0.3))
     other = solve_classes(class_training(*class_case(4, k=3), RBFKernel(0.3))).dual_point
     from_other, anew = solve_classes(oracle, start=other), solve_classes(oracle)
     assert_array_equal(from_other.dual_point, anew.dual_point)
@@ -450,8 +448,8 @@ def test_start_of_other_classes_is_left_alone():
 
 def test_moves_of_rows_at_hand_count_what_is_outside():
     """The dual of some rows, with the others at rest, differs from that of all by a constant."""
-    X, labels, cost, problem = class_case(6, n=40)
-    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    X, labels, C, problem = class_case(6, n=40)
+    oracle = class_training(X, labels, C, problem, RBFKernel(0.3))
     coef = np.zeros((40, padded(4)))
     coef[:, :4] = solve_classes(oracle, tol=0.2).dual_point
     gram, some = RBFKernel(0.3)(X, X), np.arange(0, 40, 3)
@@ -464,7 +462,7 @@ def test_moves_of_rows_at_hand_count_what_is_outside():
 
     hand = RowsAtHand(
         gram[np.ix_(some, some)], 1.0, np.ascontiguousarray((gram @ coef[:, :4])[some].T),
-        coef[some], labels[some], problem.loss_matrix, cost[some],
+        coef[some], labels[some], problem.loss_matrix, C[some],
     )  # fmt: skip
     constant = whole(hand.coef)[0] - hand.dual
     for momentum in (0.0, 0.5, 0.9):
@@ -488,16 +486,16 @@ def test_moves_of_rows_at_hand_count_what_is_outside():
 @given(seed=st.integers(0, 10**6), k=st.integers(2, 6))
 def test_projections_are_the_nearest_feasible_points(seed, k):
     random = np.random.default_rng(seed)
-    labels, cost = random.integers(0, k, 5), random.uniform(0.0, 2.0, 5)
-    cost[0] = 0.0
+    labels, C = random.integers(0, k, 5), random.uniform(0.0, 2.0, 5)
+    C[0] = 0.0
     wanted = np.zeros((5, padded(k)))
     wanted[:, :k] = random.normal(size=(5, k))
     found = wanted.copy()
-    project(found, k, labels, cost)
+    project(found, k, labels, C)
     own = np.eye(k)[labels]
-    a, b = (cost[:, None] * own - each[:, :k] for each in (found, wanted))
+    a, b = (C[:, None] * own - each[:, :k] for each in (found, wanted))
     assert (a >= -1e-12).all()
-    assert_allclose(a.sum(axis=1), cost, atol=1e-9)
+    assert_allclose(a.sum(axis=1), C, atol=1e-9)
     # Optimal: what is left is the same wherever a is positive, and no larger elsewhere.
     for row, rest in zip(a, b - a, strict=True):
         if row.any():
@@ -505,8 +503,8 @@ def test_projections_are_the_nearest_feasible_points(seed, k):
 
 
 def test_infeasible_coefficients_are_refused():
-    X, labels, cost, problem = class_case(4)
-    oracle = class_training(X, labels, cost, problem, RBFKernel(0.3))
+    X, labels, C, problem = class_case(4)
+    oracle = class_training(X, labels, C, problem, RBFKernel(0.3))
     coef = solve_classes(oracle).dual_point
     with pytest.raises(ValueError, match="not feasible"):
         oracle.certify(1.5 * coef, oracle.scores_of(1.5 * coef, Threads(1)))

@@ -58,11 +58,11 @@ class CaseStream(SourceStream):
     """The examples of a case, each with its own cost."""
 
     def __init__(self, case, size=3):
-        source = Listed(case.X, list(zip(case.Y, case.cost, strict=True)), size)
+        source = Listed(case.X, list(zip(case.Y, case.C, strict=True)), size)
 
         def make_oracle(X, y, _):
-            Y, cost = zip(*y, strict=True)
-            return PythonOracle(case.problem, X, Y, np.array(cost), case.rescaling)
+            Y, C = zip(*y, strict=True)
+            return PythonOracle(case.problem, X, Y, np.array(C), case.rescaling)
 
         super().__init__(source, make_oracle, 1.0)
 
@@ -214,7 +214,7 @@ def test_a_small_cache_merges_and_freezes_and_stays_valid(kind):
 
 def test_merging_alone_keeps_every_plane_checkable():
     case = random_chains(8, n=10, d=6, shortest=4, longest=6, k=3)
-    case = case.with_cost(30.0 * case.cost)
+    case = case.with_cost(30.0 * case.C)
     needed = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case)
     solver = Online(cache_bytes=int(1.2 * needed))
     run, iterations = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
@@ -242,7 +242,7 @@ def test_starts_from_an_earlier_result(tight):
     run = solver.new_run(CaseStream(case), Stopping(), Threads(1), 0)
     run.resume(first.dual_point)
     assert run.dual == pytest.approx(first.certificate.dual, rel=1e-9)
-    half = case.with_cost(0.5 * case.cost)
+    half = case.with_cost(0.5 * case.C)
     again = solve(CaseStream(half), solver, tol=1e-4, max_iter=3, start=first.dual_point)
     assert_brackets_stream(again, half)
 
@@ -270,7 +270,7 @@ def test_examples_that_are_easy_or_empty():
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == result.certificate.dual == 0.0
     empty = random_classes(1)
-    empty = Case(empty.problem, [np.zeros_like(x) for x in empty.X], empty.Y, empty.cost)
+    empty = Case(empty.problem, [np.zeros_like(x) for x in empty.X], empty.Y, empty.C)
     result = solve(CaseStream(empty), Online())
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(empty.optimum.value)
@@ -300,7 +300,7 @@ def test_relaxed_searches():
     case = random_classes(0)
     problem = Blurred.__new__(Blurred)
     problem.__dict__.update(case.problem.__dict__)
-    blurred = Case(problem, case.X, case.Y, case.cost)
+    blurred = Case(problem, case.X, case.Y, case.C)
     result = solve(CaseStream(blurred), Online(), max_iter=50)
     assert result.status is Status.RELAXED
     assert result.certificate.relaxed

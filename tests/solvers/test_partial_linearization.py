@@ -75,7 +75,7 @@ class LogSpace:
 
     def __init__(self, case: Case, masses: list[np.ndarray], temperature: float) -> None:
         self.psi, self.losses = case.pieces
-        self.cost, self.temperature = case.cost, temperature
+        self.C, self.temperature = case.C, temperature
         self.logs = np.full(self.losses.shape, -np.inf)
         for logs, mass in zip(self.logs, masses, strict=True):
             logs[: len(mass)] = np.log(mass)
@@ -86,12 +86,12 @@ class LogSpace:
 
     @property
     def weights(self) -> np.ndarray:
-        return np.einsum("i,ij,ijf->f", self.cost, self.masses, self.psi)
+        return np.einsum("i,ij,ijf->f", self.C, self.masses, self.psi)
 
     @property
     def dual(self) -> float:
         weights = self.weights
-        return float(self.cost @ (self.masses * self.losses).sum(axis=1) - 0.5 * weights @ weights)
+        return float(self.C @ (self.masses * self.losses).sum(axis=1) - 0.5 * weights @ weights)
 
     def step(self, blocks: np.ndarray) -> None:
         slopes = self.losses - self.psi @ self.weights
@@ -266,8 +266,8 @@ def test_chains_agree_with_all_labellings_written_out(case: Case, temperature: f
             assert not proposals.nodes[:, n:].any()
             assert not proposals.pairs[:, :, n:].any()
 
-            direction = case.cost[b] * (wanted - mass) @ vectors
-            slope = case.cost[b] * (wanted - mass) @ slopes
+            direction = case.C[b] * (wanted - mass) @ vectors
+            slope = case.C[b] * (wanted - mass) @ slopes
             square = direction @ direction
             step = np.clip(slope / square, 0.0, 1.0) if square else 0.0
             expected = weights + step * direction
@@ -288,7 +288,7 @@ def test_factors_and_logarithms_reweight_alike() -> None:
         Sequences(X, ends, sp.csr_array((X.shape[0], 1))),
         plain.labels,
         Layout.of(3, 3, bias=case.problem.bias, ends=case.problem.ends, n_tied=1),
-        plain.cost,
+        plain.C,
         case.problem.matrix,
         normalized=case.problem.normalized,
     )
@@ -420,7 +420,7 @@ def test_certificates_bracket_and_history_tells_them(oracle: Any, solver: Any) -
 
 def test_exponentiated_gradient_keeps_its_best_point() -> None:
     case = random_classes(1)
-    oracle = case.with_cost(100.0 * case.cost).oracle()
+    oracle = case.with_cost(100.0 * case.C).oracle()
     found = distributions_of(oracle, 0.01)
     start, weights = oracle.dual(found.point), found.expectations()[0]
     for b in np.random.default_rng(0).permutation(oracle.n_examples):
@@ -462,7 +462,7 @@ def test_a_warm_start_goes_on_where_the_last_solve_ended(oracle: Any) -> None:
 
 def test_a_warm_start_may_have_another_c() -> None:
     case = random_chains(40)
-    more = case.with_cost(2.0 * case.cost)
+    more = case.with_cost(2.0 * case.C)
     solver = mm.PartialLinearization()
     first = solver.solve(compiled_chains(case), Stopping(tol=1e-3))
     again = solver.solve(compiled_chains(more), Stopping(tol=1e-3), start=first.dual_point)
@@ -517,7 +517,7 @@ def test_the_schedule_does_not_depend_on_the_unit_of_the_loss() -> None:
         ),
         case.X,
         case.Y,
-        8.0 * case.cost,
+        8.0 * case.C,
     )
     solver = mm.PartialLinearization()
     found = [duals(solver, compiled_chains(one), iterations=20) for one in (case, large)]

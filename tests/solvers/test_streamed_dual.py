@@ -51,9 +51,9 @@ def solve(problem, cuts=(10, 20), tol=1e-6, max_iter=2000, cache_bytes=1 << 20, 
 
 def one_versus_rest(seed=0, n=30):
     case = random_case("crammer-singer", seed, n=n)
-    labels, cost = case.problem.labels, case.problem.cost
+    labels, C = case.problem.labels, case.problem.C
     parts = [
-        ScalarProblem.hinge(np.where(labels == m, 1.0, -1.0), np.ones(n), cost, X=case.problem.X)
+        ScalarProblem.hinge(np.where(labels == m, 1.0, -1.0), np.ones(n), C, X=case.problem.X)
         for m in range(4)
     ]
     return OneVersusRest(tuple(parts))
@@ -213,13 +213,13 @@ def test_stored_coefficients_are_feasible_and_keep_what_is_at_a_bound(kind, seed
     random = np.random.default_rng(seed)
     shape = (problem.n_samples, problem.n_outputs)
     coef = problem.feasible(
-        random.normal(size=shape) * problem.cost[:, None] * (random.random(shape) < share)
+        random.normal(size=shape) * problem.C[:, None] * (random.random(shape) < share)
     )
     stored = StoredCoefficients.of(fractions_of(problem, coef))
     back = stored.restore(problem)
     np.testing.assert_allclose(back, problem.feasible(back), rtol=1e-14)
-    np.testing.assert_allclose(back, coef, atol=1e-6 * problem.cost.max())
-    at_bound = coef == -problem.cost[:, None]
+    np.testing.assert_allclose(back, coef, atol=1e-6 * problem.C.max())
+    at_bound = coef == -problem.C[:, None]
     np.testing.assert_array_equal(back[at_bound], coef[at_bound])
     assert stored.n_stored <= np.count_nonzero(coef)
     assert stored.nbytes <= 6 * stored.n_stored

@@ -190,8 +190,8 @@ def test_two_ways_to_state_the_chains_meet():
 @pytest.mark.parametrize("name", ALL)
 def test_an_example_without_cost_has_no_say(name):
     case = case_of("classes", 2)
-    assert case.cost[1] == 0.0
-    moved = Case(case.problem, [*case.X], [*case.Y], case.cost)
+    assert case.C[1] == 0.0
+    moved = Case(case.problem, [*case.X], [*case.Y], case.C)
     moved.X[1] = 100.0 * np.ones_like(case.X[1])
     tol = 3e-2 if name in SLOW else 1e-4
     result = solve(moved.oracle(), ALL[name], tol=tol, max_iter=2000)
@@ -210,7 +210,7 @@ def test_starts_from_an_earlier_result(name, kind):
     assert again.status is Status.CONVERGED
     assert again.iterations <= max(2, first.iterations // 2)
     for factor in (0.3, 3.0):
-        other = case.with_cost(factor * case.cost)
+        other = case.with_cost(factor * case.C)
         oracle = training_of(kind, other)
         result = solve(oracle, FAST[name], max_iter=2000, start=first.dual_point)
         assert result.status is Status.CONVERGED
@@ -315,7 +315,7 @@ class Fragile(Classes):
 
 
 def fragile(case, at, error):
-    return Case(Fragile(case.problem.matrix, at, error), case.X, case.Y, case.cost)
+    return Case(Fragile(case.problem.matrix, at, error), case.X, case.Y, case.C)
 
 
 @pytest.mark.parametrize("at", [1, 15, 50])
@@ -481,7 +481,7 @@ def test_a_search_that_is_no_maximum_is_found_out():
             return self.inference(x, w)
 
     case = case_of("classes", 0)
-    oracle = Case(Forgetful(case.problem.matrix), case.X, case.Y, case.cost).oracle()
+    oracle = Case(Forgetful(case.problem.matrix), case.X, case.Y, case.C).oracle()
     with (
         pytest.warns(ProblemWarning, match=r"loss_augmented_inference of Forgetful .* example \d+"),
         pytest.raises(ProblemError, match=r"loss_augmented_inference of Forgetful .* example \d+"),
@@ -507,7 +507,7 @@ def test_names():
 class Blurred(Classes):
     """Searches that find the highest output, but admit that they may have missed it by `blur`."""
 
-    relaxed = True
+    exact = False
     blur = 0.05
 
     def cuts(self, xs, y_true, w):
@@ -535,7 +535,7 @@ def test_relaxed_searches_have_a_valid_certificate_and_stop_when_they_are_stuck(
     exact = solve(oracle, ALL[name])
     problem = Blurred.__new__(Blurred)
     problem.__dict__.update(oracle.problem.__dict__)
-    blurred = type(oracle)(problem, oracle.X, oracle.Y, oracle.cost)
+    blurred = type(oracle)(problem, oracle.X, oracle.Y, oracle.C)
     relaxed = solve(blurred, ALL[name])
     assert relaxed.status is Status.RELAXED
     assert relaxed.certificate.relaxed
@@ -543,6 +543,6 @@ def test_relaxed_searches_have_a_valid_certificate_and_stop_when_they_are_stuck(
     assert not exact.certificate.relaxed
     # The optimum is between the two numbers, which lie as far apart as the searches admit.
     assert relaxed.certificate.dual <= exact.certificate.primal <= relaxed.certificate.primal
-    admitted = Blurred.blur * oracle.cost.sum()
+    admitted = Blurred.blur * oracle.C.sum()
     slack = 1e-4 * abs(exact.certificate.primal)
     assert admitted - slack <= relaxed.certificate.gap <= admitted + slack

@@ -67,7 +67,7 @@ def check_problem(
     and `loss_augmented_inference_wrong`; of a `KernelProblem` `outputs`, `loss`, `candidates` and
     `losses`.
 
-    Inferences of a problem that says ``relaxed = True`` may miss the maximum: that is noted only,
+    Inferences of a problem that says ``exact = False`` may miss the maximum: that is noted only,
     with how much they miss, unless it is more than the `suboptimality` of their planes admits.
 
     Parameters

@@ -106,5 +106,5 @@ class LatentTrial(Trial):
                 expected = best.loss + best.score(at.weights) - y_true.score(at.weights)
                 bad = abs(hinges[k] - expected) > self.rounding(at, best, y_true) + ROUNDING
                 told = f"example {i}, {at.name}: {hinges[k]:.6g}, not {expected:.6g}"
-                wrong.append(told if bad and not self.relaxed else None)
+                wrong.append(told if bad and self.exact else None)
         return wrong

@@ -30,7 +30,7 @@ def judge_top(trial: Trial, i: int, at: At, found: list[Competitor]) -> None:
     """The best outputs must be the best ones, the best first, each once."""
     line = trial.line(f"k_best: the {K_BEST} highest scores, highest first")
     wrong = _wrong_top(trial, i, at, found)
-    if wrong is not None and trial.relaxed:
+    if wrong is not None and not trial.exact:
         line.note(0.0, f"example {i}, {at.name}: {wrong}")
         wrong = None
     line.tried(None if wrong is None else f"example {i}, {at.name}: {wrong}")
@@ -132,11 +132,11 @@ def _wrong_slopes(trial: Trial, oracle: Oracle, at: At) -> list[str | None]:
             continue
         y_true, best = trial.pool[i][0], found[i]
         expected = best.loss + best.score(at.weights) - y_true.score(at.weights)
-        admitted = np.inf if oracle.relaxed and cuts.suboptimality is None else 0.0
+        admitted = np.inf if not oracle.exact and cuts.suboptimality is None else 0.0
         admitted += 0.0 if cuts.suboptimality is None else float(cuts.suboptimality[k])
         rounding = trial.rounding(at, y_true, best) + ROUNDING
         # A relaxed `loss_augmented_inference` may miss what the training set finds.
-        above = slopes[k] > expected + rounding and not trial.relaxed
+        above = slopes[k] > expected + rounding and trial.exact
         below = slopes[k] + admitted < expected - rounding
         bad = above or below or abs(slopes[k] - again[k]) > rounding
         told = f"example {i}, {at.name}: {slopes[k]:.6g}, made anew {again[k]:.6g}, but "

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.problem import is_exact
+
 Floats = NDArray[np.float64]
 
 
@@ -126,7 +128,7 @@ class Sheet:
         self, problem: Any, X: Any, Y: Any, examples: list[int], random: np.random.Generator
     ) -> None:
         self.problem, self.X, self.Y, self.examples, self.random = problem, X, Y, examples, random
-        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self.exact = is_exact(problem)
         self.lines: dict[str, Line] = {}
 
     def line(self, name: str) -> Line:

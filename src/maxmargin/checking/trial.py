@@ -294,9 +294,9 @@ class Trial(Sheet):
         told = f"example {answer.i}, {answer.at.name}: {value(before.found):.6g}, then "
         told += f"{value(answer.found):.6g}"
         line = self.line(f"{answer.method}: as good when asked again")
-        if bad and self.relaxed:
+        if bad and not self.exact:
             line.note(missed, told)
-        line.tried(told if bad and not self.relaxed else None)
+        line.tried(told if bad and self.exact else None)
 
     def compare_true_output_again(self, i: int) -> None:
         """After all searches, features must be the same as before."""
@@ -357,7 +357,7 @@ class Trial(Sheet):
             f"but {best.output!r:.60} ({best.source}) has {value(best):.6g}"
         )
         may_miss = np.inf if admitted is None else admitted + rounding
-        if missed > rounding and self.relaxed and missed <= may_miss:
+        if missed > rounding and not self.exact and missed <= may_miss:
             line.note(missed, f"relaxed, it misses up to {missed:.3g}: {told}")
             missed = 0.0
         elif missed > rounding and admitted is not None:

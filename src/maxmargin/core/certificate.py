@@ -23,7 +23,7 @@ class CertifiableProblem(Protocol):
     def dual(self, dual_point: Any, /) -> float: ...
 
     @property
-    def relaxed(self) -> bool: ...
+    def exact(self) -> bool: ...
 
 
 @registered("Certificate")
@@ -100,7 +100,7 @@ def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Ce
     Any weights and any feasible dual point certify each other; they need not belong together.
     """
     return Certificate(
-        primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=problem.relaxed
+        primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=not problem.exact
     )
 
 

@@ -59,7 +59,7 @@ class KernelOracle:
     ----------
     problem : KernelProblem
     X, Y : sequence
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
         C of each example.
     kernel : Kernel or ProductKernel
         Is checked, on a sample of the truths.
@@ -67,7 +67,7 @@ class KernelOracle:
         Slack rescaling multiplies the margin's violation by the loss.
     """
 
-    relaxed = False
+    exact = True
     """Searches are exact: they try all outputs."""
 
     def __init__(
@@ -75,11 +75,11 @@ class KernelOracle:
         problem: Any,
         X: Sequence[Any],
         Y: Sequence[Any],
-        cost: Floats,
+        C: Floats,
         kernel: Any,
         rescaling: str = "margin",
     ) -> None:
-        self.X, self.Y, self.cost = X, Y, cost
+        self.X, self.Y, self.C = X, Y, C
         self.watch = OracleWatch()
         self.by_slack = rescaling == "slack"
         self.problem = adapted(problem, kernel)
@@ -94,12 +94,12 @@ class KernelOracle:
         """All that tells these examples from others."""
         problem = getattr(self.problem, "problem", self.problem)
         name, settings = type(problem).__name__, settings_of(problem)
-        return name, settings, self.X, self.Y, self.cost, self.kernel, self.by_slack
+        return name, settings, self.X, self.Y, self.C, self.kernel, self.by_slack
 
     @property
     def n_examples(self) -> int:
         """Number of examples."""
-        return len(self.cost)
+        return len(self.C)
 
     def _sample(self) -> Order:
         n = self.n_examples
@@ -223,7 +223,7 @@ class KernelOracle:
         """Objective of a model, by a search for each block."""
         threads = threads or Threads(1)
         found = self.infer(model, np.arange(self.n_examples), threads)
-        return model.half_square + float(self.cost @ found.hinges)
+        return model.half_square + float(self.C @ found.hinges)
 
     def dual(self, point: DualPoint) -> float:
         """Dual value of a feasible point, with its outputs and the kernel made anew."""
@@ -234,9 +234,9 @@ class KernelOracle:
         """The point, cut back in blocks where it takes more than their C."""
         coef = np.maximum(point.coef, 0.0)
         used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
-        over = used > self.cost
+        over = used > self.C
         scale = np.ones(self.n_examples)
-        scale[over] = self.cost[over] / used[over]
+        scale[over] = self.C[over] / used[over]
         return point._replace(coef=coef * scale[point.examples])
 
     def _valued(self, point: DualPoint) -> tuple[KernelModel, float]:
@@ -413,15 +413,15 @@ class ClassOracle:
     X : ndarray or CSR matrix of shape (n_samples, n_features)
     labels : ndarray of shape (n_samples,)
         Class numbers.
-    cost : ndarray of shape (n_samples,)
+    C : ndarray of shape (n_samples,)
     kernel : Kernel
         Of rows. Is checked on a sample of them.
     """
 
     def __init__(
-        self, problem: ClassCodes, X: Any, labels: NDArray[np.int64], cost: Floats, kernel: Any
+        self, problem: ClassCodes, X: Any, labels: NDArray[np.int64], C: Floats, kernel: Any
     ) -> None:
-        self.problem, self.X, self.labels, self.cost = problem, X, labels, cost
+        self.problem, self.X, self.labels, self.C = problem, X, labels, C
         some = X[np.random.default_rng(0).permutation(X.shape[0])[:SAMPLE]]
         self.kernel = kernel.fitted(X)
         check_gram(self.kernel(some, some), self.kernel.name)
@@ -438,7 +438,7 @@ class ClassOracle:
         factors = sp.csr_array(dual_coef[used])
         return KernelModel(kernel, self.X[used], self.problem.codes, factors)
 
-    relaxed = False
+    exact = True
     watch = None
     """Nobody need look at an oracle that no user wrote."""
 
@@ -446,7 +446,7 @@ class ClassOracle:
     def content(self) -> Any:
         """All that tells these examples from others."""
         problem = self.problem
-        rows = self.X, self.labels, self.cost
+        rows = self.X, self.labels, self.C
         return problem.classes, problem.loss_matrix, rows, self.kernel
 
     def scores_of(self, dual_coef: Floats, threads: Threads) -> Floats:
@@ -473,16 +473,16 @@ class ClassOracle:
         hinges = (scores + losses - own).max(axis=1)
         half_square = 0.5 * float(np.sum(dual_coef * scores))
         linear = -float(np.sum(dual_coef * losses))
-        return Certificate(half_square + float(self.cost @ hinges), linear - half_square)
+        return Certificate(half_square + float(self.C @ hinges), linear - half_square)
 
     def _check_feasible(self, dual_coef: Floats) -> None:
         own = np.zeros(dual_coef.shape, dtype=np.bool_)
         own[np.arange(len(own)), self.labels] = True
-        room = 1e-9 * self.cost[:, None]
+        room = 1e-9 * self.C[:, None]
         in_bounds = np.where(
-            own, (dual_coef >= -room) & (dual_coef <= self.cost[:, None] + room), dual_coef <= room
+            own, (dual_coef >= -room) & (dual_coef <= self.C[:, None] + room), dual_coef <= room
         )
-        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.cost).all()):
+        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
             raise ValueError("The dual coefficients are not feasible.")
 
 

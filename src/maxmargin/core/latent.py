@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import Competitor, OracleWatch
-from maxmargin.core.problem import ProblemError, called
+from maxmargin.core.problem import ProblemError, called, is_exact
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.threads import Threads
 
@@ -41,9 +41,9 @@ class LatentProblem(ABC):
       that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
     - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
       as `maxmargin.Cuts`; truths and outputs are pairs ``(y, h)``. A search that may miss the
-      highest pair says by how much at most in their `suboptimality`, and the problem says ``relaxed
-      = True``;
-    - ``make_oracle(X, Y, cost)``, a `LatentOracle` of its own, with compiled searches.
+      highest pair says by how much at most in their `suboptimality`, and the problem says ``exact =
+      False``;
+    - ``make_oracle(X, Y, C)``, a `LatentOracle` of its own, with compiled searches.
 
     See Also
     --------
@@ -148,7 +148,7 @@ class _Imputed:
     def __init__(self, problem: Any) -> None:
         self.problem = problem
         self.wrong_only = hasattr(problem, "loss_augmented_inference_wrong")
-        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self.exact = is_exact(problem)
         if hasattr(problem, "outputs"):
             self.outputs = problem.outputs
         if hasattr(problem, "cuts"):
@@ -216,12 +216,12 @@ class PythonLatentOracle(LatentOracle):
     problem : LatentProblem
     X, Y : sequence
         Inputs and their true outputs.
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
     """
 
-    def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> None:
-        self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
-        self.relaxed = bool(getattr(problem, "relaxed", False))
+    def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:
+        self.problem, self.X, self.Y, self.C = problem, X, Y, C
+        self.exact = is_exact(problem)
         self._watch: OracleWatch | None = None
 
     def init_latent(self, random: np.random.Generator) -> list[Any]:
@@ -235,7 +235,7 @@ class PythonLatentOracle(LatentOracle):
         known = self.imputed(before).true_scores(weights)
         rounding = _ROUNDING * (1.0 + np.abs(known))
         bad = np.flatnonzero(scores < known - rounding)
-        if len(bad) and not self.relaxed:
+        if len(bad) and self.exact:
             i = bad[0]
             raise ProblemError(
                 f"latent of {type(self.problem).__name__} returned {found[i]!r:.80} for example "
@@ -252,7 +252,7 @@ class PythonLatentOracle(LatentOracle):
         # Named as the user's class, so that sentences about failures name it.
         named = type(type(self.problem).__name__, (_Imputed,), {})
         y_true = list(zip(self.Y, imputations, strict=True))
-        oracle = ImputedOracle(named(self.problem), self.X, y_true, self.cost)
+        oracle = ImputedOracle(named(self.problem), self.X, y_true, self.C)
         # One fit, one watch: however often it completes, it warns once.
         self._watch = oracle.watch = self._watch or oracle.watch
         return oracle
@@ -260,7 +260,7 @@ class PythonLatentOracle(LatentOracle):
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
         old, new = self.imputed(before), self.imputed(after)
         changed = []
-        for i in range(len(self.cost)):
+        for i in range(len(self.C)):
             (columns, values), (new_columns, new_values) = old.y_true(i), new.y_true(i)
             same = np.array_equal(columns, new_columns) and np.array_equal(values, new_values)
             changed.append(not same)
@@ -272,11 +272,9 @@ class PythonLatentOracle(LatentOracle):
         return [called(self.problem, method, i, x, y_true, last) for i, (x, y_true) in examples]
 
 
-def make_latent_oracle(
-    problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats
-) -> LatentOracle:
+def make_latent_oracle(problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> LatentOracle:
     """The training set of a latent problem: its own, or the plain-Python one."""
     if hasattr(problem, "make_oracle"):
-        bound: LatentOracle = problem.make_oracle(X, Y, cost)
+        bound: LatentOracle = problem.make_oracle(X, Y, C)
         return bound
-    return PythonLatentOracle(problem, X, Y, cost)
+    return PythonLatentOracle(problem, X, Y, C)

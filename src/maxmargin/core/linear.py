@@ -38,7 +38,7 @@ class LinearProblem(ABC):
     ----------
     X : ndarray or CSR array of shape (n_samples, n_features)
         Features, float32 or float64.
-    cost : ndarray of shape (n_samples,)
+    C : ndarray of shape (n_samples,)
         C of each example.
     bias : float
         Value of the constant feature; 0.0 for none.
@@ -49,12 +49,12 @@ class LinearProblem(ABC):
     """
 
     X: Any
-    cost: Floats
+    C: Floats
     bias: float = 0.0
     origin: Floats | None = None
     nonnegative: bool = False
-    relaxed: ClassVar[bool] = False  # an explicit maximum over classes is always found
-    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost")
+    exact: ClassVar[bool] = True  # an explicit maximum over classes is always found
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "C")
 
     @property
     @abstractmethod
@@ -158,7 +158,7 @@ class LinearProblem(ABC):
     def total_loss(self, weights: Floats) -> float:
         """Sum over the examples of cost times loss."""
         return sum(
-            float(self.cost[rows] @ self.losses(self.scores(weights, rows), rows))
+            float(self.C[rows] @ self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
         )
 
@@ -191,7 +191,7 @@ class MulticlassProblem(LinearProblem):
     labels: NDArray[np.int32]
     margins: Floats
     loss_matrix: Floats
-    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "labels", "margins")
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "C", "labels", "margins")
 
     def check(self) -> None:
         super().check()
@@ -235,8 +235,8 @@ class CrammerSinger(MulticlassProblem):
         coef = np.minimum(dual_coef, 0.0)
         coef[own] = 0.0
         used = -coef.sum(axis=1)
-        over = used > self.cost
-        coef[over] *= (self.cost[over] / used[over])[:, None]
+        over = used > self.C
+        coef[over] *= (self.C[over] / used[over])[:, None]
         coef[own] = -coef.sum(axis=1)
         return coef
 
@@ -250,7 +250,7 @@ class WestonWatkins(MulticlassProblem):
 
     def feasible(self, dual_coef: Floats) -> Floats:
         own = np.arange(self.n_samples), self.labels
-        coef = np.clip(dual_coef, -self.cost[:, None], 0.0)
+        coef = np.clip(dual_coef, -self.C[:, None], 0.0)
         coef[own] = 0.0
         coef[own] = -coef.sum(axis=1)
         return coef
@@ -270,26 +270,26 @@ class ScalarProblem(LinearProblem):
     epsilon: float
     lower: Floats
     upper: Floats
-    _per_example: ClassVar[tuple[str, ...]] = ("X", "cost", "target", "lower", "upper")
+    _per_example: ClassVar[tuple[str, ...]] = ("X", "C", "target", "lower", "upper")
 
     @classmethod
-    def hinge(cls, signs: Floats, margins: Floats, cost: Floats, **shared: Any) -> "ScalarProblem":
+    def hinge(cls, signs: Floats, margins: Floats, C: Floats, **shared: Any) -> "ScalarProblem":
         """Loss ``max(0, margin - sign * score)``; `signs` are -1.0 and 1.0."""
         return cls(
             target=signs * margins,
             epsilon=0.0,
-            lower=np.where(signs > 0, 0.0, -cost),
-            upper=np.where(signs > 0, cost, 0.0),
-            cost=cost,
+            lower=np.where(signs > 0, 0.0, -C),
+            upper=np.where(signs > 0, C, 0.0),
+            C=C,
             **shared,
         )
 
     @classmethod
     def epsilon_insensitive(
-        cls, target: Floats, epsilon: float, cost: Floats, **shared: Any
+        cls, target: Floats, epsilon: float, C: Floats, **shared: Any
     ) -> "ScalarProblem":
         """Loss ``max(0, |target - score| - epsilon)``."""
-        return cls(target=target, epsilon=epsilon, lower=-cost, upper=cost, cost=cost, **shared)
+        return cls(target=target, epsilon=epsilon, lower=-C, upper=C, C=C, **shared)
 
     @property
     def n_outputs(self) -> int:
@@ -320,7 +320,7 @@ class OneVersusRest:
     """
 
     parts: tuple[ScalarProblem, ...]
-    relaxed: ClassVar[bool] = False
+    exact: ClassVar[bool] = True
 
     def primal(self, weights: Floats) -> float:
         """Sum of the parts' objectives; weights of part ``m`` are column ``m``."""

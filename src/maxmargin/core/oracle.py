@@ -47,14 +47,14 @@ class Oracle(ABC):
     Parameters
     ----------
     n_features : int
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
         C of each block.
     """
 
     n_features: int
-    cost: Floats
-    relaxed: bool = False
-    """Whether searches may miss the highest output, and say by how much at most."""
+    C: Floats
+    exact: bool = True
+    """Whether `separate` always finds the most violated cut; if not, cuts have a suboptimality."""
     watch: OracleWatch | None = None
     """Looks at the answers of an oracle that a user wrote; None where nobody need."""
 
@@ -69,7 +69,7 @@ class Oracle(ABC):
     @property
     def n_examples(self) -> int:
         """Number of examples."""
-        return len(self.cost)
+        return len(self.C)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -133,11 +133,11 @@ class Oracle(ABC):
 
     def hinges(self, cuts: Cuts, weights: Floats, examples: Order) -> "Hinges":
         """Bounds of the sum of cost times hinge, by planes found at these weights."""
-        cost, slopes = self.cost[examples], cuts.slopes(weights)
-        least = float(cost @ np.maximum(slopes, 0.0))
+        C, slopes = self.C[examples], cuts.slopes(weights)
+        least = float(C @ np.maximum(slopes, 0.0))
         if cuts.suboptimality is None:
             return Hinges(least, least)
-        return Hinges(least, float(cost @ np.maximum(slopes + cuts.suboptimality, 0.0)))
+        return Hinges(least, float(C @ np.maximum(slopes + cuts.suboptimality, 0.0)))
 
     def dual(self, point: Any) -> float:
         """Dual value of a feasible point, with its planes made anew.
@@ -167,9 +167,9 @@ class Oracle(ABC):
             raise ValueError("The point is no list of outputs with coefficients.")
         coef = np.maximum(point.coef, 0.0)
         used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
-        over = used > self.cost
+        over = used > self.C
         scale = np.ones(self.n_examples)
-        scale[over] = self.cost[over] / used[over]
+        scale[over] = self.C[over] / used[over]
         return point._replace(coef=coef * scale[point.examples])
 
     def chunks(self) -> list[Order]:

@@ -31,8 +31,8 @@ class Problem(ABC):
     - ``k_best(x, w, k)``, the k best outputs, best first;
     - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
       as `maxmargin.Cuts`; a search that may miss the highest output says by how much at most in
-      their `suboptimality`, and the problem says ``relaxed = True``;
-    - ``make_oracle(X, Y, cost)``, a `Oracle` of its own, with compiled searches.
+      their `suboptimality`, and the problem says ``exact = False``;
+    - ``make_oracle(X, Y, C)``, a `Oracle` of its own, with compiled searches.
 
     See Also
     --------
@@ -57,6 +57,9 @@ class Problem(ABC):
     >>> mm.StructuredSVM(ThreeClasses(), C=10.0).fit(X, Y).predict(X)
     [0, 1, 2]
     """
+
+    exact: bool = True
+    """Whether inference always finds the maximum."""
 
     @abstractmethod
     def joint_feature(self, x: Any, y: Any) -> Any:
@@ -87,6 +90,11 @@ class ProblemError(ValueError):
     """
 
     result: Any = None
+
+
+def is_exact(problem: Any) -> bool:
+    """Whether inference always finds the maximum: yes, unless the problem has ``exact = False``."""
+    return bool(getattr(problem, "exact", True))
 
 
 def settings_of(problem: Any) -> dict[str, Any]:

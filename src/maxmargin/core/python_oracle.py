@@ -12,7 +12,7 @@ from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
 from maxmargin.core.oracle_check import ROUNDING, Competitor, OracleWatch
-from maxmargin.core.problem import ProblemError, called, settings_of
+from maxmargin.core.problem import ProblemError, called, is_exact, settings_of
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -34,7 +34,7 @@ class PythonOracle(Oracle):
     problem : Problem
     X, Y : sequence
         Inputs and their true outputs.
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
     rescaling : {"margin", "slack"}
         Slack rescaling multiplies the margin's violation by the loss.
     """
@@ -44,17 +44,17 @@ class PythonOracle(Oracle):
         problem: Any,
         X: Sequence[Any],
         Y: Sequence[Any],
-        cost: Floats,
+        C: Floats,
         rescaling: str = "margin",
     ) -> None:
-        self.problem, self.X, self.Y, self.cost = problem, X, Y, cost
-        self.relaxed = bool(getattr(problem, "relaxed", False))
+        self.problem, self.X, self.Y, self.C = problem, X, Y, C
+        self.exact = is_exact(problem)
         self.by_slack = rescaling == "slack"
         self.method = "slack_rescaled_inference" if self.by_slack else "loss_augmented_inference"
         self._true_rows: dict[int, _SparseRow] = {}
         self.known: dict[int, dict[Any, Competitor]] = {}
         self.first = 0
-        if hasattr(problem, "inference") and not self.relaxed:
+        if hasattr(problem, "inference") and self.exact:
             self.watch = OracleWatch()
         self.n_features = 0  # not known before the first example's features
         self._true_rows[0] = self._feature(0, Y[0])
@@ -75,7 +75,7 @@ class PythonOracle(Oracle):
     @property
     def content(self) -> Any:
         settings = settings_of(self.problem)
-        return self._name, settings, self.X, self.Y, self.cost, self.by_slack, self.n_features
+        return self._name, settings, self.X, self.Y, self.C, self.by_slack, self.n_features
 
     @property
     def oracle_work(self) -> None:
@@ -245,10 +245,10 @@ class PythonOracle(Oracle):
                 f"cuts of {self._name} must return a suboptimality bound for each example, none "
                 f"negative."
             )
-        if suboptimality is not None and not self.relaxed:
+        if suboptimality is not None and self.exact:
             raise ProblemError(
                 f"cuts of {self._name} returned a suboptimality bound, so {self._name} must say "
-                f"relaxed = True."
+                f"exact = False."
             )
 
     def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
@@ -267,7 +267,7 @@ class PythonOracle(Oracle):
         bad = np.flatnonzero(slopes < -np.maximum(_ROUNDING * scale, _CANCELLED * cancelled))
         if not len(bad):
             return cuts
-        if self.relaxed:
+        if not self.exact:
             return self._with_true_outputs(cuts, slopes, examples, bad)
         k = bad[0]
         raise ProblemError(
@@ -381,14 +381,14 @@ def _as_cuts(
 
 
 def make_oracle(
-    problem: Any, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+    problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
 ) -> Oracle:
     """The training set of a problem: its own, or the plain-Python one."""
     from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
 
     if rescaling == "slack" and not hasattr(problem, "slack_rescaled_inference"):
-        return SlackRescaledOracle(make_oracle(problem, X, Y, cost, "margin"))
+        return SlackRescaledOracle(make_oracle(problem, X, Y, C, "margin"))
     if hasattr(problem, "make_oracle"):
-        bound: Oracle = problem.make_oracle(X, Y, cost, rescaling)
+        bound: Oracle = problem.make_oracle(X, Y, C, rescaling)
         return bound
-    return PythonOracle(problem, X, Y, cost, rescaling)
+    return PythonOracle(problem, X, Y, C, rescaling)

@@ -67,11 +67,11 @@ class SlackRescaledOracle(Oracle):
         With margin rescaling.
     """
 
-    relaxed = True
+    exact = False
 
     def __init__(self, margin: Oracle) -> None:
         self.margin = margin
-        self.n_features, self.cost = margin.n_features, margin.cost
+        self.n_features, self.C = margin.n_features, margin.C
         self._costliest: dict[int, Any] = {}
 
     @property

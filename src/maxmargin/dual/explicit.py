@@ -188,7 +188,7 @@ class Blocks(Stateful, ABC):
         self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
         # A row of zeros, or of cost zero, can never change the weights.
         empty = curvature <= 0.0
-        self.updates[empty | (problem.cost <= 0.0), DUE] = np.iinfo(np.int32).max
+        self.updates[empty | (problem.C <= 0.0), DUE] = np.iinfo(np.int32).max
         self.terms = self._terms(1.0 / np.where(empty, 1.0, curvature))
 
         self.n_columns = n_columns(problem)
@@ -438,23 +438,23 @@ class MulticlassBlocks(Blocks):
         super().__init__(problem, geometry, start, longest_wait, seed, shared)
 
     def _terms(self, inverse: Floats) -> Floats:
-        return np.column_stack([self.problem.cost, self.problem.margins, inverse])
+        return np.column_stack([self.problem.C, self.problem.margins, inverse])
 
     def _losses_at_zero(self) -> Floats:
         p = self.problem
         worst = p.loss_matrix.sum(axis=1) if self.separate_slacks else p.loss_matrix.max(axis=1)
-        return np.asarray(p.cost * p.margins * worst[p.labels])
+        return np.asarray(p.C * p.margins * worst[p.labels])
 
     def _settle(self, empty: Order) -> None:
         problem = self.problem
         labels = problem.labels[empty]
         loss = problem.loss_matrix[labels]
         if self.separate_slacks:
-            coef = np.where(loss > 0.0, -problem.cost[empty, None], 0.0)
+            coef = np.where(loss > 0.0, -problem.C[empty, None], 0.0)
         else:
             coef = np.zeros(loss.shape)
             worst = loss.argmax(axis=1)
-            coef[np.arange(len(empty)), worst] = -problem.cost[empty]
+            coef[np.arange(len(empty)), worst] = -problem.C[empty]
         own = np.arange(len(empty)), labels
         coef[own] = 0.0
         coef[own] = -coef.sum(axis=1)
@@ -512,7 +512,7 @@ class ScalarBlocks(Blocks):
 
     def _losses_at_zero(self) -> Floats:
         p = self.problem
-        return p.cost * p.losses(np.zeros((p.n_samples, 1)), slice(None))
+        return p.C * p.losses(np.zeros((p.n_samples, 1)), slice(None))
 
     def _settle(self, empty: Order) -> None:
         p = self.problem

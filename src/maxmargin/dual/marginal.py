@@ -203,7 +203,7 @@ class Distributions(Stateful, ABC):
         move = Move(True, False, temperature, LINE_SEARCH)
         parts = threads.shares(len(examples))
         threads.map(lambda part: self._move(move, part, weights), parts)
-        return float(self.oracle.cost[examples] @ found.hinges)
+        return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
         """Step towards the proposals, one block after the other.
@@ -253,7 +253,7 @@ class Distributions(Stateful, ABC):
         """Bring the linear term up to date; proposals are used up."""
         found, self._proposals = self._proposals, None
         self.linear += linear
-        cost = self.oracle.cost[found.examples]
+        cost = self.oracle.C[found.examples]
         gap = float(cost @ (found.hinges - found.values))
         return BlockUpdate(gain, gap, float(cost @ found.hinges), work)
 

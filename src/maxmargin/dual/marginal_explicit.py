@@ -51,7 +51,7 @@ class ExplicitPoint(FlatPoint):
     def dual(self, oracle: Oracle) -> float:
         used = np.flatnonzero(self.mass)
         examples = self.examples[used]
-        coef = oracle.cost[examples] * self.mass[used]
+        coef = oracle.C[examples] * self.mass[used]
         return oracle.dual(DualPoint(examples, coef, [self.outputs[j] for j in used.tolist()]))
 
 
@@ -97,7 +97,7 @@ class ExplicitDistributions(FlatDistributions):
             columns=np.concatenate([cuts.columns for cuts in parts]),
             values=np.concatenate([cuts.values for cuts in parts]),
             losses=np.concatenate([cuts.losses for cuts in parts]),
-            totals=oracle.cost,
+            totals=oracle.C,
         )
         self._of_y_true = self._data.first[:-1] + [y_true for _, y_true in found]
         self._scratch = np.zeros(oracle.n_features)

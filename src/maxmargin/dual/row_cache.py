@@ -101,7 +101,7 @@ class StoredCoefficients(NamedTuple):
 
     def restore(self, problem: LinearProblem) -> Floats:
         """Feasible coefficients for the examples of `problem`."""
-        return problem.feasible(self.dense() * problem.cost[:, None])
+        return problem.feasible(self.dense() * problem.C[:, None])
 
     @property
     def n_stored(self) -> int:
@@ -127,7 +127,7 @@ def fractions_of(problem: LinearProblem, dual_coef: Floats) -> Fractions:
     """What `StoredCoefficients` keeps of coefficients, still as a dense matrix."""
     own_too = not isinstance(problem, MulticlassProblem)
     needed = dual_coef if own_too else np.minimum(dual_coef, 0.0)
-    cost = problem.cost[:, None]
+    cost = problem.C[:, None]
     return np.divide(needed, cost, out=np.zeros_like(needed), where=cost > 0.0).astype(np.float32)
 
 
@@ -274,7 +274,7 @@ class Portion:
     def round(self) -> None:
         """Round the coefficients to what `fractions` tells of them."""
         for blocks, fractions in zip(self.blocks, self.fractions(), strict=True):
-            blocks.set_coef(fractions * blocks.problem.cost[:, None])
+            blocks.set_coef(fractions * blocks.problem.C[:, None])
 
     def attach(self, weights: Sequence[SharedWeights]) -> None:
         """Work on these weights from now on."""

@@ -225,12 +225,12 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
     def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
         """C of each example."""
-        cost = np.full(n_samples, float(self.C))
+        C = np.full(n_samples, float(self.C))
         if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
-            if not cost.any():
+            C *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
+            if not C.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
-        return check_costs(cost)
+        return check_costs(C)
 
     def _refuse_checkpoint(self) -> None:
         """For calls of `partial_fit`, which end before there would be one."""

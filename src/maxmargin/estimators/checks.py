@@ -89,16 +89,16 @@ def check_labels(y: Any, name: str) -> NDArray[Any]:
         raise ValueError(one_sentence(str(error), y, "y")) from error
 
 
-def check_costs(cost: Floats) -> Floats:
+def check_costs(C: Floats) -> Floats:
     """The C of each example, with its weights; none so large that sums of them overflow."""
-    total = float(cost.sum())
+    total = float(C.sum())
     if not total <= LARGEST_COST:
-        at = int(np.argmax(cost))
+        at = int(np.argmax(C))
         raise ValueError(
-            f"C times the weights adds up to {total:g} (example {at} has {cost[at]:g}), but beyond "
+            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
             f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
         )
-    return cost
+    return C
 
 
 def one_sentence(message: str, values: Any, name: str) -> str:

@@ -329,12 +329,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         first = self._online is None
         classes = self._known_classes(classes, first)
         self._check_classes(classes)
-        given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
+        given, (X, y, C) = X, self._check_samples(X, y, sample_weight, alone=False)
         check_classification_targets(y)
         labels = class_numbers(y, classes)
-        targets, cost = self._targets(classes, labels, cost, None, None)
+        targets, C = self._targets(classes, labels, C, None, None)
         validate_data(self, given, reset=first, skip_check_array=True)
-        self._learn_online(X, targets, cost)
+        self._learn_online(X, targets, C)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -411,15 +411,15 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         margins: ArrayLike | None,
     ) -> tuple[Any, Any, _ClassTargets, Floats]:
         """Checked features, labels, targets and costs."""
-        X, y, cost = self._check_samples(X, y, sample_weight)
+        X, y, C = self._check_samples(X, y, sample_weight)
         check_classification_targets(y)
         classes, labels = np.unique(y, return_inverse=True)
         self._check_classes(classes)
-        totals: Floats = np.bincount(labels, weights=cost).astype(np.float64)
-        targets, cost = self._targets(classes, labels, cost, margins, totals)
-        if not cost.any():
+        totals: Floats = np.bincount(labels, weights=C).astype(np.float64)
+        targets, C = self._targets(classes, labels, C, margins, totals)
+        if not C.any():
             raise ValueError("class_weight leaves every example a weight of zero.")
-        return X, y, targets, cost
+        return X, y, targets, C
 
     def _check_classes(self, classes: NDArray[Any]) -> None:
         if len(classes) < 2:
@@ -443,7 +443,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         self,
         classes: NDArray[Any],
         labels: NDArray[Any],
-        cost: Floats,
+        C: Floats,
         margins: ArrayLike | None,
         totals: Floats | None,
     ) -> tuple[_ClassTargets, Floats]:
@@ -451,18 +451,18 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         if self.class_weight is not None:
             weights = _class_weights(self.class_weight, classes, totals)
             weights = check_per_sample(weights, len(classes), "class_weight", "weights")
-            cost = check_costs(cost * weights[labels])
+            C = check_costs(C * weights[labels])
         wanted = self.margins if margins is None else margins
         if isinstance(wanted, Mapping):
             wanted = as_floats([wanted.get(c, 1.0) for c in classes.tolist()], "margins")[labels]
         targets = _ClassTargets(
             classes=classes,
             labels=labels.astype(np.int32),
-            margins=check_per_sample(wanted, len(cost), "margins", "margins"),
+            margins=check_per_sample(wanted, len(C), "margins", "margins"),
             loss_matrix=check_loss_matrix(self.loss_matrix, classes),
             formulation=self.formulation,
         )
-        return targets, cost
+        return targets, C
 
     def _known_classes(self, classes: ArrayLike | None, first: bool) -> NDArray[Any]:
         """Classes of a `partial_fit`."""
@@ -538,7 +538,7 @@ class _LabelStream(BatchStream):
         for examples in self.examples():
             labels, numbers = np.unique(examples.y, return_inverse=True)
             self.classes = joined_classes(self.classes, labels)
-            sums = np.bincount(numbers, weights=examples.cost)
+            sums = np.bincount(numbers, weights=examples.C)
             for label, total in zip(labels.tolist(), sums.tolist(), strict=True):
                 totals[label] = totals.get(label, 0.0) + total
         self.totals = np.array([totals[label] for label in self.classes.tolist()])
@@ -553,7 +553,7 @@ class _LabelStream(BatchStream):
             self.estimator._check_classes(self.classes)
         labels = class_numbers(examples.y, self.classes)
         margins = None if self.margins is None else examples.of(self.margins, "margins")
-        return self.estimator._targets(self.classes, labels, examples.cost, margins, self.totals)
+        return self.estimator._targets(self.classes, labels, examples.C, margins, self.totals)
 
     def end(self) -> None:
         self.estimator._check_classes(self.classes)

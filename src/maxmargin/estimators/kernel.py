@@ -67,7 +67,7 @@ class KernelEstimator(CertifiedEstimator):
                 "_problem": problem,
             }
 
-        shape = type(solver), len(oracle.cost)
+        shape = type(solver), len(oracle.C)
         result = train_warm(self, solver, oracle, shape, X, Y, attributes)
         self._warn_unless_converged(result, X, stacklevel=4)
         return self
@@ -253,17 +253,17 @@ class KernelStructuredSVM(KernelEstimator):
             raise ValueError(f"X has {n} inputs but y has {len(y)} outputs: give one for each.")
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
-        cost = self._costs(n, sample_weight)
+        C = self._costs(n, sample_weight)
         kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         if isinstance(self.problem, Multiclass):
-            return self._fit_classes(X, y, cost, kernel)
+            return self._fit_classes(X, y, C, kernel)
         if isinstance(self.solver, KernelClassesDual):
             raise ValueError("KernelClassesDual is for Multiclass only: use MiniBatchDual.")
-        oracle = KernelOracle(self.problem, X, y, cost, kernel, self.rescaling)
+        oracle = KernelOracle(self.problem, X, y, C, kernel, self.rescaling)
         solver = MiniBatchDual() if self.solver == "auto" else self.solver
         return self._fit_oracle(oracle, oracle.problem, solver, X, y)
 
-    def _fit_classes(self, X: Any, y: Any, cost: Floats, kernel: Any) -> Self:
+    def _fit_classes(self, X: Any, y: Any, C: Floats, kernel: Any) -> Self:
         classes = _classes_of(self.problem, y)
         problem = KernelClasses(classes, check_loss_matrix(self.problem.loss_matrix, classes))
         given, X = X, self._rows(X, kernel)
@@ -272,7 +272,7 @@ class KernelStructuredSVM(KernelEstimator):
         is_plain = not isinstance(kernel, ProductKernel) and (self.rescaling == "margin" or same)
         if is_plain and not isinstance(self.solver, MiniBatchDual):
             labels = np.array([problem.number(label) for label in y], dtype=np.int64)
-            oracle: Any = ClassOracle(problem, X, labels, cost, kernel)
+            oracle: Any = ClassOracle(problem, X, labels, C, kernel)
             solver: Any = KernelClassesDual() if self.solver == "auto" else self.solver
         else:
             if isinstance(self.solver, KernelClassesDual):
@@ -280,7 +280,7 @@ class KernelStructuredSVM(KernelEstimator):
                     "KernelClassesDual has a kernel of labels and margin rescaling built in: use "
                     "MiniBatchDual."
                 )
-            oracle = KernelOracle(problem, X, y, cost, kernel, self.rescaling)
+            oracle = KernelOracle(problem, X, y, C, kernel, self.rescaling)
             solver = MiniBatchDual() if self.solver == "auto" else self.solver
         self._fit_oracle(oracle, problem, solver, X, y)
         if _takes_rows(kernel):

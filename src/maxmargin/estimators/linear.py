@@ -52,7 +52,7 @@ class Targets(ABC):
 
     @abstractmethod
     def problem(self, shared: dict[str, Any]) -> LinearProblem | OneVersusRest:
-        """The optimisation problem on features and geometry `shared`, which holds `cost`."""
+        """The optimisation problem on features and geometry `shared`, which holds `C`."""
 
 
 class LinearEstimator(CertifiedEstimator, Prunable):
@@ -149,12 +149,12 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             return None
         return np.vstack([features.origin, np.zeros(features.origin.shape[1])])
 
-    def _fit(self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any) -> Self:
+    def _fit(self, X: Any, y: Any, targets: Targets, C: Floats, original_X: Any) -> Self:
         """Fit with everything checked; nothing of the estimator changes before the end."""
         start = getattr(self, "_warm", None) if self.warm_start else None
         if start is not None and start[0].shape != (X.shape[0], targets.n_outputs):
             start = None
-        result = self._fit_from(start, X, y, targets, cost, original_X, threading.Event())
+        result = self._fit_from(start, X, y, targets, C, original_X, threading.Event())
         self._warm = (result.dual_point, self.C) if self.warm_start else None
         self._warn_unless_converged(result, X, stacklevel=4)
         return self
@@ -165,13 +165,13 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         X: Any,
         y: Any,
         targets: Targets,
-        cost: Floats,
+        C: Floats,
         original_X: Any,
         cancelled: threading.Event,
     ) -> Result:
         """Fit from the dual point of another C."""
         features = self._features(X, targets.n_outputs)
-        problem = self._problem(features, targets, cost)
+        problem = self._problem(features, targets, C)
         carried = None if start is None else _carried_over(problem, *start, self.C)
 
         def attributes(weights: Floats) -> dict[str, Any]:
@@ -184,12 +184,12 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return result
 
     def _problem(
-        self, features: WhitenedFeatures, targets: Targets, cost: Floats
+        self, features: WhitenedFeatures, targets: Targets, C: Floats
     ) -> LinearProblem | OneVersusRest:
         return targets.problem(
             {
                 "X": features.X,
-                "cost": cost,
+                "C": C,
                 "bias": self._bias,
                 "nonnegative": self.nonnegative,
                 "origin": self._origin(features),
@@ -215,12 +215,12 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         self._warn_unless_converged(result, None, stacklevel=4)
         return self
 
-    def _learn_online(self, X: Any, targets: Targets, cost: Floats) -> None:
+    def _learn_online(self, X: Any, targets: Targets, C: Floats) -> None:
         """Dual coordinate steps on further examples, which have been checked."""
         self._refuse_checkpoint()
         solver = self._streamed_solver
         features = self._features(X, targets.n_outputs)
-        problem = self._problem(features, targets, cost)
+        problem = self._problem(features, targets, C)
         online = self._online
         if online is None:
             seed = int(check_random_state(self.random_state).randint(2**31))
@@ -242,7 +242,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         )
 
     def _fit_path(
-        self, X: Any, y: Any, targets: Targets, cost: Floats, original_X: Any, Cs: ArrayLike
+        self, X: Any, y: Any, targets: Targets, C: Floats, original_X: Any, Cs: ArrayLike
     ) -> list[Self]:
         """One fit for each C, from the smallest up, each started from the one before."""
         given = np.atleast_1d(as_floats(Cs, "Cs"))
@@ -252,14 +252,14 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         models: dict[float, Self] = {}
         start = None
         cancelled = threading.Event()  # Ctrl-C ends the fits that are still to come, too
-        for C in sorted(set(values)):
-            model = clone(self).set_params(C=C)
-            scaled = check_costs(cost * (C / self.C))
+        for value in sorted(set(values)):
+            model = clone(self).set_params(C=value)
+            scaled = check_costs(C * (value / self.C))
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
-            start = (result.dual_point, C)
+            start = (result.dual_point, value)
             model._warn_unless_converged(result, X, stacklevel=4)
-            models[C] = model
-        return [models[C] for C in values]
+            models[value] = model
+        return [models[value] for value in values]
 
     def _check_samples(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
@@ -277,12 +277,12 @@ class LinearEstimator(CertifiedEstimator, Prunable):
                 "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
                 "from: check how X was made."
             )
-        cost = np.full(X.shape[0], float(self.C))
+        C = np.full(X.shape[0], float(self.C))
         if sample_weight is not None:
-            cost *= check_per_sample(sample_weight, len(cost), "sample_weight", "weights")
-            if alone and not cost.any():
+            C *= check_per_sample(sample_weight, len(C), "sample_weight", "weights")
+            if alone and not C.any():
                 raise ValueError("All sample weights are zero: at least one must be positive.")
-        return X, y, check_costs(cost)
+        return X, y, check_costs(C)
 
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""

@@ -198,10 +198,10 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             because nobody can value weights on examples that are gone.
         """
         first = self._online is None
-        given, (X, y, cost) = X, self._check_samples(X, y, sample_weight, alone=False)
+        given, (X, y, C) = X, self._check_samples(X, y, sample_weight, alone=False)
         targets = self._targets(y)
         validate_data(self, given, reset=first, skip_check_array=True)
-        self._learn_online(X, targets, cost)
+        self._learn_online(X, targets, C)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -242,8 +242,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, Any, _NumberTargets, Floats]:
         """Checked features, values, targets and costs."""
-        X, y, cost = self._check_samples(X, y, sample_weight)
-        return X, y, self._targets(y), cost
+        X, y, C = self._check_samples(X, y, sample_weight)
+        return X, y, self._targets(y), C
 
     def _targets(self, y: NDArray[Any]) -> _NumberTargets:
         """Checked values."""
@@ -288,4 +288,4 @@ class _NumberStream(BatchStream):
     estimator: LinearRegressor
 
     def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats]:
-        return self.estimator._targets(examples.y), examples.cost
+        return self.estimator._targets(examples.y), examples.C

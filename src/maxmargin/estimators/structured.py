@@ -238,8 +238,8 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         return {}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
-        return make_oracle(self.problem, examples.X, examples.y, cost, self.rescaling)
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
+        return make_oracle(self.problem, examples.X, examples.y, C, self.rescaling)
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}

@@ -121,7 +121,7 @@ class _Descent(Stateful):
         """With some imputations, or with the best at the weights of an earlier solve."""
         oracle = self.latent.imputed(imputations)
         # Infinity: whatever the first step finds is better. Many a start would end at zero.
-        certificate = Certificate(math.inf, 0.0, oracle.relaxed)
+        certificate = Certificate(math.inf, 0.0, not oracle.exact)
         weights = np.zeros(oracle.n_features)
         if again is not None and again.weights.shape == weights.shape:
             imputations = self.latent.impute(again.weights, imputations, self.threads)
@@ -226,9 +226,9 @@ class _Descent(Stateful):
         """Value weights, and the best of some dual points, which is the one to go on from."""
         self.point, dual = _best_start(oracle, points)
         primal = oracle.primal(weights, self.threads)
-        if oracle.relaxed:  # searches that miss too much may say less than the dual point proves
+        if not oracle.exact:  # searches that miss too much may say less than the dual point proves
             primal = max(primal, dual)
-        return Certificate(primal, dual, oracle.relaxed)
+        return Certificate(primal, dual, not oracle.exact)
 
     def result(self) -> LatentResult | None:
         """What has been found so far, if it has begun."""
@@ -266,7 +266,7 @@ class _Starts(Stateful):
                 check_shape("weights", known.weights, oracle.n_features)
                 primal = oracle.primal(known.weights, self.descent.threads)
                 worth = (1.0 + RESUMED) * known.certificate.primal
-                if not (oracle.relaxed or primal <= worth):
+                if oracle.exact and primal > worth:
                     raise ValueError(f"its objective is {primal:.6g}, not {worth:.6g}")
 
     @property

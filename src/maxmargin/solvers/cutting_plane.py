@@ -169,7 +169,7 @@ class SummedRun(Run):
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.cuts = SummedCuts()
-        self.example_cuts = WorkingSet(oracle.cost, oracle.n_features)
+        self.example_cuts = WorkingSet(oracle.C, oracle.n_features)
         self.last_violation = 0.0
         self._expected = math.inf
         self.hits_in_a_row = MOST_HITS  # none yet, so that the first plane is a searched one
@@ -258,12 +258,12 @@ class SummedRun(Run):
             cuts = oracle.separate(self.weights, examples, self.threads)
             hinges += oracle.hinges(cuts, self.weights, examples)
             counts = np.flatnonzero(cuts.slopes(self.weights) > 0.0)
-            cost = np.zeros(len(examples))
-            cost[counts] = oracle.cost[examples[counts]]
-            add_to(vector, cuts, cost)
-            loss += float(cost @ cuts.losses)
+            C = np.zeros(len(examples))
+            C[counts] = oracle.C[examples[counts]]
+            add_to(vector, cuts, C)
+            loss += float(C @ cuts.losses)
             parts.append(examples[counts])
-            costs.append(cost[counts])
+            costs.append(C[counts])
             outputs += [cuts.outputs[k] for k in counts]
             self.calls += len(examples)
             if cache:

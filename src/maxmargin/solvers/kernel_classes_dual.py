@@ -74,7 +74,7 @@ class KernelClassesDual(IterativeSolver):
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
         answer, point, certificate = run.answer(), run.point(), run.certificate
-        at_zero = float(run.oracle.cost @ run.losses[run.oracle.labels].max(axis=1))
+        at_zero = float(run.oracle.C @ run.losses[run.oracle.labels].max(axis=1))
         if at_zero < certificate.primal:
             answer = run.oracle.model_of(np.zeros_like(point))
             certificate = replace(certificate, primal=at_zero)
@@ -116,7 +116,7 @@ class ClassRun(IterativeRun):
         super().__init__(oracle, stopping, threads, seed)
         n, k = len(oracle.labels), oracle.n_classes
         worst = oracle.problem.loss_matrix.max(axis=1)[oracle.labels]
-        X = _narrowed(oracle, stopping.relative_tol(float(oracle.cost @ worst)))
+        X = _narrowed(oracle, stopping.relative_tol(float(oracle.C @ worst)))
         self.cache = KernelRowCache(oracle.kernel, X, solver.cache_bytes, 2 * _BATCH)
         self.scores = np.zeros((k, n))
         self.coef = np.zeros((n, padded(k)))
@@ -164,9 +164,9 @@ class ClassRun(IterativeRun):
         """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
         if start.shape != self.dual_coef.shape:
             raise ValueError("The dual coefficients are those of other examples or classes.")
-        cost = self.oracle.cost
+        C = self.oracle.C
         own = start[np.arange(len(start)), self.oracle.labels]
-        scale = np.minimum(1.0, cost / np.maximum(own, 1e-300))
+        scale = np.minimum(1.0, C / np.maximum(own, 1e-300))
         self.coef[:, : self.oracle.n_classes] = start * scale[:, None]
         used = np.flatnonzero(self.coef.any(axis=1))
         for some in np.split(used, range(_BATCH, len(used), _BATCH)):
@@ -204,15 +204,13 @@ class ClassRun(IterativeRun):
         left = queue
         while len(left) and not self.stopping.out_of_time:
             found = violations[: len(left)]
-            violations_of(
-                left, self.scores, self.coef, oracle.labels, self.losses, oracle.cost, found
-            )
+            violations_of(left, self.scores, self.coef, oracle.labels, self.losses, oracle.C, found)
             left = left[found >= bar]
             rows, left = left[:_BATCH], left[_BATCH:]
             if len(rows):
                 self.calls += update(
                     rows, cache.slots(rows), cache.values, cache.diagonal, oracle.problem.scale,
-                    self.scores, self.coef, oracle.labels, self.losses, oracle.cost, bar, own,
+                    self.scores, self.coef, oracle.labels, self.losses, oracle.C, bar, own,
                     change,
                 )  # fmt: skip
 
@@ -229,7 +227,7 @@ class ClassRun(IterativeRun):
             rows = np.sort(rows[np.argsort(-violations[rows], kind="stable")[:_MOST_AT_ONCE]])
         hand = RowsAtHand(
             cache.between(rows), oracle.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
-            self.coef[rows], oracle.labels[rows], self.losses, oracle.cost[rows],
+            self.coef[rows], oracle.labels[rows], self.losses, oracle.C[rows],
         )  # fmt: skip
         momentum = Momentum(hand)
         for _ in range(_SWEEPS):
@@ -257,11 +255,11 @@ class ClassRun(IterativeRun):
         """Violations of all examples, and the primal value, by the scores at hand."""
         oracle = self.oracle
         survey(
-            self.scores, self.coef, oracle.labels, self.losses, oracle.cost, self.highest,
+            self.scores, self.coef, oracle.labels, self.losses, oracle.C, self.highest,
             self.lowest,
         )  # fmt: skip
         own = self.scores[oracle.labels, np.arange(len(oracle.labels))]
-        self.primal = self.half_square + float(oracle.cost @ (self.highest - own))
+        self.primal = self.half_square + float(oracle.C @ (self.highest - own))
 
     def value(self) -> None:
         """Certify the present point, and go on from scores that are exact."""

@@ -31,8 +31,8 @@ class IterativeRun(Stateful, ABC):
     Parameters
     ----------
     oracle : training set
-        With ``content``, all that tells it from others, and ``relaxed``, whether its searches may
-        miss the highest output; and ``watch``, which looks at what a user's oracle finds, or None.
+        With ``content``, all that tells it from others, and ``exact``, whether its oracle never
+        misses the maximum; and ``watch``, which looks at what a user's oracle finds, or None.
     stopping : Stopping
     threads : Threads
     seed : int
@@ -236,7 +236,7 @@ def run_loop(
 
 def uncertified(run: IterativeRun, point: Any) -> Result:
     """What is known when no search can be trusted any more; nothing is promised."""
-    certificate = Certificate(math.inf, run.best_dual, run.oracle.relaxed)
+    certificate = Certificate(math.inf, run.best_dual, not run.oracle.exact)
     return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 
 

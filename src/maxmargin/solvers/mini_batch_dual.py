@@ -146,7 +146,7 @@ class MiniBatchRun(IterativeRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.solver = solver
-        self.cuts = KernelCuts(oracle.cost, oracle.kernel, oracle.by_slack)
+        self.cuts = KernelCuts(oracle.C, oracle.kernel, oracle.by_slack)
         self.order: Order = np.zeros(0, dtype=np.int64)
         """Of the present pass."""
         self.inferred = 0
@@ -207,7 +207,7 @@ class MiniBatchRun(IterativeRun):
         """Violation that does not count."""
         if self.solver.epsilon is not None:
             return self.solver.epsilon
-        total = float(self.oracle.cost.sum())
+        total = float(self.oracle.C.sum())
         return 0.25 * self.stopping.allowed_gap(max(self.dual, 0.0)) / total if total else 0.0
 
     @property
@@ -218,9 +218,9 @@ class MiniBatchRun(IterativeRun):
     @property
     def expected(self) -> float:
         """With the hinges of the last searches; examples to come are taken to be alike."""
-        cost, known = self.oracle.cost, np.isfinite(self.hinges)
-        share = float(cost[known].sum()) / max(float(cost.sum()), TINY)
-        return self.cuts.half_square + float(cost[known] @ self.hinges[known]) / max(share, TINY)
+        C, known = self.oracle.C, np.isfinite(self.hinges)
+        share = float(C[known].sum()) / max(float(C.sum()), TINY)
+        return self.cuts.half_square + float(C[known] @ self.hinges[known]) / max(share, TINY)
 
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
@@ -264,7 +264,7 @@ class MiniBatchRun(IterativeRun):
             self.hinges[examples] = found.hinges
             suboptimality = self._suboptimality(found)
             self.fresh += self._take_in(found, suboptimality)
-            costs = self.oracle.cost[found.outputs.examples]
+            costs = self.oracle.C[found.outputs.examples]
             self._improve(examples, float(costs @ np.maximum(suboptimality, 0.0)))
             if self.inferred == n:
                 self._end_pass()
@@ -281,7 +281,7 @@ class MiniBatchRun(IterativeRun):
         """How far outputs that were found exceed the slacks of their examples."""
         examples = found.outputs.examples
         suboptimality = found.slopes - self.cuts.slacks()[examples]
-        return np.where(self.oracle.cost[examples] > 0.0, suboptimality, 0.0)
+        return np.where(self.oracle.C[examples] > 0.0, suboptimality, 0.0)
 
     def _take_in(self, found: Found, suboptimality: Floats) -> int:
         """Take in what exceeds the slacks by more than epsilon; says how many did."""
@@ -319,7 +319,7 @@ class MiniBatchRun(IterativeRun):
         point = self.point()
         model = self.oracle.model_of(point)
         found = self._infer(model, np.arange(self.oracle.n_examples))
-        primal = self.evaluated = model.half_square + float(self.oracle.cost @ found.hinges)
+        primal = self.evaluated = model.half_square + float(self.oracle.C @ found.hinges)
         if primal < self.primal:
             # The model comes first: were Ctrl-C to come in between, it must not be missing.
             self._best_point, self.best = point, model
@@ -346,7 +346,7 @@ class MiniBatchRun(IterativeRun):
         nothing = DualPoint(np.zeros(0, dtype=np.int64), np.zeros(0), [])
         model = self.oracle.model_of(nothing)
         found = self._infer(model, np.arange(self.oracle.n_examples))
-        at_zero = float(self.oracle.cost @ found.hinges)
+        at_zero = float(self.oracle.C @ found.hinges)
         if at_zero < primal:
             self._best_point, self.best, self.primal = nothing, model, at_zero
         certificate = Certificate(min(primal, at_zero), self.certificate.dual)

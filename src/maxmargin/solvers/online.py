@@ -189,7 +189,7 @@ def _certified(run: StreamRun, status: Status) -> Result:
     run.settle()
     point = run.point()
     candidates = run.candidates if run.best is None else [run.best, *run.candidates]
-    certificate = Certificate(math.inf, run.dual, run.stream.relaxed)
+    certificate = Certificate(math.inf, run.dual, not run.stream.exact)
     weights = run.answer()
     # Zero weights have an objective of at least the linear term, which mostly tells.
     linear = run.dual + run.half_square
@@ -205,7 +205,7 @@ def _certified(run: StreamRun, status: Status) -> Result:
             primals += run.stream.evaluate([zero], point, run.threads)[0]
         best = int(np.argmin(primals))
         weights = candidates[best]
-        certificate = Certificate(primals[best], dual, run.stream.relaxed)
+        certificate = Certificate(primals[best], dual, not run.stream.exact)
         if candidates[-1] is zero:
             certificate = certificate.compared_with_zero(primals[-1], tol)
     except KeyboardInterrupt:

@@ -153,12 +153,12 @@ class StreamRun(TrackedRun):
                 continue
             self.cache.look_at(first, last)
             examples, coef = listed.examples[which] - first, np.maximum(listed.coef[which], 0.0)
-            room = np.maximum(oracle.cost - self.cache.spent(np.arange(first, last)), 0.0)
+            room = np.maximum(oracle.C - self.cache.spent(np.arange(first, last)), 0.0)
             used = np.bincount(examples, coef, oracle.n_examples)
             coef *= np.minimum(1.0, room / np.maximum(used, TINY))[examples]
             cuts = oracle.cuts_of(examples, [listed.outputs[k] for k in which])
-            cost = oracle.cost[examples]
-            self.cache.put_in(examples + first, cost, cuts, coef, self.weights)
+            C = oracle.C[examples]
+            self.cache.put_in(examples + first, C, cuts, coef, self.weights)
         self.cache.recount(self.weights)
 
     def _resume_frozen(self, start: FrozenPoint) -> None:
@@ -169,7 +169,7 @@ class StreamRun(TrackedRun):
         most = 1.0
         for first, oracle in self.stream.batches():
             spent = frozen.spent[first : first + oracle.n_examples]
-            share = spent / np.maximum(oracle.cost[: len(spent)], TINY)
+            share = spent / np.maximum(oracle.C[: len(spent)], TINY)
             most = max(most, float(share.max(initial=0.0)))
         self.cache.take_over(frozen, 1.0 / most, self.weights)
 
@@ -241,9 +241,9 @@ class StreamRun(TrackedRun):
                 self.seen += len(some)
                 self.hinges += oracle.hinges(cuts, self.weights, some).most
                 self.cache.renew(first + some, cuts, gradient)
-            hard = np.flatnonzero((gradient > 0.0) & (oracle.cost[some] > 0.0))
-            owners, cost = first + some[hard], oracle.cost[some[hard]]
-            self.cache.take_in(owners, cost, cuts.take(hard), self.weights, self.rule)
+            hard = np.flatnonzero((gradient > 0.0) & (oracle.C[some] > 0.0))
+            owners, C = first + some[hard], oracle.C[some[hard]]
+            self.cache.take_in(owners, C, cuts.take(hard), self.weights, self.rule)
             some = some[hard] if turn == 0 else some
             if not len(hard):
                 break
@@ -334,10 +334,10 @@ class StreamRun(TrackedRun):
                     self.calls += len(some)
                     hinges[k] += oracle.hinges(cuts, weights, some)
                     if k == 0:
-                        cost = oracle.cost[some]
-                        hard = np.flatnonzero((slopes(cuts, weights) > 0.0) & (cost > 0.0))
+                        C = oracle.C[some]
+                        hard = np.flatnonzero((slopes(cuts, weights) > 0.0) & (C > 0.0))
                         self.cache.take_in(
-                            first + some[hard], cost[hard], cuts.take(hard), weights, ADD_ONLY
+                            first + some[hard], C[hard], cuts.take(hard), weights, ADD_ONLY
                         )
                 if self.must_stop:
                     return

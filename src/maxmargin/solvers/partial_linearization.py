@@ -259,7 +259,7 @@ class DistributionRun(TrackedRun):
         hinges = self.oracle.all_hinges(self.weights, self.threads)
         self.calls += self.oracle.n_examples
         self.offer(self.weights, hinges)
-        return hinges.most / max(float(self.oracle.cost.sum()), 1e-300) or 1.0
+        return hinges.most / max(float(self.oracle.C.sum()), 1e-300) or 1.0
 
 
 def _iterations(run: DistributionRun, block: bool, evaluate_every: int) -> Iterator[None]:

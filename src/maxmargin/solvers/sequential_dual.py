@@ -185,7 +185,7 @@ class SequentialDual:
         if settled and answer.is_due(run.updates, stopping):
             answer.value(run.updates, threads)
             if self.cooling:
-                run.threshold = COOLING * answer.certificate.gap / blocks.problem.cost.sum()
+                run.threshold = COOLING * answer.certificate.gap / blocks.problem.C.sum()
         run.history.append(answer.as_iteration(stopping.seconds, run.updates))
         return on_iteration is not None and on_iteration(run.history[-1], answer.weights)
 
@@ -322,7 +322,7 @@ def _at_zero(part: LinearProblem) -> float:
     """Objective of weights of zero, which a part has until it is solved."""
     nothing = np.zeros((part.n_samples, part.n_outputs))
     losses = part.losses(nothing, slice(None))
-    return part.penalty(np.zeros(part.weights_shape)) + float(part.cost @ losses)
+    return part.penalty(np.zeros(part.weights_shape)) + float(part.C @ losses)
 
 
 def _total(results: list[Result], rest: float, seconds: float, n_parts: int) -> Iteration:

@@ -85,7 +85,7 @@ class Evaluation:
         used = np.bincount(examples, weights=coef, minlength=oracle.n_examples).astype(np.float64)
         spent = self.spent[first:last]
         used[: len(spent)] += spent
-        if (coef < 0.0).any() or (used > oracle.cost * (1.0 + ROUNDING)).any():
+        if (coef < 0.0).any() or (used > oracle.C * (1.0 + ROUNDING)).any():
             raise ValueError("The dual point is not feasible.")
         for start in range(0, len(examples), CHUNK):
             some = slice(start, start + CHUNK)
@@ -145,8 +145,8 @@ class Stream(ABC):
 
     @property
     @abstractmethod
-    def relaxed(self) -> bool:
-        """Whether the oracle may miss the highest output."""
+    def exact(self) -> bool:
+        """Whether the oracle always finds the most violated cut."""
 
     def evaluate(
         self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
@@ -196,5 +196,5 @@ class InMemory(Stream):
         return self.oracle.n_features
 
     @property
-    def relaxed(self) -> bool:
-        return self.oracle.relaxed
+    def exact(self) -> bool:
+        return self.oracle.exact

@@ -267,8 +267,8 @@ class TrackedRun(Run):
 
     def note_hinges(self, loss: float, examples: Order) -> None:
         """Take it that all have such hinges as `examples`, with a sum of cost times hinge."""
-        cost = self.oracle.cost
-        self.estimate = loss * float(cost.sum()) / max(float(cost[examples].sum()), TINY)
+        C = self.oracle.C
+        self.estimate = loss * float(C.sum()) / max(float(C[examples].sum()), TINY)
 
     @property
     def candidates(self) -> list[Floats]:
@@ -317,7 +317,7 @@ class BlockRun(TrackedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed, averaging)
         self.fixed_batch_size = batch_size
-        self.working_set = WorkingSet(oracle.cost, oracle.n_features)
+        self.working_set = WorkingSet(oracle.C, oracle.n_features)
         self.gap = math.inf
         """The gap that the searches of the last round found, where a solver asks for it."""
 
@@ -516,7 +516,7 @@ def _refute(oracle: Oracle, weights: Floats, point: DualPoint, threads: Threads)
     Unless searches may be just that, and did not say by how much.
     """
     cuts = oracle.separate(weights, point.examples, threads)
-    if oracle.relaxed and cuts.suboptimality is None:
+    if not oracle.exact and cuts.suboptimality is None:
         return
     found = cuts.slopes(weights)
     known = oracle.cuts_of(point.examples, point.outputs).slopes(weights)

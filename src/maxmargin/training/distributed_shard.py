@@ -169,7 +169,7 @@ class ShardRun(BlockRun):
 
     def __init__(self, oracle: Oracle, seed: Any, averaging: bool, options: Auto) -> None:
         super().__init__(oracle, Stopping(), Threads(1), seed, options.batch_size, averaging)
-        self.working_set = ShardCuts(oracle.cost.copy(), oracle.n_features)
+        self.working_set = ShardCuts(oracle.C.copy(), oracle.n_features)
         self.scale = 1.0
         self.options = options
         self.oracle_seconds = self.effort = 0.0

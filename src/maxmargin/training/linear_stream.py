@@ -38,14 +38,14 @@ class CheckedExamples:
     ----------
     X : ndarray or CSR array
     y : ndarray
-    cost : ndarray of shape (n_samples,)
+    C : ndarray of shape (n_samples,)
     first : int
         How many examples the source has before them.
     """
 
     X: Any
     y: NDArray[Any]
-    cost: Floats
+    C: Floats
     first: int
 
     def of(self, values: Floats, name: str) -> Floats:
@@ -120,10 +120,10 @@ class BatchStream(Stateful, ABC):
             if found is None:
                 yield None
                 continue
-            targets, cost = found
+            targets, C = found
             features = self.estimator._features(examples.X, targets.n_outputs)
             self._about = replace(features, X=None), targets
-            yield self.estimator._problem(features, targets, cost)
+            yield self.estimator._problem(features, targets, C)
         self.end()
         self.complete = True
 
@@ -162,11 +162,11 @@ class BatchStream(Stateful, ABC):
         self._kind = self._kind or kind
         if kind != self._kind:
             raise ValueError(f"y holds {kind}, but blocks before held {self._kind}.")
-        cost = np.full(len(y), float(self.estimator.C))
+        C = np.full(len(y), float(self.estimator.C))
         if self.sample_weight is not None:
             weights = _slice(self.sample_weight, first, len(y), "sample_weight")
-            cost *= check_per_sample(weights, len(y), "sample_weight", "weights")
-        return CheckedExamples(X, y, check_costs(cost), first)
+            C *= check_per_sample(weights, len(y), "sample_weight", "weights")
+        return CheckedExamples(X, y, check_costs(C), first)
 
     def _as_wide(self, X: Any) -> Any:
         width = X.shape[1]
@@ -208,8 +208,8 @@ def _joined(group: list[CheckedExamples]) -> CheckedExamples:
         X = sp.vstack(matrices, format="csr")
     else:
         X = np.concatenate(matrices)
-    y, cost = (np.concatenate([getattr(e, name) for e in group]) for name in ("y", "cost"))
-    return CheckedExamples(X, y, cost, group[0].first)
+    y, C = (np.concatenate([getattr(e, name) for e in group]) for name in ("y", "C"))
+    return CheckedExamples(X, y, C, group[0].first)
 
 
 def joined_classes(known: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:

@@ -192,10 +192,10 @@ def _make_part_oracle(
 ) -> Oracle:
     """Examples of a part as solvers see them."""
     examples = estimator._read(X, y, fixed)
-    cost = np.full(examples.n_examples, float(estimator.C))
+    C = np.full(examples.n_examples, float(estimator.C))
     if weight is not None:
-        cost *= weight
-    oracle: Oracle = estimator._make_oracle(examples, cost, fixed)
+        C *= weight
+    oracle: Oracle = estimator._make_oracle(examples, C, fixed)
     return oracle
 
 

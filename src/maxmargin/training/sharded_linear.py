@@ -82,13 +82,13 @@ class _Rows:
 def _of_memory(
     model: Any, engine: Engine, X: Any, y: Any, sample_weight: ArrayLike | None
 ) -> tuple[list[Any], _Rows]:
-    X, y, cost = model._check_samples(X, y, sample_weight)
+    X, y, C = model._check_samples(X, y, sample_weight)
     classes, labels = np.unique(y, return_inverse=True)
-    rows = _Rows(model, classes, np.bincount(labels, weights=cost), X.shape[1])
+    rows = _Rows(model, classes, np.bincount(labels, weights=C), X.shape[1])
     n = len(y)
     n_parts = min(len(engine.places), n)
     owns = [np.arange(part, n, n_parts) for part in range(n_parts)]
-    weight = cost / model.C
+    weight = C / model.C
     return [PartExamples(taken(X, own), y[own], weight[own], own) for own in owns], rows
 
 
@@ -134,10 +134,10 @@ def _make_row_oracle(bare: Any, rows: _Rows, X: Any, y: Any, weight: Floats | No
     """Rows of a shard as solvers see them."""
     if sp.issparse(X) and X.shape[1] < rows.width:
         X = widened(sp.csr_array(X), rows.width)
-    X, y, cost = bare._check_samples(X, y, weight, alone=False)
+    X, y, C = bare._check_samples(X, y, weight, alone=False)
     labels = class_numbers(y, rows.classes)
-    targets, cost = bare._targets(rows.classes, labels, cost, None, rows.totals)
-    return rows.problem.make_oracle(X, targets.labels, 0.5 * cost if rows.binary else cost)
+    targets, C = bare._targets(rows.classes, labels, C, None, rows.totals)
+    return rows.problem.make_oracle(X, targets.labels, 0.5 * C if rows.binary else C)
 
 
 def _attributes(model: Any, rows: _Rows, weights: Floats) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class About(NamedTuple):
 
     parts: "list[int | Order]"
     n_features: int
-    relaxed: bool
+    exact: bool
     oracle_work: float | None
 
 
@@ -109,7 +109,7 @@ class Shard:
     def about(self) -> About:
         """What the whole training set must know."""
         oracle = self.oracle
-        return About(self.parts, oracle.n_features, oracle.relaxed, oracle.oracle_work)
+        return About(self.parts, oracle.n_features, oracle.exact, oracle.oracle_work)
 
     def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
         """Let a solver make what it keeps here."""
@@ -184,7 +184,7 @@ class ShardedOracle(Oracle):
 
     def __init__(self, shards: Shards, part_numbers: list[list[int]], content: Any) -> None:
         self.shards, self._content = shards, content
-        self.cost = np.zeros(0)  # each shard knows the C of its own
+        self.C = np.zeros(0)  # each shard knows the C of its own
         self.watch: OracleWatch = OracleWatch()  # which tells what those of the shards have seen
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
@@ -196,7 +196,7 @@ class ShardedOracle(Oracle):
                 f"{widths[-1]}: the features must be the same for all."
             )
         self.n_features = widths[0]
-        self.relaxed = any(about.relaxed for about in told)
+        self.exact = all(about.exact for about in told)
         works = [about.oracle_work for about in told]
         self._oracle_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
         flat = chain.from_iterable(about.parts for about in told)

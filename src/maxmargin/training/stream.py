@@ -32,14 +32,14 @@ class SourceStream(Stream):
     ) -> None:
         self.source, self.make_oracle, self.C = source, make_oracle, C
         self._width: int | None = None
-        self._relaxed = False
+        self._exact = True
 
     @classmethod
     def of(
         cls, problem: Any, source: Source, C: float, rescaling: str = "margin"
     ) -> "SourceStream":
         """The examples of `source` for a `Problem`."""
-        return cls(source, lambda X, Y, cost: make_oracle(problem, X, Y, cost, rescaling), C)
+        return cls(source, lambda X, Y, each: make_oracle(problem, X, Y, each, rescaling), C)
 
     @property
     def content(self) -> Any:
@@ -54,7 +54,7 @@ class SourceStream(Stream):
             oracle = self.make_oracle(X, y, np.full(n, float(self.C)))
             oracle.watch_from(first, self.watch)
             self.watch = oracle.watch
-            self._relaxed |= oracle.relaxed
+            self._exact &= oracle.exact
             width = oracle.n_features
             self._width = self._width or width
             if width != self._width:
@@ -75,6 +75,6 @@ class SourceStream(Stream):
         return self._width
 
     @property
-    def relaxed(self) -> bool:
-        """Whether the oracle may miss the highest output, as far as examples were looked at."""
-        return self._relaxed
+    def exact(self) -> bool:
+        """Whether the oracle always finds the most violated cut, as far as examples were read."""
+        return self._exact

@@ -66,7 +66,7 @@ class StreamedEstimator(CertifiedEstimator):
         """What the first examples fix; the classes are those of the examples if None."""
 
     @abstractmethod
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
         """Examples as solvers see them."""
 
     @abstractmethod
@@ -92,11 +92,11 @@ class StreamedEstimator(CertifiedEstimator):
 
         Calls of `partial_fit` before are forgotten, and so is a start with other classes.
         """
-        cost = self._costs(examples.n_examples, sample_weight)
+        C = self._costs(examples.n_examples, sample_weight)
         fixed = self._fix(examples, None)
         classes: Any = fixed.get("classes_")
         before: Any = getattr(self, "classes_", classes)
-        oracle = self._make_oracle(examples, cost, fixed)
+        oracle = self._make_oracle(examples, C, fixed)
         if not np.array_equal(before, classes):
             self._warm = None
         self._learner = None
@@ -122,9 +122,9 @@ class StreamedEstimator(CertifiedEstimator):
         call begins anew; so does the first after `fit`.
         """
         self._refuse_checkpoint()
-        cost = self._costs(examples.n_examples, sample_weight)
+        C = self._costs(examples.n_examples, sample_weight)
         fixed = self._begun or self._fix(examples, classes)
-        oracle = self._make_oracle(examples, cost, fixed)
+        oracle = self._make_oracle(examples, C, fixed)
         self._fixed = fixed
         explore, attributes = partial(self._explore, oracle), partial(self._attributes, fixed)
         self._train(X, Y, explore, attributes)
@@ -185,8 +185,8 @@ class StreamedEstimator(CertifiedEstimator):
                 raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
         fixed = self._survey(source)
 
-        def make_oracle(X: Any, Y: Any, cost: Floats) -> Oracle:
-            return self._make_oracle(self._read(X, Y, fixed), cost, fixed)
+        def make_oracle(X: Any, Y: Any, C: Floats) -> Oracle:
+            return self._make_oracle(self._read(X, Y, fixed), C, fixed)
 
         solve = partial(self._online.solve, SourceStream(source, make_oracle, float(self.C)))
         self._learner = None

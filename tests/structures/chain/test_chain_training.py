@@ -133,7 +133,7 @@ def test_planes_do_not_depend_on_threads_or_on_company(loss):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_dense_and_sparse_rows_of_either_width(dtype):
     case = random_chains(2)
-    rounded = Case(case.problem, [x.astype(dtype).astype(float) for x in case.X], case.Y, case.cost)
+    rounded = Case(case.problem, [x.astype(dtype).astype(float) for x in case.X], case.Y, case.C)
     weights = np.random.default_rng(0).normal(size=case.pieces[0].shape[2])
     for sparse in (False, True):
         oracle = compiled_chains(case, sparse, dtype)
@@ -169,7 +169,7 @@ def test_the_optimum_is_the_referees(loss, sparse):
 def empty_sequences():
     case = random_chains(0)
     return compiled_chains(
-        Case(case.problem, [x[:0] for x in case.X], [y[:0] for y in case.Y], case.cost)
+        Case(case.problem, [x[:0] for x in case.X], [y[:0] for y in case.Y], case.C)
     )
 
 

@@ -174,12 +174,12 @@ def random_case(seed, loss="brackets", tags="given", n=5, **how):
     grammar = Grammar.read(trees, tags=tags, min_count=2, **how)
     few = [tree for tree in trees if len(all_trees(grammar, sentence_of(tree))) < 300]
     few = few or trees[:1]
-    cost = random_cost(random, max(len(few), 2))[: len(few)]
-    return Case(Enumerated(grammar, loss), [sentence_of(tree) for tree in few], few, cost)
+    C = random_cost(random, max(len(few), 2))[: len(few)]
+    return Case(Enumerated(grammar, loss), [sentence_of(tree) for tree in few], few, C)
 
 
 def compiled_training(case):
-    return case.problem.make_oracle(case.X, case.Y, case.cost)
+    return case.problem.make_oracle(case.X, case.Y, case.C)
 
 
 def nodes_in(output):
@@ -233,7 +233,7 @@ def test_plain_python_and_compiled_agree(loss):
     for seed in range(4):
         case = random_case(seed, loss)
         weights = np.random.default_rng(seed).normal(size=case.problem.grammar.n_features)
-        plain = PythonOracle(case.problem, case.X, case.Y, case.cost)
+        plain = PythonOracle(case.problem, case.X, case.Y, case.C)
         assert plain.primal(weights) == pytest.approx(compiled_training(case).primal(weights))
 
 

@@ -149,7 +149,7 @@ def test_the_optimum_is_the_referees(structure, n_labels):
     oracle, outputs = hashed(7, structure, n_labels, longest=3)
     y_true = np.split(oracle.y_true, oracle.arcs.ends[1:-1])
     problem = Listed(oracle, outputs)
-    case = Case(problem, list(range(5)), [y.tobytes() for y in y_true], oracle.cost)
+    case = Case(problem, list(range(5)), [y.tobytes() for y in y_true], oracle.C)
     result = Auto().solve(oracle, Stopping(1e-5))
     assert result.status is Status.CONVERGED
     assert result.certificate.primal == pytest.approx(case.optimum.value, rel=2e-5)
@@ -170,7 +170,7 @@ def random_case(seed, structure="projective", n_labels=None, **options):
 def test_given_arcs_bound_and_in_plain_python(structure, n_labels):
     for seed, single_root in product(range(2), [True, False]):
         case = random_case(seed, structure, n_labels, single_root=single_root)
-        bound = case.problem.make_oracle(case.X, case.Y, case.cost, "margin")
+        bound = case.problem.make_oracle(case.X, case.Y, case.C, "margin")
         plain = case.oracle()
         assert bound.n_features == plain.n_features == case.pieces[0].shape[2]
         blocks = np.arange(5)
@@ -197,7 +197,7 @@ def test_solvers_reach_the_referees_optimum(solver, structure):
     model = mm.StructuredSVM(
         case.problem, C=1.0, solver=solver, tol=1e-2 if solver == "frank-wolfe" else 1e-4
     )
-    model.fit(case.X, case.Y, sample_weight=case.cost)
+    model.fit(case.X, case.Y, sample_weight=case.C)
     certificate = model.certificate_
     best = case.optimum.value
     assert certificate.dual - 1e-9 * best <= best <= certificate.primal + 1e-9 * best

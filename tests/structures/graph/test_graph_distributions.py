@@ -262,7 +262,7 @@ def test_a_path_is_a_chain(solver: Any) -> None:
         Graphs(*stacked),
         np.array([label for y in chains.Y for label in y]),
         GraphLayout.of(3, 1, 3, bias=True, directed=True),
-        chains.cost,
+        chains.C,
         chains.problem.matrix,
         np.ones(len(stacked.X)),
     )
@@ -288,7 +288,7 @@ def test_the_optimum_is_that_of_the_referee(edges_of: Any) -> None:
     X = [(random.normal(size=(5, 2)), edges_of(random, 5)) for _ in range(6)]
     Y = [tuple(random.integers(0, 2, 5).tolist()) for _ in X]
     case = Case(problem, X, Y, random.uniform(0.2, 1.0, 6))  # type: ignore[arg-type]
-    oracle = problem.make_oracle(X, [np.array(y) for y in Y], case.cost)
+    oracle = problem.make_oracle(X, [np.array(y) for y in Y], case.C)
     for solver in (mm.PartialLinearization(), mm.ExponentiatedGradient(temperature=10.0)):
         result = solver.solve(oracle, Stopping(tol=1e-3, max_iter=5000))
         assert result.status is Status.CONVERGED

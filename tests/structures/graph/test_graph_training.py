@@ -89,7 +89,7 @@ def compiled_graphs(case, inference_method="auto", sparse=False, **options):
         Graphs(*stacked),
         np.array([label for y in case.Y for label in y]),
         case.problem.layout,
-        case.cost,
+        case.C,
         case.problem.matrix,
         np.concatenate([case.problem.scales[y] for y in case.Y]),
         inference_method=inference_method,
@@ -149,12 +149,12 @@ def test_searches_find_or_enclose_the_hinge(inference):
             hinges = (losses - psi @ weights).max(axis=1)
             slopes = cuts.slopes(weights)
             if inference == "relaxed":
-                assert oracle.relaxed
+                assert not oracle.exact
                 assert (slopes <= hinges + 1e-9).all()
                 assert (slopes >= -1e-9).all()
                 assert (slopes + cuts.suboptimality >= hinges - 1e-9).all()
             else:
-                assert not oracle.relaxed
+                assert oracle.exact
                 assert cuts.suboptimality is None
                 assert_allclose(slopes, hinges, atol=1e-9)
             for i, output in enumerate(cuts.outputs):
@@ -181,7 +181,7 @@ def agreeing_weights(seed, oracle, scale):
 
 
 def with_positive_edges(case):
-    return Case(case.problem, [(x, e, np.abs(z) + 0.5) for x, e, z in case.X], case.Y, case.cost)
+    return Case(case.problem, [(x, e, np.abs(z) + 0.5) for x, e, z in case.X], case.Y, case.C)
 
 
 def test_flows_find_the_hinge_and_fall_back():
@@ -189,7 +189,7 @@ def test_flows_find_the_hinge_and_fall_back():
         case = with_positive_edges(case_of(seed, n_labels=2))
         oracle = compiled_graphs(case, "flow")
         psi, losses = case.pieces
-        assert oracle.relaxed
+        assert not oracle.exact
         for scale in [0.3, 3.0]:
             agreeing = agreeing_weights(seed, oracle, scale)
             cuts = oracle.separate(agreeing, blocks_of(oracle), ONE)

@@ -114,10 +114,10 @@ def test_listing_all_sets_has_its_limit():
 def test_bind_looks_at_what_it_gets():
     case, problem = make(0)
     with pytest.raises(ValueError, match="made for rows of 3 features"):
-        problem.make_oracle(np.ones((10, 2)), case.Y, case.cost)
+        problem.make_oracle(np.ones((10, 2)), case.Y, case.C)
     for bad in ((0, 1, 0), (0, 1, 0, 2), (0, 1, 0, 0.5), "abcd"):
         with pytest.raises(ValueError, match=r"example 1 is .* 4 whole numbers from 0 to 1"):
-            problem.make_oracle(np.ones((2, 3)), [case.Y[0], bad], case.cost[:2])
+            problem.make_oracle(np.ones((2, 3)), [case.Y[0], bad], case.C[:2])
     with pytest.raises(ValueError, match="another length"):
         bound(problem, case).cuts_of(np.array([0]), [b"1234"])
 

@@ -110,7 +110,7 @@ def test_thresholds_are_in_order_at_the_optimum(loss):
         case, problem = make(seed, loss=loss)
         thin = case.Y.count(case.Y[0])
         if thin < len(case.Y) and problem.n_classes > 2:
-            case.cost[np.array(case.Y) == case.Y[0]] = 0.0
+            case.C[np.array(case.Y) == case.Y[0]] = 0.0
         thresholds = case.optimum.weights[-(problem.n_classes - 1) :]
         assert (np.diff(thresholds) >= -1e-6).all()
 

@@ -107,9 +107,9 @@ def test_solvers_agree_with_the_referee(loss, n_sets):
     problem = Enumerated(loss)
     problem.n_positive = 3
     X, Y = zip(*(draw(seed, n=6, n_positive=3)[:2] for seed in range(n_sets)), strict=True)
-    cost = np.array([4.0, 1.0])[:n_sets]
-    optimum = Case(problem, list(X), list(Y), cost).optimum.value
-    oracle = problem.make_oracle(X, Y, cost, "margin")
+    C = np.array([4.0, 1.0])[:n_sets]
+    optimum = Case(problem, list(X), list(Y), C).optimum.value
+    oracle = problem.make_oracle(X, Y, C, "margin")
     for name in EXACT_SOLVERS:
         found = make_solver(name).solve(oracle, Stopping(1e-6, 1000)).certificate
         assert found.dual <= optimum * (1 + 1e-7) + 1e-9, name

@@ -216,7 +216,7 @@ def test_the_search_is_that_of_any_kernel_problem(count, diversity):
     """Image by image or many at once: the same outputs."""
     oracle = training_set(GRIDS["scales"])
     kernel = ProductKernel(LinearKernel(), AngleKernel(oracle.problem.gamma))
-    plain = KernelOracle(oracle.problem, oracle.X, oracle.Y, oracle.cost, kernel)
+    plain = KernelOracle(oracle.problem, oracle.X, oracle.Y, oracle.C, kernel)
     model = oracle.model_of(some_point(oracle))
     blocks = np.arange(6)
     ours = oracle.infer(model, blocks, Threads(1), count, diversity)

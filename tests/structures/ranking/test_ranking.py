@@ -219,9 +219,9 @@ def test_solvers_agree_with_the_referee(loss):
     queries = [draw(seed, problem, n=3)[:2] for seed in range(5)]
     X = [x for x, _ in queries]
     Y = [problem.y_true(relevance, x) for x, relevance in queries]
-    cost = np.array([3.0, 0.5, 0.0, 1.0, 2.0])
-    optimum = Case(problem, X, Y, cost).optimum.value
-    oracle = problem.make_oracle(X, Y, cost, "margin")
+    C = np.array([3.0, 0.5, 0.0, 1.0, 2.0])
+    optimum = Case(problem, X, Y, C).optimum.value
+    oracle = problem.make_oracle(X, Y, C, "margin")
     for name in EXACT_SOLVERS:
         result = make_solver(name).solve(oracle, Stopping(1e-6, 500))
         found = result.certificate

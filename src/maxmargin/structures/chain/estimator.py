@@ -63,7 +63,7 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
     loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
         Number of wrong labels; their share of the sequence; one for any mistake at all; or the
         cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
-        ``{(true, predicted): cost}``), summed over the positions.
+        ``{(true, predicted): C}``), summed over the positions.
     order : {1, 2}, default=1
         Transitions from one label to the next, or also from two labels to the next.
     pair_features : "all" or list of columns or names, default=None
@@ -364,13 +364,13 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
         }
         return fixed if vocabulary is None else fixed | {"vocabulary_": vocabulary}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
         classes = fixed["classes_"]
         oracle = ChainOracle(
             _with_tied(examples.X, fixed["_tied"]),
             numbers_among(examples.y, classes),
             fixed["_layout"],
-            cost,
+            C,
             check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
             **self._loss_options(),
         )

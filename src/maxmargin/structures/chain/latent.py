@@ -103,10 +103,10 @@ class HiddenChains(Remade, LatentProblem):
     def init_latent(self, x: Any, y_true: Any, random: np.random.Generator) -> States:
         return random.integers(self.n_states, size=len(y_true))
 
-    def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], cost: Floats) -> "HiddenChainOracle":
+    def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> "HiddenChainOracle":
         """The training set with compiled searches."""
         labels = [self._checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
-        return HiddenChainOracle(self, self._sequences(X), labels, cost)
+        return HiddenChainOracle(self, self._sequences(X), labels, C)
 
     def numbers(self, y: Any, h: Any) -> States:
         """Labels and their states as one number for each position."""
@@ -142,13 +142,13 @@ class HiddenChainOracle(LatentOracle):
     problem : HiddenChains
     sequences : Sequences
     labels : list of ndarray
-    cost : ndarray of shape (n_sequences,)
+    C : ndarray of shape (n_sequences,)
     """
 
     def __init__(
-        self, problem: HiddenChains, sequences: Sequences, labels: list[States], cost: Floats
+        self, problem: HiddenChains, sequences: Sequences, labels: list[States], C: Floats
     ) -> None:
-        self.problem, self.sequences, self.labels, self.cost = problem, sequences, labels, cost
+        self.problem, self.sequences, self.labels, self.C = problem, sequences, labels, C
         of_state = np.arange(problem.layout.n_labels) // problem.n_states
         self._wrong = of_state[:, None] != of_state
 
@@ -178,4 +178,4 @@ class HiddenChainOracle(LatentOracle):
         numbers = map(self.problem.numbers, self.labels, states)
         flat = np.concatenate([np.zeros(0, dtype=np.int64), *numbers])
         check_indices("states", flat, self.problem.layout.n_labels)
-        return ChainOracle(self.sequences, flat, self.problem.layout, self.cost, loss)
+        return ChainOracle(self.sequences, flat, self.problem.layout, self.C, loss)

@@ -72,14 +72,14 @@ def add_node_changes(rows, layout, first, length, changes, table):  # type: igno
 
 
 @compiled
-def add_pair_changes(tied, layout, first, old, new, cost, table):  # type: ignore[no-untyped-def]
+def add_pair_changes(tied, layout, first, old, new, C, table):  # type: ignore[no-untyped-def]
     """Add what a whole step changes the weights of pairs by; `first` is the first position."""
     n = layout.n_labels
     for t in range(len(old)):
-        add_difference(old[t], new[t], cost, pair_scores(table, layout))
+        add_difference(old[t], new[t], C, pair_scores(table, layout))
         for q in range(tied.starts[first + t + 1], tied.starts[first + t + 2]):
             row = layout.tied + np.int64(tied.columns[q]) * n
-            add_difference(old[t], new[t], cost * tied.values[q], table[row : row + n])
+            add_difference(old[t], new[t], C * tied.values[q], table[row : row + n])
 
 
 @compiled
@@ -417,19 +417,19 @@ class ChainPoint(DistributionPoint):
         return positive and all(np.abs(part).max(initial=0.0) <= TOLERANCE for part in off)
 
     def _linear(self, oracle: ChainOracle) -> float:
-        cost = np.repeat(oracle.cost * oracle.loss_scale, oracle.sequences.lengths)
+        C = np.repeat(oracle.C * oracle.loss_scale, oracle.sequences.lengths)
         total = 0.0
         for some in chunks_of(self.nodes):
             losses = oracle.loss[oracle.labels[some]]
-            total += float(cost[some] @ (losses * self.nodes[some]).sum(axis=1))
+            total += float(C[some] @ (losses * self.nodes[some]).sum(axis=1))
         return total
 
     def _add_nodes(self, oracle: ChainOracle, table: Floats) -> None:
         """Add the weights of features, biases and ends."""
         layout, sequences, labels = oracle.layout, oracle.sequences, oracle.labels
-        cost = np.repeat(oracle.cost, sequences.lengths)
+        C = np.repeat(oracle.C, sequences.lengths)
         for some in chunks_of(self.nodes):
-            changes = changes_of(self.nodes[some], labels[some], cost[some])
+            changes = changes_of(self.nodes[some], labels[some], C[some])
             table[: layout.n_features] += sequences.X[some].T @ changes
             if layout.bias >= 0:
                 table[layout.bias] += changes.sum(axis=0)
@@ -437,18 +437,18 @@ class ChainPoint(DistributionPoint):
             filled = sequences.lengths > 0
             firsts, lasts = sequences.ends[:-1][filled], sequences.ends[1:][filled] - 1
             for row, ends in ((layout.first, firsts), (layout.last, lasts)):
-                table[row] += changes_of(self.nodes[ends], labels[ends], cost[ends]).sum(axis=0)
+                table[row] += changes_of(self.nodes[ends], labels[ends], C[ends]).sum(axis=0)
 
     def _add_pairs(self, oracle: ChainOracle, table: Floats) -> None:
         """Add the weights of transitions and of features tied to pairs."""
         layout, tied, before = oracle.layout, oracle.sequences.tied, self.before
         labels = oracle.labels.astype(np.int64)
         y_true = labels[before] * layout.n_columns + labels[before + 1]
-        cost = np.repeat(oracle.cost, oracle.sequences.lengths)[before]
+        C = np.repeat(oracle.C, oracle.sequences.lengths)[before]
         pairs = self.pairs.reshape(len(self.pairs), layout.n_labels * layout.n_columns)
         transitions = table[layout.transitions : layout.transitions + layout.n_labels].reshape(-1)
         for some in chunks_of(pairs):
-            changes = changes_of(pairs[some], y_true[some], cost[some])
+            changes = changes_of(pairs[some], y_true[some], C[some])
             transitions += changes.sum(axis=0)
             if tied is not None:
                 rows = table[layout.tied :].reshape(tied.shape[1], -1)
@@ -482,7 +482,7 @@ class ChainDistributions(Distributions):
             layout=layout,
             loss=oracle.loss,
             loss_scale=oracle.loss_scale,
-            totals=oracle.cost,
+            totals=oracle.C,
             squares=_squares(oracle),
         )
         self._scratch = StepScratch(

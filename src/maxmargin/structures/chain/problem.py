@@ -154,7 +154,7 @@ class ChainOracle(Oracle):
     labels : ndarray of shape (n_tokens,)
         True label of each row, as numbers.
     layout : Layout
-    cost : ndarray of shape (n_sequences,)
+    C : ndarray of shape (n_sequences,)
     loss : ndarray of shape (n_labels, n_labels)
         ``loss[a, b]``: what label b costs where a is right, at one position.
     normalized : bool
@@ -170,14 +170,14 @@ class ChainOracle(Oracle):
         sequences: Sequences,
         labels: NDArray[Any],
         layout: Layout,
-        cost: Floats,
+        C: Floats,
         loss: Floats,
         *,
         normalized: bool = False,
         zero_one: bool = False,
         slack: bool = False,
     ) -> None:
-        self.sequences, self.layout, self.cost = sequences, layout, cost
+        self.sequences, self.layout, self.C = sequences, layout, C
         self.zero_one, self.slack = zero_one, slack
         self.labels = labels.astype(np.uint16)
         self.n_features = layout.n_rows * layout.n_columns

@@ -272,7 +272,7 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         )
         return {"grammar_": grammar}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
         grammar, trees = fixed["grammar_"], examples.y
         if examples.X is None:
             sentences = [Sentence(tree.words, tree.tags) for tree in trees]
@@ -283,7 +283,7 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
                 f"X has {len(sentences)} sentences but y has {len(trees)} trees: give one for each."
             )
         zero_one = self.loss == "zero-one"
-        oracle = GrammarOracle(grammar, sentences, trees, cost, zero_one=zero_one)
+        oracle = GrammarOracle(grammar, sentences, trees, C, zero_one=zero_one)
         # With one cost for all mistakes, the two ways of rescaling are the same.
         return oracle if zero_one else self._rescaled(oracle)
 

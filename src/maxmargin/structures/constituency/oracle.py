@@ -45,7 +45,7 @@ class GrammarOracle(Oracle):
     sentences : sequence of Sentence
     trees : sequence of Tree
         The true ones; the grammar must have them.
-    cost : ndarray of shape (n_sentences,)
+    C : ndarray of shape (n_sentences,)
     zero_one : bool
         Any other tree costs one; else each bracket that is wrong or missed does.
     """
@@ -55,11 +55,11 @@ class GrammarOracle(Oracle):
         grammar: Grammar,
         sentences: Sequence[Sentence],
         trees: Sequence[Tree],
-        cost: Floats,
+        C: Floats,
         *,
         zero_one: bool = False,
     ) -> None:
-        self.grammar, self.cost, self.zero_one = grammar, cost, zero_one
+        self.grammar, self.C, self.zero_one = grammar, C, zero_one
         self.n_features = grammar.n_features
         lengths = np.array([len(sentence.words) for sentence in sentences])
         self.lengths = lengths

@@ -162,11 +162,11 @@ class GrammarProblem(Problem):
         return [tree for tree, _ in GrammarModel(self.grammar, w).k_best([x], k)[0]]
 
     def make_oracle(
-        self, X: Sequence[Sentence], Y: Sequence[Tree], cost: Floats, rescaling: str = "margin"
+        self, X: Sequence[Sentence], Y: Sequence[Tree], C: Floats, rescaling: str = "margin"
     ) -> Oracle:
         """The oracle with compiled inference."""
         zero_one = self.loss_name == "zero-one"
-        oracle = GrammarOracle(self.grammar, X, Y, cost, zero_one=zero_one)
+        oracle = GrammarOracle(self.grammar, X, Y, C, zero_one=zero_one)
         # With one loss for all mistakes, margin and slack rescaling are the same.
         by_slack = rescaling == "slack" and not zero_one
         return SlackRescaledOracle(oracle) if by_slack else oracle

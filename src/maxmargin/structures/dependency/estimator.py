@@ -355,8 +355,8 @@ class DependencyParser(StructuredEstimator):
             n_rows = max(1, self.n_features // _COLUMNS_PER_ROW)
             learned["_layout"] = FeatureLayout.of(self.n_features, n_rows, n_labels)
             arcs = _hashed(sentences, learned)
-        cost = self._costs(len(sentences), sample_weight)
-        oracle = DependencyOracle(arcs, y_true, structure, cost)
+        C = self._costs(len(sentences), sample_weight)
+        oracle = DependencyOracle(arcs, y_true, structure, C)
 
         def attributes(weights: Floats) -> dict[str, Any]:
             return learned | {"_weights": weights, **_parts(weights, arcs)}

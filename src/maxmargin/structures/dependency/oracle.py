@@ -101,13 +101,13 @@ class DependencyOracle(Oracle):
     y_true : ndarray of shape (n_words,)
         True arc of each word of all sentences.
     structure : Structure
-    cost : ndarray of shape (n_sentences,)
+    C : ndarray of shape (n_sentences,)
     """
 
     def __init__(
-        self, arcs: ArcFeatures, y_true: NDArray[Any], structure: Structure, cost: Floats
+        self, arcs: ArcFeatures, y_true: NDArray[Any], structure: Structure, C: Floats
     ) -> None:
-        self.arcs, self.structure, self.cost = arcs, structure, cost
+        self.arcs, self.structure, self.C = arcs, structure, C
         self.y_true = y_true.astype(np.uint32)
         self.n_features = arcs.n_features
 

@@ -231,9 +231,7 @@ class DependencyTrees(Problem):
         found.sort(key=lambda each: -each[0])
         return [self._output(tree) for _, tree in found[:k]]
 
-    def make_oracle(
-        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
-    ) -> Oracle:
+    def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str) -> Oracle:
         """A training set that looks at trees as arrays, for margin rescaling."""
         arcs = GivenArcs(X, self.n_labels)
         y_true = [self._arcs(y) for y in Y]
@@ -244,7 +242,7 @@ class DependencyTrees(Problem):
                 )
         flat = np.concatenate(y_true)
         check_trees(flat // arcs.n_labels, arcs.ends, self.structure)
-        return DependencyOracle(arcs, flat, self.structure, cost)
+        return DependencyOracle(arcs, flat, self.structure, C)
 
     def _infer(self, x: Any, w: Floats, y_true: Arcs | None) -> Any:
         arcs = GivenArcs([x], self.n_labels)

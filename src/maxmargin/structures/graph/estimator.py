@@ -315,19 +315,19 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
             "_layout": layout,
         }
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
         graphs, labels, _, factors = examples
         named = isinstance(self.loss, str)
         if named and self.loss == "hamming-normalized":
             factors = factors / np.repeat(graphs.n_nodes, graphs.n_nodes)
         losses = check_loss_matrix(None if named else self.loss, fixed["classes_"])
         # No objective is above that of weights of zero, with the worst label at every node.
-        highest = float(cost.max(initial=0.0) * factors.sum() * losses.max())
+        highest = float(C.max(initial=0.0) * factors.sum() * losses.max())
         oracle = GraphOracle(
             graphs,
             numbers_among(labels, fixed["classes_"]),
             fixed["_layout"],
-            cost,
+            C,
             losses,
             factors,
             inference_method=self.inference_method,

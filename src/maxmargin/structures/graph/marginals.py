@@ -415,14 +415,14 @@ class GraphPoint(FlatPoint):
         """Add the weights of features and biases; returns the linear term."""
         layout, graphs, y_true = oracle.layout, oracle.graphs, oracle.oracle_calls.data
         n, table = layout.n_labels, layout.table(weights)
-        cost = np.repeat(oracle.cost, graphs.n_nodes)
+        C = np.repeat(oracle.C, graphs.n_nodes)
         nodes = self.tree.node_marginals(self.mass)
         linear = 0.0
         for some in chunks_of(nodes):
             labels = y_true.labels[some]
             losses = (y_true.loss[labels, :n] * nodes[some]).sum(axis=1)
-            linear += float((cost[some] * y_true.scales[some]) @ losses)
-            changes = changes_of(nodes[some], labels, cost[some])
+            linear += float((C[some] * y_true.scales[some]) @ losses)
+            changes = changes_of(nodes[some], labels, C[some])
             table[: layout.n_features, :n] += graphs.X[some].T @ changes
             if layout.bias >= 0:
                 table[layout.bias, :n] += changes.sum(axis=0)
@@ -433,11 +433,11 @@ class GraphPoint(FlatPoint):
         layout, graphs = oracle.layout, oracle.graphs
         n, edges = layout.n_labels, _all_edges(graphs)
         first, second = oracle.oracle_calls.data.labels.astype(np.int64)[edges].T
-        cost = np.repeat(oracle.cost, graphs.n_edges)
+        C = np.repeat(oracle.C, graphs.n_edges)
         pairs = self.tree.edge_marginals(self.mass, edges).reshape(len(edges), n * n)
         sums = np.zeros((layout.n_edge_features, n * n))
         for some in chunks_of(pairs):
-            changes = changes_of(pairs[some], (first * n + second)[some], cost[some])
+            changes = changes_of(pairs[some], (first * n + second)[some], C[some])
             sums += graphs.edge_rows[some].T @ changes
         tables = sums.reshape(-1, n, n)
         if not layout.directed:
@@ -477,7 +477,7 @@ class GraphDistributions(FlatDistributions):
         layout, data = oracle.layout, oracle.oracle_calls.data
         sizes = layout.n_labels * _exact_sizes(oracle)
         super().__init__(oracle, GraphPoint.even(oracle), sizes)
-        self._data = CliqueData(data, self._first, data.incidence.tables // 2, oracle.cost)
+        self._data = CliqueData(data, self._first, data.incidence.tables // 2, oracle.C)
         self._most_nodes = int(oracle.graphs.n_nodes.max(initial=1))
         self._most_kinds = int(np.diff(data.kind_ends).max(initial=1))
         self._scratch = StepScratch(

@@ -216,7 +216,7 @@ class GraphOracle(Oracle):
     labels : ndarray of shape (n_nodes_of_all,)
         True label of each node, as numbers.
     layout : GraphLayout
-    cost : ndarray of shape (n_graphs,)
+    C : ndarray of shape (n_graphs,)
     loss : ndarray of shape (n_labels, n_labels)
         ``loss[a, b]``: what label b costs where a is right, at one node.
     scales : ndarray of shape (n_nodes_of_all,)
@@ -230,8 +230,8 @@ class GraphOracle(Oracle):
 
     Attributes
     ----------
-    relaxed : bool
-        Whether a graph may be searched other than exactly.
+    exact : bool
+        Whether inference is exact for every graph.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class GraphOracle(Oracle):
         graphs: Graphs,
         labels: NDArray[Any],
         layout: GraphLayout,
-        cost: Floats,
+        C: Floats,
         loss: Floats,
         scales: Floats,
         *,
@@ -247,14 +247,14 @@ class GraphOracle(Oracle):
         enough: float = 1e-4,
         quick: bool = True,
     ) -> None:
-        self.graphs, self.layout, self.cost = graphs, layout, cost
+        self.graphs, self.layout, self.C = graphs, layout, C
         self.n_features = layout.n_rows * layout.n_columns
         padded_loss = np.zeros((layout.n_labels, layout.n_columns))
         padded_loss[:, : layout.n_labels] = loss
         y_true = Truth(labels.astype(np.uint16), padded_loss, scales)
         self.enough, self._quick = float(enough), quick
         self.oracle_calls = GraphInference(graphs, layout, inference_method, y_true)
-        self.relaxed = not self.oracle_calls.is_exact.all()
+        self.exact = bool(self.oracle_calls.is_exact.all())
 
     @property
     def oracle_work(self) -> float:
@@ -276,7 +276,7 @@ class GraphOracle(Oracle):
         effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
         found = self.oracle_calls.find(weights, examples, threads, effort, self._quick)
         cuts = self._make_cuts(examples, found.starts, found.labels, threads)
-        if not self.relaxed:
+        if self.exact:
             return cuts
         return cuts._replace(suboptimality=np.maximum(found.bounds - found.scores, 0.0))
 

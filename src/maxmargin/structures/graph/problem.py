@@ -182,7 +182,7 @@ class GraphLabelling(Remade, Problem):
         return [np.array(labels, dtype=np.int64) for labels in every]
 
     def make_oracle(
-        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
+        self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str = "margin"
     ) -> GraphOracle:
         """The training set with compiled searches, for margin rescaling."""
         graphs, layout = self._read(X)
@@ -204,7 +204,7 @@ class GraphLabelling(Remade, Problem):
             graphs,
             labels,
             layout,
-            cost,
+            C,
             mistakes,
             np.ones(len(labels)),
             inference_method=self.inference_method,

@@ -52,7 +52,7 @@ class LatentBags(LatentOracle):
     labels : ndarray of int32, shape (n_bags,)
     loss : ndarray of shape (n_classes, n_classes)
         ``loss[a, b]``: what class b costs where a is right.
-    cost : ndarray of shape (n_bags,)
+    C : ndarray of shape (n_bags,)
     background : int
         The class that has no weights, or `NOTHING`.
     fit_intercept : bool
@@ -64,12 +64,12 @@ class LatentBags(LatentOracle):
         ends: Order,
         labels: Codes,
         loss: Floats,
-        cost: Floats,
+        C: Floats,
         *,
         background: int = NOTHING,
         fit_intercept: bool = True,
     ) -> None:
-        self.X, self.ends, self.labels, self.loss, self.cost = X, ends, labels, loss, cost
+        self.X, self.ends, self.labels, self.loss, self.C = X, ends, labels, loss, C
         self.background = background
         self.bias = 1.0 if fit_intercept else 0.0
         self.rows = make_rows(X, self.bias)
@@ -94,7 +94,7 @@ class LatentBags(LatentOracle):
             np.arange(n + 1),
             self.labels,
             self.loss,
-            self.cost * self.lengths.mean(),
+            self.C * self.lengths.mean(),
             background=self.background,
             fit_intercept=self.bias != 0.0,
         )
@@ -147,7 +147,7 @@ class BagOracle(Oracle):
     """
 
     def __init__(self, bags: LatentBags, shown: Rows) -> None:
-        self.bags, self.shown, self.cost = bags, shown, bags.cost
+        self.bags, self.shown, self.C = bags, shown, bags.C
         self.n_features = int(np.prod(bags.table_shape))
         self.loss = np.zeros((len(bags.loss), bags.table_shape[1]))
         self.loss[:, : len(bags.loss)] = bags.loss

@@ -63,14 +63,14 @@ class Classes(ClassProblem):
         return scores[:, : self.n_classes]
 
     def make_oracle(
-        self, X: Any, Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
+        self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
     ) -> RowOracle:
         """The oracle with batched inference; a whole array of outputs is checked at once."""
         codes = np.asarray(Y)
         are_codes = codes.ndim == 1 and codes.dtype.kind in "iu"
         if not are_codes or not ((codes >= 0) & (codes < self.n_classes)).all():
-            return super().make_oracle(X, Y, cost, rescaling)
-        oracle = super().make_oracle(X, Y[:1], cost, rescaling)
+            return super().make_oracle(X, Y, C, rescaling)
+        oracle = super().make_oracle(X, Y[:1], C, rescaling)
         oracle.y_true = codes.astype(np.int32)[:, None]
         return oracle
 

@@ -263,9 +263,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
         return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
         codes = _codes(examples, fixed["classes_"])
-        return self._row_training(examples.X, codes, cost, fixed["_problem"])
+        return self._row_training(examples.X, codes, C, fixed["_problem"])
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         problem, n_labels = fixed["_problem"], len(fixed["classes_"])

@@ -35,7 +35,7 @@ class OrdinalClassifier(RowClassifier):
     loss : {"absolute", "squared"} or array-like, default="absolute"
         How many classes the answer is from the truth; the square of it; or the cost of each wrong
         answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
-        ``{(true, predicted): cost}``).
+        ``{(true, predicted): C}``).
     classes : array-like, default=None
         The classes in their order, also those that may be missing from `y`; None sorts those in
         `y`.
@@ -176,9 +176,9 @@ class OrdinalClassifier(RowClassifier):
         problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
         return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
         ranks = _ranks(examples.y, fixed["classes_"])
-        return self._row_training(examples.X, ranks[:, None], cost, fixed["_problem"])
+        return self._row_training(examples.X, ranks[:, None], C, fixed["_problem"])
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         table, thresholds = fixed["_problem"].split(weights)

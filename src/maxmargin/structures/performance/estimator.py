@@ -207,18 +207,18 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         given, X = X, check_features(X, type(self).__name__)
         classes, positive = self._classes(X, y)
         n = X.shape[0]
-        cost, ends = check_costs(np.array([float(self.C) * n])), np.array([0, n])
+        C, ends = check_costs(np.array([float(self.C) * n])), np.array([0, n])
         learns_bias = self.fit_intercept and self.loss in ("f1", "error")
         bias = float(self.intercept_scaling) if learns_bias else 0.0
         check_bias(bias)
         oracle: Oracle
         if self.loss == "auc":
-            oracle = PairOracle(X, positive.astype(np.float64), ends, cost)
+            oracle = PairOracle(X, positive.astype(np.float64), ends, C)
         else:
             measure = Measure(self.loss, self.beta, self.k)
             if self.loss in AT_K:
                 measure.rows_called(n, int(positive.sum()))  # k may be too large
-            oracle = TableOracle(X, positive, ends, cost, measure, bias)
+            oracle = TableOracle(X, positive, ends, C, measure, bias)
 
         def attributes(weights: Floats) -> dict[str, Any]:
             coef = weights[: X.shape[1]]

@@ -259,7 +259,7 @@ class PerformanceProblem(Problem):
         return oracle.labels(oracle.separate(np.array(w), example, Threads(1)).outputs[0], 0)
 
     def make_oracle(
-        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+        self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
     ) -> "TableOracle":
         """Training set of one data set or several, for margin rescaling."""
         y_true = [_flags(y) for y in Y]
@@ -269,7 +269,7 @@ class PerformanceProblem(Problem):
         stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
         rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
         ends = np.cumsum([0, *map(len, y_true)], dtype=np.int64)
-        return TableOracle(rows, np.concatenate(y_true), ends, cost, self.measure)
+        return TableOracle(rows, np.concatenate(y_true), ends, C, self.measure)
 
 
 class TableOracle(RowSumOracle):
@@ -288,11 +288,11 @@ class TableOracle(RowSumOracle):
         X: Any,
         positive: Flags,
         ends: Order,
-        cost: Floats,
+        C: Floats,
         measure: Measure,
         bias: float = 0.0,
     ) -> None:
-        super().__init__(X, ends, cost, bias)
+        super().__init__(X, ends, C, bias)
         self.measure = measure
         self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 

@@ -294,10 +294,10 @@ class PoseEstimator(KernelEstimator):
         if not images:
             raise ValueError("X is empty: there is nothing to learn from.")
         y_true = check_poses(y, len(images), problem.grid)
-        cost = self._costs(len(images), sample_weight)
+        C = self._costs(len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, y_true, strict=True))]
-        oracle = PoseOracle(problem, windows, on_grid, cost, self.rescaling)
+        oracle = PoseOracle(problem, windows, on_grid, C, self.rescaling)
         solver = SOLVER if self.solver == "auto" else self.solver
         return self._fit_oracle(oracle, problem, solver, images, y_true)
 

@@ -211,7 +211,7 @@ class PoseOracle(KernelOracle):
     X : sequence of ImageWindows
     Y : sequence of Pose
         With a window of their image's grid, and any angle.
-    cost : ndarray of shape (n_images,)
+    C : ndarray of shape (n_images,)
     rescaling : {"margin", "slack"}
     """
 
@@ -220,16 +220,16 @@ class PoseOracle(KernelOracle):
         problem: PoseProblem,
         X: Sequence[ImageWindows],
         Y: Sequence[Pose],
-        cost: Floats,
+        C: Floats,
         rescaling: str = "margin",
     ) -> None:
-        super().__init__(problem, X, Y, cost, LinearKernel(), rescaling)
+        super().__init__(problem, X, Y, C, LinearKernel(), rescaling)
 
     @property
     def content(self) -> Any:
         problem, blocks = self.problem, [windows.blocks for windows in self.X]
         settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
-        return settings, blocks, self.Y, self.cost, self.by_slack
+        return settings, blocks, self.Y, self.C, self.by_slack
 
     def infer(
         self,

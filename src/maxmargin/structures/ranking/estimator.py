@@ -255,7 +255,7 @@ class Ranker(StreamedEstimator, StructuredEstimator):
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         return {"n_features_in_": examples.X.shape[1]}
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> Oracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
         X, relevance, n_queries, (queries, kept) = examples
         if not kept:
             raise ValueError(
@@ -265,7 +265,7 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         rows = np.concatenate([queries[q] for q in kept])
         ends = np.cumsum([0, *(len(queries[q]) for q in kept)], dtype=np.int64)
         in_place = len(rows) == X.shape[0] and (np.diff(rows) == 1).all()
-        oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, cost[kept])
+        oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, C[kept])
         return self._rescaled(oracle)
 
     coef_: Floats

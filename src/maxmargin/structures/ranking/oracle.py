@@ -50,10 +50,10 @@ class PairOracle(RowSumOracle):
         Only its order within a query counts.
     """
 
-    def __init__(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> None:
-        super().__init__(X, ends, cost)
+    def __init__(self, X: Any, relevance: Floats, ends: Order, C: Floats) -> None:
+        super().__init__(X, ends, C)
         self.levels = np.empty(len(relevance), dtype=np.int32)
-        self.n_pairs = np.empty(len(cost))
+        self.n_pairs = np.empty(len(C))
         for b, (start, stop) in enumerate(pairwise(ends.tolist())):
             _, level, counts = np.unique(
                 relevance[start:stop], return_inverse=True, return_counts=True
@@ -122,9 +122,9 @@ class ListOracle(RowSumOracle):
         lists: list[list[RankedList]],
         discounts: Floats,
         ends: Order,
-        cost: Floats,
+        C: Floats,
     ) -> None:
-        super().__init__(X, ends, cost)
+        super().__init__(X, ends, C)
         every = [one for of_query in lists for one in of_query]
         counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
         n_relevant = np.array([len(one.credits) for one in every], dtype=np.int64)

@@ -223,7 +223,7 @@ class RankingProblem(Problem):
         return Ranking(relevance, np.frombuffer(found, np.int32).reshape(-1, x.shape[0]))
 
     def make_oracle(
-        self, X: Sequence[Any], Y: Sequence[Any], cost: Floats, rescaling: str
+        self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
     ) -> RowSumOracle:
         """Training set of queries; `Y` holds the relevance of their documents, or rankings.
 
@@ -238,15 +238,15 @@ class RankingProblem(Problem):
         stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
         rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
         ends = np.cumsum([0, *map(len, relevance)], dtype=np.int64)
-        return self.oracle(rows, np.concatenate(relevance), ends, cost)
+        return self.oracle(rows, np.concatenate(relevance), ends, C)
 
-    def oracle(self, X: Any, relevance: Floats, ends: Order, cost: Floats) -> RowSumOracle:
+    def oracle(self, X: Any, relevance: Floats, ends: Order, C: Floats) -> RowSumOracle:
         """Training set of queries that are slices of one matrix.
 
         Queries that do not `inform` are allowed: their hinge is zero whatever the weights.
         """
         if self.loss_name in PAIR_LOSSES:
-            return PairOracle(X, self._levels(relevance), ends, cost)
+            return PairOracle(X, self._levels(relevance), ends, C)
         queries = np.split(relevance, ends[1:-1])
         lists = [
             [
@@ -256,7 +256,7 @@ class RankingProblem(Problem):
             for values in queries
         ]
         longest = int(np.diff(ends).max(initial=0))
-        return ListOracle(X, lists, self._discounts(longest), ends, cost)
+        return ListOracle(X, lists, self._discounts(longest), ends, C)
 
     def informs(self, relevance: Floats) -> bool:
         """Whether rankings of documents of this relevance can differ in loss."""

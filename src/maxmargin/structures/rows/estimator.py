@@ -41,13 +41,13 @@ class RowEstimator(ShardedEstimator, StructuredEstimator):
             raise ValueError("features and weights are not equal in number")
         check_weights("_weights", self._weights, self._problem.n_weights)
 
-    def _row_training(self, X: Any, codes: Codes, cost: Floats, problem: RowProblem) -> RowOracle:
+    def _row_training(self, X: Any, codes: Codes, C: Floats, problem: RowProblem) -> RowOracle:
         if X.shape[1] != problem.n_inputs:
             raise ValueError(
                 f"X has {X.shape[1]} features, but the examples before had {problem.n_inputs}: the "
                 f"features must be the same for all."
             )
-        return RowOracle(problem, X, codes, cost, slack=self.rescaling == "slack")
+        return RowOracle(problem, X, codes, C, slack=self.rescaling == "slack")
 
     def _learn_rows(
         self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: ArrayLike | None

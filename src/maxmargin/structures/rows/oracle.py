@@ -162,7 +162,7 @@ class RowProblem(Remade, Problem):
         return self.output(self.infer(scores, self.split(w)[1], y_true, slack)[0])
 
     def make_oracle(
-        self, X: Any, Y: Sequence[Any], cost: Floats, rescaling: str = "margin"
+        self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
     ) -> "RowOracle":
         """The training set with batched searches."""
         if sp.issparse(X):
@@ -175,7 +175,7 @@ class RowProblem(Remade, Problem):
                 f"{self.n_inputs} features."
             )
         codes = np.concatenate([self._checked_code(i, y) for i, y in enumerate(Y)])
-        return RowOracle(self, X, codes, cost, slack=rescaling == "slack")
+        return RowOracle(self, X, codes, C, slack=rescaling == "slack")
 
     def _checked_code(self, i: int, y: Any) -> Codes:
         given = np.asarray(y)
@@ -196,15 +196,15 @@ class RowOracle(Oracle):
     problem : RowProblem
     X : ndarray or CSR matrix of shape (n_blocks, n_features)
     y_true : ndarray of int32, shape (n_blocks, code_width)
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
     slack : bool
         Slack rescaling: the loss multiplies the violation.
     """
 
     def __init__(
-        self, problem: RowProblem, X: Any, y_true: Codes, cost: Floats, *, slack: bool = False
+        self, problem: RowProblem, X: Any, y_true: Codes, C: Floats, *, slack: bool = False
     ) -> None:
-        self.problem, self.y_true, self.cost, self.slack = problem, y_true, cost, slack
+        self.problem, self.y_true, self.C, self.slack = problem, y_true, C, slack
         self.n_features = problem.n_weights
         self.rows = make_rows(X, 1.0 if problem.fit_intercept else 0.0)
 

@@ -30,13 +30,13 @@ class RowSumOracle(Oracle):
     X : ndarray or CSR matrix of shape (n_rows, n_columns)
     ends : ndarray of int64, shape (n_blocks + 1,)
         Block ``b`` has the rows ``ends[b]:ends[b + 1]``.
-    cost : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_blocks,)
     bias : float
         Value of a constant last feature; 0.0 is none.
     """
 
-    def __init__(self, X: Any, ends: Order, cost: Floats, bias: float = 0.0) -> None:
-        self.rows, self.ends, self.cost = make_rows(X, bias), ends, cost
+    def __init__(self, X: Any, ends: Order, C: Floats, bias: float = 0.0) -> None:
+        self.rows, self.ends, self.C = make_rows(X, bias), ends, C
         self.n_columns = X.shape[1]
         self.n_features = self.n_columns + (bias != 0.0)
         self.sizes = np.diff(ends)

@@ -166,9 +166,9 @@ class HierarchicalClassifier(RowClassifier):
             "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
         }
 
-    def _make_oracle(self, examples: Checked, cost: Floats, fixed: Fixed) -> RowOracle:
+    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
         codes = numbers_among(examples.y, fixed["classes_"]).astype(np.int32)[:, None]
-        return self._row_training(examples.X, codes, cost, fixed["_problem"])
+        return self._row_training(examples.X, codes, C, fixed["_problem"])
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         problem = fixed["_problem"]
