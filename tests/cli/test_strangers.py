@@ -14,7 +14,7 @@ from sklearn.datasets import dump_svmlight_file, load_iris
 from typer.testing import CliRunner
 
 import maxmargin as mm
-from maxmargin.cli import models
+from maxmargin.cli import files
 from maxmargin.cli.checks import in_words_of_options
 from maxmargin.cli.main import app
 from maxmargin.report.plots import plot_matrix
@@ -137,8 +137,8 @@ def test_a_model_that_cannot_be_written_to_its_place_is_kept(here, monkeypatch):
             raise OSError(28, "No space left on device")
         return save(estimator, path, **options)
 
-    monkeypatch.setattr(models.mm, "save", full)
-    monkeypatch.setattr(models.tempfile, "tempdir", str(here / "folder"))
+    monkeypatch.setattr(files.mm, "save", full)
+    monkeypatch.setattr(files.tempfile, "tempdir", str(here / "folder"))
     result = invoke("train", "iris.svm", "-o", "m.mm", code=1)
     assert "m.mm cannot be written, No space left on device; the model is in" in result.stderr
     (kept,) = Path("folder").rglob("m.mm")

@@ -10,10 +10,10 @@ from report_samples import SAMPLES, Page, sample
 from sklearn.exceptions import NotFittedError
 
 import maxmargin as mm
-from maxmargin.report import sections
-from maxmargin.report.drawing import Figures
+from maxmargin.report import page as page_module
 from maxmargin.report.markup import Markup
 from maxmargin.report.page import write_report
+from maxmargin.report.plots import Figures
 
 NASTY = "<script>alert('1')</script>&\"\x00"
 
@@ -57,7 +57,7 @@ def test_every_estimator_has_its_sections(pages, name):
     assert sections_of(page) == {"summary", "convergence"} | sample(name).sections
     links = {attributes["href"] for attributes in page.all("a")}
     assert links == {f"#{section}" for section in sections_of(page)}
-    assert "How good is the training" in page.text
+    assert "How close to optimal" in page.text
     assert type(sample(name).estimator).__name__ in page.text
 
 
@@ -122,7 +122,7 @@ def test_classes_stand_in_the_order_of_the_estimator(tmp_path):
 def test_taggers_show_words_chunks_and_marked_mistakes(pages):
     one, page = sample("tagger"), Page(pages("tagger"))
     assert "F1 of chunks, as conlleval counts them" in page.text_in("th")
-    assert "The same without the label O" in page.text_in("th")
+    assert "Accuracy without the label O" in page.text_in("th")
     wrong = [
         int(np.count_nonzero(np.asarray(y) != z))
         for y, z in zip(one.y, one.estimator.predict(one.X), strict=True)
@@ -178,7 +178,7 @@ def test_certificates_say_what_they_do_not_bound(pages, tmp_path):
     assert "Other latent variables may be better" in Page(pages("latent problem")).text
     X, y = sample("any problem").X, sample("any problem").y
     model = mm.LinearClassifier().partial_fit(X, y, classes=[0, 1, 2])
-    assert "was not measured" in Page(written(tmp_path, model, X, y)).text
+    assert "was not evaluated" in Page(written(tmp_path, model, X, y)).text
 
 
 @pytest.mark.usefixtures("unplotted")
@@ -191,7 +191,7 @@ def test_relaxed_certificates_are_named(tmp_path):
         warnings.simplefilter("ignore")
         model = mm.GraphLabeler(inference_method="relaxed", max_iter=3).fit(X, y)
     assert model.certificate_.relaxed
-    assert "searches are approximate" in Page(written(tmp_path, model)).text
+    assert "inference is approximate" in Page(written(tmp_path, model)).text
 
 
 def test_names_from_data_are_escaped_everywhere(tmp_path):
@@ -261,12 +261,12 @@ def test_sets_as_zeros_and_ones(tmp_path):
 
 
 def test_many_classes_are_cut_to_those_that_matter(tmp_path, monkeypatch):
-    monkeypatch.setattr(sections, "MOST_CLASSES", 2)
+    monkeypatch.setattr(page_module, "MAX_CLASSES", 2)
     X, y = np.eye(4), list("abcd")
     model = mm.LinearClassifier(C=10.0).fit(X, y)
     page = Page(written(tmp_path, model, X[[0, 1, 2, 2, 3]], list("abcdc")))
     assert "The 2 classes with the most mistakes." in page.text
-    assert "the 2 commonest of 4" in page.text
+    assert "the 2 most frequent of 4" in page.text
     assert "the first 2 of 4 classes" in page.text
     sides = [text for text in page.text_in("text") if text in list("abcd")]
     assert sorted(sides) == ["c", "c", "d", "d"]
@@ -290,7 +290,7 @@ def test_estimators_must_be_fitted(tmp_path):
 
 def test_data_come_together(tmp_path):
     one = sample("classifier")
-    with pytest.raises(ValueError, match="X is given without y: give the truth"):
+    with pytest.raises(ValueError, match="X is given without y: give the true outputs"):
         write_report(one.estimator, tmp_path / "report.html", one.X)
     with pytest.raises(ValueError, match="y is given without X: give the test"):
         write_report(one.estimator, tmp_path / "report.html", y=one.y)

@@ -5,16 +5,17 @@ import pytest
 
 import maxmargin as mm
 from maxmargin.report.answers import worst
-from maxmargin.report.drawing import Arcs, drawn_arcs, drawn_pair, text_width
 from maxmargin.report.feature_names import feature_names, strongest, weight_rows
-from maxmargin.report.markup import Markup, escaped, number, table, tag
+from maxmargin.report.markup import Markup, escaped, number, table, tag, text_width
 from maxmargin.report.scores import (
     chunk_scores,
     class_scores,
     largest_confusions,
     look_like_chunks,
 )
+from maxmargin.structures.constituency.report import TreeAnswers, drawn_pair
 from maxmargin.structures.constituency.trees import as_tree
+from maxmargin.structures.dependency.report import Arcs, drawn_arcs
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,8 @@ def test_weights_of_two_classes_are_those_of_the_positive_one():
 
 def test_rules_of_a_grammar_have_names():
     parser = mm.GrammarParser().fit(["(S (NP (NN dogs)) (VP (VB bark)))"])
-    assert "S -> NP VP" in feature_names(parser)
-    assert len(feature_names(parser)) == len(weight_rows(parser)[0].weights)
+    assert "S -> NP VP" in TreeAnswers.feature_names(parser)
+    assert len(TreeAnswers.feature_names(parser)) == len(weight_rows(parser)[0].weights)
 
 
 # Drawings

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate
 from maxmargin.data.sources_opening import open_examples
-from maxmargin.report.sections import certified
+from maxmargin.report.page import certified
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.constituency.trees import read_trees
 from maxmargin.structures.multiclass.problem import Multiclass
@@ -92,7 +92,7 @@ def test_where_weights_are_better_nothing_is_said():
     model, messages = fitted(mm.LinearClassifier(), X, y)
     assert model.certificate_.at_zero is None
     assert not messages
-    assert "Zero weights" not in certified(model)
+    assert "All-zero weights" not in certified(model)
 
 
 def test_one_oracle_pass_at_most_and_mostly_none():

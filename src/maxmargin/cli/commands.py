@@ -5,31 +5,210 @@ What is in a file: a model, or data.
 
 import ast
 import sys
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit
 
 import maxmargin as mm
 from maxmargin.cli.checks import UsageError, check_place, check_there, validated
-from maxmargin.cli.choosing import Reading, check_kind, choose_task
-from maxmargin.cli.models import Model, load_model, read_for, save_model
-from maxmargin.cli.svmstruct import Conversion
+from maxmargin.cli.files import (
+    Model,
+    Reading,
+    check_kind,
+    choose_task,
+    load_model,
+    read_for,
+    save_model,
+)
 from maxmargin.cli.task import Data, Task
-from maxmargin.cli.training import percentage, train
+from maxmargin.core.result import AbsoluteGap, Status
 from maxmargin.data.files import STANDARD_INPUT, create
+from maxmargin.estimators.causes import NotConvergedWarning
 from maxmargin.io.atomic import atomic_write
 from maxmargin.io.models import ModelFileError
 from maxmargin.report.markup import plural
-from maxmargin.report.progress import short
+from maxmargin.report.progress import duration, short
 
 Say = Callable[[str], None]
 
+ROUNDING = 1e-13
+"""Relative gap below which there is nothing but rounding."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells have it."""
+
+_REASONS = {
+    Status.CONVERGED: "converged",
+    Status.PASSES: "all passes made",
+    Status.RELAXED: "converged as far as relaxed searches can tell",
+    Status.MAX_ITER: "stopped after the rounds that were asked for",
+    Status.TIME_LIMIT: "stopped at the time limit",
+    Status.INTERRUPTED: "interrupted",
+}
+
 HELD_OUT = 0.2
 """Share of the examples that a path leaves out to compare its models on."""
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """SVMstruct's parameters as ours.
+
+    ``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise
+
+        1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ]
+
+    without an intercept, where s is 100 for classes and 1 for tags, and stop when a solution of
+    their working set violates no constraint by more than ``e``: then the objective is at most
+    ``c * e`` above the optimum. With v = s w this is s^2 times our objective at C = c / (n s). Two
+    classes are one vector u here where they have u/2 and -u/2: there C is twice as large, and the
+    factor half.
+
+    Parameters
+    ----------
+    c, epsilon : float
+        Their options ``-c`` and ``-e``.
+    n_examples : int
+    scale : float
+        Their loss of a mistake.
+    halves : bool
+        Whether two classes share one vector.
+
+    Examples
+    --------
+    >>> Conversion(c=5000.0, epsilon=0.1, n_examples=50, scale=100.0, halves=False).C
+    1.0
+    """
+
+    c: float
+    epsilon: float
+    n_examples: int
+    scale: float
+    halves: bool
+
+    @property
+    def C(self) -> float:  # noqa: N802
+        """Ours."""
+        return self.c / (self.n_examples * self.scale) * (2.0 if self.halves else 1.0)
+
+    @property
+    def factor(self) -> float:
+        """Their objective over ours."""
+        return self.scale**2 * (0.5 if self.halves else 1.0)
+
+    @property
+    def tol(self) -> AbsoluteGap:
+        """The gap of our objective at which they would stop."""
+        return AbsoluteGap(self.c * self.epsilon / self.factor)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came out of a fit, in numbers.
+
+    Parameters
+    ----------
+    status : str
+    objective, dual : float
+        Of the weights, and the lower bound of what any weights could reach.
+    relative_gap : float
+    iterations, oracle_calls : int
+    seconds : float
+    cause : str
+        Why it did not get further, if that can be told, and what to do.
+    """
+
+    status: str
+    objective: float
+    dual: float
+    relative_gap: float
+    iterations: int
+    oracle_calls: int
+    seconds: float
+    cause: str = ""
+
+    @classmethod
+    def of(cls, model: Any, cause: str) -> "Outcome":
+        """That of a fitted estimator."""
+        certificate = model.certificate_
+        last = model.history_[-1] if model.history_ else None  # stopped before the first round
+        return cls(
+            str(model.status_),
+            certificate.primal,
+            certificate.dual,
+            certificate.relative_gap,
+            0 if last is None else model.n_iter_,
+            0 if last is None else last.oracle_calls,
+            0.0 if last is None else last.seconds,
+            cause,
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The same for a reader."""
+        return (
+            f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
+            f"certified within {percentage(self.relative_gap)} of the optimum; "
+            f"{plural(self.iterations, 'iteration')}, {plural(self.oracle_calls, 'oracle call')}, "
+            f"{duration(self.seconds)}"
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """Of the program."""
+        return INTERRUPTED if self.status == Status.INTERRUPTED else 0
+
+    def numbers(self) -> dict[str, Any]:
+        """For scripts."""
+        return asdict(self)
+
+
+def percentage(share: float) -> str:
+    """A share for a reader: two digits, none of them of rounding.
+
+    Examples
+    --------
+    >>> percentage(0.000684), percentage(0.9994), percentage(-2e-16)
+    ('0.068 %', '99.9 %', '0 %')
+    """
+    percent = 100 * share if share > ROUNDING else 0.0
+    return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
+
+
+def train(estimator: Any, fit: Callable[[Any], Any], progress: bool) -> Outcome:
+    """Train an estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+    fit : callable
+        Trains it.
+    progress : bool
+        Show what it is doing.
+    """
+    if progress:
+        estimator.set_callbacks(mm.ProgressLine())
+    causes: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ConvergenceWarning)
+        show = warnings.showwarning
+
+        def listen(message: Any, category: type[Warning], *place: Any) -> None:
+            """Of a fit that did not converge the outcome tells, and only the cause is news."""
+            if not issubclass(category, ConvergenceWarning):
+                show(message, category, *place)
+            elif isinstance(message, NotConvergedWarning):
+                causes.append(message.cause)
+
+        warnings.showwarning = listen  # type: ignore[assignment]
+        fit(estimator)
+    return Outcome.of(estimator, causes[-1] if causes else "")
 
 
 @dataclass(frozen=True)

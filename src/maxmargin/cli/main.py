@@ -350,7 +350,7 @@ def _reading(
     tag_column: int | None,
     encoding: str | None,
 ) -> Any:
-    from maxmargin.cli.choosing import Reading
+    from maxmargin.cli.files import Reading
 
     return Reading(task, format, template, hash_bits, tag_column, encoding)
 

@@ -35,8 +35,6 @@ def feature_names(estimator: Any) -> Sequence[str] | None:
         return list(estimator.vocabulary_)
     if hasattr(estimator, "feature_names_in_"):
         return [str(name) for name in estimator.feature_names_in_]
-    if hasattr(estimator, "grammar_"):
-        return list(estimator.grammar_.rule_names)
     return None
 
 

@@ -1,6 +1,7 @@
 """HTML that is well-formed and escaped because there is only one way to make it."""
 
 import html
+import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -140,3 +141,42 @@ def plural(n: int, what: str) -> str:
     if what.endswith("y"):
         return f"{n:,} {what[:-1]}ies"
     return f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
+
+
+CHARACTER, GAP, LINE, MARGIN = 7.4, 16.0, 18.0, 16.0
+"""Pixels of a letter, between words, between lines of text, and around a drawing."""
+
+
+def svg(width: float, height: float, alternative: str, *parts: Markup | None) -> Markup:
+    """Make an SVG in its natural size, which is read out as `alternative`."""
+    return tag(
+        "svg",
+        tag("title", alternative),
+        *parts,
+        role="img",
+        class_="structure",
+        width=f"{width:.0f}",
+        height=f"{height:.0f}",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+    )
+
+
+def text_at(text: Any, x: float, y: float, class_: str | None = None) -> Markup:
+    """Text in the middle of a place."""
+    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", class_=class_)
+
+
+def text_width(text: str) -> float:
+    """Pixels of a text, about; letters of East Asia are twice as wide."""
+    wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
+    return CHARACTER * (len(text) + wide)
+
+
+def word_centres(columns: Sequence[Sequence[str]]) -> tuple[list[float], float]:
+    """Middle of each column of texts that stand above each other, and the width of all."""
+    centres, x = [], MARGIN
+    for texts in columns:
+        width = max(map(text_width, texts)) + GAP
+        centres.append(x + width / 2)
+        x += width
+    return centres, x + MARGIN

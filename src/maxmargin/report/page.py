@@ -1,41 +1,419 @@
-"""A report about a fitted estimator: one HTML file, for any browser, without network."""
+"""A report about a fitted estimator: one HTML file, for any browser, without network.
 
+Each section is a function that returns nothing where there is nothing to say.
+"""
+
+import inspect
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.base import is_regressor
 from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
+from maxmargin.core.certificate import Certificate
 from maxmargin.io.atomic import atomic_write
-from maxmargin.report.answers import Answers
-from maxmargin.report.answers_labels import LabelAnswers, NumberAnswers, SetAnswers
-from maxmargin.report.markup import Markup, tag
-from maxmargin.report.sections import SECTIONS, Subject
-from maxmargin.structures.chain.report import NodeAnswers, SequenceAnswers
-from maxmargin.structures.constituency.report import ArcAnswers, TreeAnswers
-from maxmargin.structures.ranking.report import RankedAnswers
-
-KINDS: tuple[type[Answers], ...] = (
-    TreeAnswers,
-    ArcAnswers,
-    RankedAnswers,
-    SequenceAnswers,
-    NodeAnswers,
-    SetAnswers,
-    NumberAnswers,
-    LabelAnswers,
-    Answers,
+from maxmargin.report.answers import Answers, LabelAnswers, NumberAnswers, PairWeights, text_of
+from maxmargin.report.feature_names import name_of, strongest, weight_rows
+from maxmargin.report.markup import Digits, Markup, joined, number, plural, table, tag
+from maxmargin.report.plots import (
+    Figures,
+    confusion_side,
+    plot_confusion,
+    plot_convergence,
+    plot_matrix,
+    plot_path,
 )
-"""The first that an estimator offers is taken."""
-
-BRINGS_ITS_TRUTH = TreeAnswers, ArcAnswers
-"""Kinds whose inputs may hold the truth, so that `y` can be left out."""
+from maxmargin.report.scores import ClassScore, Labels, largest_confusions
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser may load nothing and run nothing."""
+
+REASONS = {
+    "converged": "It stopped because the duality gap was as small as asked for.",
+    "relaxed": "It stopped because approximate inference cannot close the duality gap further.",
+    "max_iter": "It stopped at the maximum number of iterations.",
+    "passes": "It stopped after the passes over the data that were asked for.",
+    "time_limit": "It stopped at the time limit.",
+    "interrupted": "It was interrupted; the best weights so far were kept.",
+    "stopped by a callback": "It was stopped by a callback; the best weights so far were kept.",
+    "failed": "It stopped because the problem failed; the best weights so far were kept.",
+    "partial": "It was trained by partial_fit on batches of examples, each seen once.",
+}
+
+MAX_CLASSES = 60
+"""Classes in a matrix, in a table of scores and in a table of features."""
+
+MAX_SIDE_BESIDE = 7.5
+"""Inches of a matrix that leaves room for a table."""
+
+N_CONFUSIONS, N_FEATURES, N_MISTAKES, N_PAIRS = 12, 10, 8, 8
+
+
+@dataclass
+class Subject:
+    """What a report is about."""
+
+    estimator: Any
+    answers: Answers | None = None
+    models: Sequence[Any] | None = None
+    features: Sequence[str] | None = None
+    kind: type[Answers] = Answers
+    figures: Figures = field(default_factory=Figures)
+
+    @cached_property
+    def score(self) -> float | None:
+        """The score on the test data."""
+        return None if self.answers is None else self.answers.score()
+
+    def place(self, name: Any) -> int:
+        """Where the estimator has a class; others come after those that it has."""
+        return self._places.get(name, len(self._places))
+
+    @cached_property
+    def _places(self) -> dict[Any, int]:
+        known = getattr(self.estimator, "classes_", None)
+        return {} if known is None else {name: at for at, name in enumerate(known.tolist())}
+
+    @property
+    def history(self) -> list[Any]:
+        """Iterations of the fit."""
+        return list(getattr(self.estimator, "history_", None) or [])
+
+
+def summary(subject: Subject) -> Markup:
+    """What was trained, how well it predicts, and how close to optimal it is."""
+    estimator, answers = subject.estimator, subject.answers
+    cards = []
+    if subject.score is not None:
+        cards.append(("Score on the test data", number(subject.score)))
+    certificate = getattr(estimator, "certificate_", None)
+    if certificate is not None:
+        gap = certificate.relative_gap
+        cards.append(("Certified gap", f"{gap:.2g}" if np.isfinite(gap) else "unknown"))
+    if subject.history:
+        cards.append(("Training time", f"{subject.history[-1].seconds:.3g} s"))
+        cards.append(("Oracle calls", f"{subject.history[-1].oracle_calls:,}"))
+    lines = [stopped(estimator), certified(estimator)]
+    if answers is not None:
+        meaning = _meaning_of_score(estimator)
+        lines.append(f"Test data: {answers.size}. Score: {meaning}")
+    return joined(
+        [
+            tag(
+                "dl",
+                *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cards),
+                class_="cards",
+            ),
+            *(tag("p", line) for line in lines if line),
+            _more_scores(answers),
+            _parameters(estimator),
+        ]
+    )
+
+
+def stopped(estimator: Any) -> str:
+    """How long the fit took, and why it stopped."""
+    name, history = type(estimator).__name__, getattr(estimator, "history_", None)
+    took = f"This {name} was trained with C = {estimator.C:g}"
+    if history:
+        took += f" in {history[-1].seconds:.3g} s and {plural(len(history), 'iteration')}"
+    return f"{took}. {REASONS.get(getattr(estimator, 'status_', ''), '')}".strip()
+
+
+def certified(estimator: Any) -> str:
+    """What the certificate says, for readers who have never heard of duality.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.report.page import certified
+    >>> model = mm.LinearClassifier(tol=0.5).fit([[0.0], [1.0]], [0, 1])
+    >>> certified(model).split(":")[0]
+    'How close to optimal'
+    """
+    certificate = getattr(estimator, "certificate_", None)
+    if certificate is None:
+        return ""
+    text = f"How close to optimal: {_bounds(estimator, certificate)}"
+    if certificate.at_zero is None:
+        return text
+    return (
+        f"{text} All-zero weights have an objective of {number(certificate.at_zero)}: these are "
+        f"hardly better. Take a larger C, or features that tell the outputs apart."
+    )
+
+
+def _bounds(estimator: Any, certificate: Certificate) -> str:
+    primal, dual = number(float(certificate.primal)), number(float(certificate.dual))
+    if not np.isfinite(certificate.gap):
+        return (
+            f"no weights can have an objective below {dual} on the examples seen. The objective of "
+            f"these weights was not evaluated: that takes a pass over all examples."
+        )
+    gap = f"{max(certificate.relative_gap, 0.0):.2%}"
+    if hasattr(estimator, "objectives_"):
+        return (
+            f"the training objective is {primal}. With the same latent variables no weights can "
+            f"have one below {dual}, so these are within {gap} of the optimum for them. Other "
+            f"latent variables may be better: the certificate does not bound that."
+        )
+    if certificate.relaxed:
+        return (
+            f"the training objective is at most {primal}, and no weights can have one below {dual} "
+            f"(the dual objective). So these weights are within {gap} of the optimum; part of this "
+            f"gap is there only because inference is approximate."
+        )
+    return (
+        f"the training objective (the regularizer plus C times the sum of the losses) is {primal}, "
+        f"and no weights can have one below {dual} (the dual objective). So these weights are "
+        f"within {gap} of the optimum: further training cannot gain more than that."
+    )
+
+
+def _meaning_of_score(estimator: Any) -> str:
+    """The first sentence of the documentation of the estimator's `score`."""
+    text = (inspect.getdoc(type(estimator).score) or "see its documentation.").split("\n\n")[0]
+    text = re.sub(r":\w+:`([^<`]*?)\s*(<[^`]*>)?`", r"\1", " ".join(text.split()))
+    text = text.replace("`", "").removeprefix("Return ").removeprefix("the ")
+    text = re.sub(r", see [\w.]+\.$", ".", text)
+    return text[:1].lower() + text[1:] if text[1:2].islower() else text
+
+
+def _more_scores(answers: Answers | None) -> Markup | None:
+    scores = answers.more_scores() if answers is not None else []
+    return table("Scores on the test data", ["measure", "value"], scores) if scores else None
+
+
+def _parameters(estimator: Any) -> Markup:
+    """All parameters, those that are not the default first."""
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(type(estimator)).parameters.items()
+    }
+    rows = []
+    for name, value in estimator.get_params(deep=False).items():
+        changed = repr(value) != repr(defaults.get(name))
+        rows.append((not changed, name, text_of(repr(value)), "set" if changed else "default"))
+    rows.sort(key=lambda row: row[0])
+    return tag(
+        "details",
+        tag("summary", f"Parameters of this {type(estimator).__name__}"),
+        table("Parameters", ["parameter", "value", ""], [row[1:] for row in rows]),
+    )
+
+
+def convergence(subject: Subject) -> Markup | None:
+    """Gap and objectives against time and oracle calls."""
+    if not subject.history:
+        return None
+
+    def plot(axes: Any) -> None:
+        plot_convergence(subject.estimator, axes=axes[:2], against="seconds")
+        plot_convergence(subject.estimator, axes=axes[2:], against="oracle_calls")
+
+    captions = [
+        "Relative duality gap against seconds: evaluated over all examples (solid), or estimated "
+        "(dashed).",
+        "Primal and dual objective against seconds; the optimum lies between them.",
+        "Relative duality gap against oracle calls.",
+        "Primal and dual objective against oracle calls.",
+    ]
+    last = subject.history[-1]
+    facts = (
+        f"{plural(len(subject.history), 'iteration')}, "
+        f"{plural(last.oracle_calls, 'oracle call')} (or updates of examples), "
+        f"{last.cache_hits:,} more answered from the cache; "
+        f"{plural(last.cuts, 'cutting plane')} (or support vectors) kept."
+    )
+    return joined([subject.figures.draw(plot, captions), tag("p", facts, class_="note")])
+
+
+def path_over_C(subject: Subject) -> Markup | None:  # noqa: N802
+    """Models for other values of C."""
+    if not subject.models:
+        return None
+    answers = subject.answers
+    captions = [
+        "Primal and dual objective over C.",
+        "Certified relative gap over C.",
+        "Size of the model over C.",
+    ]
+    parameters = {}
+    X = y = None
+    if answers is not None:
+        captions.insert(0, "Score on the test data over C.")
+        X, y = answers.X, answers.y
+        if answers.groups is not None:
+            parameters["groups"] = answers.groups
+    models = subject.models
+    return subject.figures.draw(
+        lambda axes: plot_path(models, X, y, axes=axes, **parameters), captions
+    )
+
+
+def predictions(subject: Subject) -> Markup | None:
+    """All predictions in a plot."""
+    return None if subject.answers is None else subject.answers.plots(subject.figures)
+
+
+def classes(subject: Subject) -> Markup | None:
+    """Precision, recall and F1 of each class."""
+    if subject.answers is None:
+        return None
+    tables = [
+        _class_table(caption, sorted(scores, key=lambda row: subject.place(row.name)))
+        for caption, scores in subject.answers.class_tables()
+    ]
+    return tag("div", *tables, class_="beside") if tables else None
+
+
+def _class_table(caption: str, scores: list[ClassScore]) -> Markup:
+    heads = ["class", "precision", "recall", "F1", "support"]
+    shown = scores
+    if len(scores) > MAX_CLASSES:
+        shown = sorted(scores, key=lambda row: -row.support)[:MAX_CLASSES]
+        caption = f"{caption} (the {MAX_CLASSES} most frequent of {len(scores):,})"
+    rows = [
+        (str(row.name), *(Digits(f"{value:.3f}") for value in row[1:4]), row.support)
+        for row in shown
+    ]
+    return table(caption, heads, rows)
+
+
+def confusions(subject: Subject) -> Markup | None:
+    """Which classes are predicted as which."""
+    pairs = subject.answers.labels() if subject.answers is not None else None
+    if pairs is None:
+        return None
+    y_true, predicted = pairs
+    names = np.union1d(y_true, predicted).tolist()
+    note = None
+    if len(names) > MAX_CLASSES:
+        names = _most_confused(y_true, predicted)
+        note = tag("p", f"The {MAX_CLASSES} classes with the most mistakes.", class_="note")
+    if not np.isin(names, y_true).any():
+        return None
+    names.sort(key=subject.place)
+    side = confusion_side(len(names))
+    caption = "How often each class (row) was predicted as each class (column)."
+    drawn = subject.figures.draw(
+        lambda axes: plot_confusion(y_true, predicted, labels=names, ax=axes[0]),
+        [caption],
+        side=side,
+    )
+    rows = largest_confusions(y_true, predicted, N_CONFUSIONS)
+    n_wrong = int(np.count_nonzero(y_true != predicted))
+    largest = table(
+        "Largest confusions",
+        ["true", "predicted", "times", "of all mistakes"],
+        [(str(a), str(b), n, Digits(f"{n / n_wrong:.1%}")) for a, b, n in rows],
+    )
+    return joined([note, _beside(drawn, largest if rows else None, side)])
+
+
+def _most_confused(y_true: Labels, predicted: Labels) -> list[Any]:
+    wrong = y_true != predicted
+    names, counts = np.unique(np.concatenate([y_true[wrong], predicted[wrong]]), return_counts=True)
+    chosen = np.sort(names[np.argsort(-counts, kind="stable")[:MAX_CLASSES]])
+    return list(chosen.tolist())
+
+
+def neighbours(subject: Subject) -> Markup | None:
+    """Pairwise weights of labels."""
+    tables = subject.kind.pair_weights(subject.estimator)
+    return joined(_pairs(subject, one) for one in tables) if tables else None
+
+
+def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
+    names, caption = subject.estimator.classes_.tolist(), pairs.caption
+    values = np.asarray(pairs.values, dtype=float)
+    kept = np.arange(len(names))
+    if len(names) > MAX_CLASSES:
+        strength = np.abs(values).max(axis=0) + np.abs(values).max(axis=1)
+        kept = np.sort(np.argsort(-strength, kind="stable")[:MAX_CLASSES])
+        caption = f"{caption} (the {MAX_CLASSES} labels with the strongest)"
+    shown = values[np.ix_(kept, kept)]
+    side = confusion_side(len(kept))
+    drawn = subject.figures.draw(
+        lambda axes: plot_matrix(shown, [names[i] for i in kept], ax=axes[0]),
+        [f"{caption}. Blue is positive, orange negative."],
+        side=side,
+    )
+    if np.array_equal(values, values.T):
+        values = np.triu(values)  # each pair once
+    order = np.argsort(values, axis=None, kind="stable")
+    ends = [*order[::-1][:N_PAIRS], *order[: N_PAIRS // 2][::-1]]
+    places = dict.fromkeys(int(at) for at in ends)
+    rows = []
+    for at in places:
+        row, column = divmod(at, len(names))
+        if values[row, column]:
+            text = f"{names[row]} {pairs.relation} {names[column]}"
+            rows.append((text, float(values[row, column])))
+    strongest_table = table("The strongest of them", ["labels", "weight"], rows) if rows else None
+    return _beside(drawn, strongest_table, side)
+
+
+def _beside(drawn: Markup, found: Markup | None, side: float) -> Markup:
+    """A matrix with a table, side by side if the matrix leaves room for it."""
+    return tag("div", drawn, found, class_="beside" if side <= MAX_SIDE_BESIDE else None)
+
+
+def features(subject: Subject) -> Markup | None:
+    """The largest weights for and against each class."""
+    rows = weight_rows(subject.estimator)
+    if not rows:
+        return None
+    names = subject.features or subject.kind.feature_names(subject.estimator)
+    cells = []
+    for row in rows[:MAX_CLASSES]:
+        ups, downs = strongest(row.weights, N_FEATURES)
+        lists = [
+            tag("ul", *(_feature(names, at, row.weights[at]) for at in some), class_="features")
+            for some in (ups, downs)
+        ]
+        cells.append((row.name, *lists))
+    caption = "Features with the largest weights"
+    if len(rows) > MAX_CLASSES:
+        caption = f"{caption} (the first {MAX_CLASSES} of {plural(len(rows), 'class')})"
+    note = None
+    if names is None:
+        text = "The features have no names; they are numbered from 0."
+        note = tag("p", text, class_="note")
+    return joined([table(caption, ["class", "for", "against"], cells), note])
+
+
+def _feature(names: Sequence[str] | None, at: int, weight: float) -> Markup:
+    return tag("li", f"{text_of(name_of(names, at))} ", tag("b", f"{weight:+.3g}"))
+
+
+def mistakes(subject: Subject) -> Markup | None:
+    """The worst predictions beside the true outputs."""
+    if subject.answers is None:
+        return None
+    found = subject.answers.mistakes(N_MISTAKES)
+    return joined([tag("p", subject.answers.legend, class_="note"), *found]) if found else None
+
+
+SECTIONS = {
+    "Summary": summary,
+    "Convergence": convergence,
+    "Path over C": path_over_C,
+    "Predictions": predictions,
+    "Scores by class": classes,
+    "Confusions": confusions,
+    "Neighbouring labels": neighbours,
+    "Strongest features": features,
+    "Worst mistakes": mistakes,
+}
 
 
 def write_report(
@@ -50,7 +428,7 @@ def write_report(
     models: Sequence[Any] | None = None,
     features: Sequence[str] | None = None,
 ) -> Path:
-    """Write a page about an estimator: certificate, convergence, scores, mistakes.
+    """Write a report about an estimator: certificate, convergence, scores, worst mistakes.
 
     The file holds all it needs: it opens without network, in light or dark, on paper and on a
     phone, and runs no script. Without test data it has the certificate, the convergence and the
@@ -115,31 +493,46 @@ def write_report(
         raise ValueError("y is given without X: give the test examples, too.")
     if answers is not None:
         answers.features = features
-    text = _page(Subject(estimator, answers, models, features), title)
+    text = _page(Subject(estimator, answers, models, features, _kind_of(estimator)), title)
     with atomic_write(path) as file:
         file.write(text.encode())
     return path
 
 
 def answers_of(estimator: Any, X: Any, y: Any, words: Any, groups: Any) -> Answers:
-    """What an estimator says about test data, beside the truth; parameters of `write_report`."""
-    kind = next(kind for kind in KINDS if kind.offered(estimator))
-    if y is None and kind not in BRINGS_ITS_TRUTH:
-        raise ValueError("X is given without y: give the truth, too, or leave both out.")
+    """Predictions for test data beside the true outputs; parameters of `write_report`."""
+    kind = _kind_of(estimator)
+    if y is None and not kind.y_optional:
+        raise ValueError("X is given without y: give the true outputs, too, or leave both out.")
     return kind(estimator, X, y, words, groups)
+
+
+def _kind_of(estimator: Any) -> type[Answers]:
+    """What the structure of an estimator has registered, or what suits any like it."""
+    names = {kind.__name__ for kind in type(estimator).__mro__}
+    for kind in maxmargin.structures.registered("report", "ANSWERS"):
+        if names.intersection(kind.estimators):
+            return kind  # type: ignore[no-any-return]
+    if is_regressor(estimator):
+        return NumberAnswers
+    return LabelAnswers if hasattr(estimator, "classes_") else Answers
 
 
 def _page(subject: Subject, title: str | None) -> str:
     title = title or f"{type(subject.estimator).__name__}: report"
-    written = [(section, section.write(subject)) for section in SECTIONS]
-    parts = [(section, content) for section, content in written if content is not None]
+    written = {heading: write(subject) for heading, write in SECTIONS.items()}
+    parts = [
+        (heading, heading.lower().replace(" ", "-"), content)
+        for heading, content in written.items()
+        if content is not None
+    ]
     contents = tag(
         "nav",
-        tag("ul", *(tag("li", tag("a", one.title, href=f"#{one.name}")) for one, _ in parts)),
+        tag("ul", *(tag("li", tag("a", heading, href=f"#{name}")) for heading, name, _ in parts)),
         aria_label="Sections",
     )
     sections = [
-        tag("section", tag("h2", one.title), content, id=one.name) for one, content in parts
+        tag("section", tag("h2", heading), content, id=name) for heading, name, content in parts
     ]
     style = Markup(files("maxmargin.report").joinpath("style.css").read_text(encoding="utf-8"))
     head = tag(

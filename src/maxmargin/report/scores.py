@@ -14,23 +14,19 @@ OUTSIDE = "O"
 
 
 class ClassScore(NamedTuple):
-    """How well a class is found.
-
-    Attributes
-    ----------
-    name : object
-        The class, or the kind of a chunk.
-    precision, recall, f1 : float
-        Shares of those called so, and of those that are so, that are right; harmonic mean.
-    support : int
-        How many there are in truth.
-    """
+    """Precision, recall and F1 of a class; `support` is how many true members it has."""
 
     name: Any
     precision: float
     recall: float
     f1: float
     support: int
+
+
+def counted_score(name: Any, correct: int, predicted: int, true: int) -> ClassScore:
+    """The scores for numbers of correct, of predicted and of true members."""
+    f1 = 2 * correct / max(predicted + true, 1)
+    return ClassScore(name, correct / max(predicted, 1), correct / max(true, 1), f1, true)
 
 
 def flat_pairs(y_true: Any, y_pred: Any) -> tuple[Labels, Labels]:
@@ -162,15 +158,5 @@ def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[Clas
         wanted.update(kind for *_, kind in true_chunks)
         said.update(kind for *_, kind in said_chunks)
         right.update(kind for *_, kind in true_chunks & said_chunks)
-    kinds = [_chunk_score(k, right[k], said[k], wanted[k]) for k in sorted({*wanted, *said})]
-    return [*kinds, _chunk_score("all chunks", right.total(), said.total(), wanted.total())]
-
-
-def _chunk_score(name: str, right: int, said: int, wanted: int) -> ClassScore:
-    return ClassScore(
-        name,
-        right / max(said, 1),
-        right / max(wanted, 1),
-        2 * right / max(said + wanted, 1),
-        wanted,
-    )
+    kinds = [counted_score(k, right[k], said[k], wanted[k]) for k in sorted({*wanted, *said})]
+    return [*kinds, counted_score("all chunks", right.total(), said.total(), wanted.total())]

@@ -1,6 +1,32 @@
-"""What is predicted: one folder for each kind of output."""
+"""What is predicted: one folder for each kind of output.
+
+A structure registers what it brings in modules of its own folder, which are found by their names:
+tasks of the command line as `TASKS` in ``task.py``, what a report says about its predictions as
+`ANSWERS` in ``report.py``.
+"""
+
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 from maxmargin.core.lazy import lazy_names
+
+STRUCTURES = (
+    "chain",
+    "constituency",
+    "dependency",
+    "graph",
+    "latent",
+    "multiclass",
+    "multilabel",
+    "ordinal",
+    "performance",
+    "pose",
+    "ranking",
+    "taxonomy",
+)
+"""The folders."""
 
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
@@ -28,3 +54,11 @@ READERS = (
     "structures.chain.templates",
 )
 """Modules that read a format of files (`maxmargin.data.formats`), in the order they are tried."""
+
+
+def registered(module: str, name: str) -> Iterator[Any]:
+    """Whatever structures list as `name` in their modules of this name."""
+    for structure in STRUCTURES:
+        home = f"{__name__}.{structure}.{module}"
+        if find_spec(home) is not None:
+            yield from getattr(import_module(home), name)

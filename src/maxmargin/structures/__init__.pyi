@@ -1,3 +1,6 @@
+from collections.abc import Iterator
+from typing import Any
+
 from maxmargin.structures.chain.latent import HiddenChains as HiddenChains
 from maxmargin.structures.constituency.problem import GrammarProblem as GrammarProblem
 from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
@@ -10,5 +13,9 @@ from maxmargin.structures.performance.problem import PerformanceProblem as Perfo
 from maxmargin.structures.pose.problem import PoseProblem as PoseProblem
 from maxmargin.structures.ranking.problem import RankingProblem as RankingProblem
 from maxmargin.structures.taxonomy.problem import Hierarchy as Hierarchy
+
+STRUCTURES: tuple[str, ...]
+
+def registered(module: str, name: str) -> Iterator[Any]: ...
 
 __all__: list[str]

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.cli.rows import fitting, numbered
-from maxmargin.cli.task import Data, Path, Task
+from maxmargin.cli.task import Data, Path, Task, fitting, numbered
 from maxmargin.data.files import FileFormatError
 from maxmargin.report.markup import plural
 from maxmargin.structures.chain.columns import ColumnSentence, read_columns, write_columns
@@ -71,6 +70,13 @@ class WordSequences(Task):
     format = "columns"
     estimator_class = "SequenceTagger"
 
+    @classmethod
+    def from_options(cls, **options: Any) -> "WordSequences":
+        """With the templates of a file."""
+        if "templates" in options:
+            options["templates"] = str(Templates.read(options["templates"]))
+        return cls(**options)
+
     def read(self, path: Path, model: Any = None) -> Data:
         sentences = self._sentences(path)
         if not self.n_columns and sentences:
@@ -120,3 +126,6 @@ def _with_tags(sentence: ColumnSentence, place: int) -> ColumnSentence:
     columns = list(sentence.columns)
     tags = columns.pop(place)
     return ColumnSentence(tuple(columns), tags)
+
+
+TASKS = (NumberedSequences, WordSequences)

@@ -1,4 +1,4 @@
-"""Trees: brackets of the Penn Treebank, and dependencies in CoNLL-U."""
+"""Parsing on the command line: trees in the brackets of the Penn Treebank."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,15 +10,14 @@ from maxmargin.data.files import FileFormatError
 from maxmargin.data.text import lines_of, shown_name
 from maxmargin.report.markup import plural
 from maxmargin.structures.constituency.trees import trees_of_lines
-from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, write_conllu
 
-_FEWEST_LINES = 4
-"""So many lines of the same length, with empty ones between them, are columns."""
+_MIN_LINES = 4
+"""From so many lines of equal length on, with empty ones between them, they are columns."""
 
 
 @dataclass
 class Constituents(Task):
-    """Trees of phrases. What is to be parsed may be trees, or sentences, one a line.
+    """Parse trees. What is to be parsed may be trees, or sentences, one per line.
 
     Parameters
     ----------
@@ -59,8 +58,8 @@ def _sentences(lines: Iterable[str], name: str) -> list[list[str]]:
         if words:
             sentences.append(words)
     widths = set(map(len, sentences))
-    if n_gaps and len(sentences) >= _FEWEST_LINES and len(widths) == 1 and widths != {1}:
-        reason = "has as many columns in each line, and empty lines: give one sentence a line."
+    if n_gaps and len(sentences) >= _MIN_LINES and len(widths) == 1 and widths != {1}:
+        reason = "looks like columns with empty lines between them: give one sentence per line."
         raise FileFormatError(name, None, reason)
     return sentences
 
@@ -75,42 +74,4 @@ def _first_line(lines: Iterator[str]) -> tuple[Iterator[str], str]:
     return chain(repeat("", n_empty), [first], lines), first.strip()
 
 
-@dataclass
-class Dependencies(Task):
-    """Heads of words.
-
-    Parameters
-    ----------
-    encoding : str or None
-    tag : {"upos", "xpos"}
-        Which tags are used.
-    """
-
-    encoding: str | None = None
-    tag: str = "upos"
-
-    name = "dependencies"
-    format = "conllu"
-    estimator_class = "DependencyParser"
-
-    def defaults(self) -> dict[str, Any]:
-        return {"labelled": True, "projectivize": True, "tag": self.tag}
-
-    def read(self, path: Path, model: Any = None) -> Data:
-        sentences = read_conllu(path, tag=self.tag, encoding=self.encoding)
-        n_words = sum(len(sentence.words) for sentence in sentences)
-        size = f"{plural(len(sentences), 'sentence')}, {plural(n_words, 'word')}"
-        words = [sentence.words for sentence in sentences]
-        has_trees = all(sentence.heads is not None for sentence in sentences)
-        return Data(sentences, None, len(sentences), size, has_trees, words=words)
-
-    def lines(self, model: Any, data: Data) -> Iterator[str]:
-        for sentence, tree in zip(data.X, model.predict(data.X), strict=True):
-            heads, labels = tree if isinstance(tree, tuple) else (tree, None)
-            answer = DependencySentence(
-                sentence.words,
-                sentence.tags,
-                tuple(map(int, heads)),
-                None if labels is None else tuple(map(str, labels)),
-            )
-            yield write_conllu([answer]).rstrip("\n") + "\n"
+TASKS = (Constituents,)

@@ -16,13 +16,11 @@ MOST_PLACES, FIRST_PLACES = 20, 5
 class RankedAnswers(Answers):
     """Documents in an order."""
 
+    estimators = ("Ranker",)
     unit = "query"
-    legend = "Relevance of the documents from the first place on: in the best order, and in ours."
-
-    @classmethod
-    def offered(cls, estimator: Any) -> bool:
-        """Whether it ranks."""
-        return hasattr(estimator, "rank")
+    legend = (
+        "Relevance of the documents from the first rank on: in the ideal order, and as predicted."
+    )
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -98,7 +96,7 @@ class RankedAnswers(Answers):
         return self.y_true[rows], self.predictions[rows]
 
     def _lost(self, rows: Any) -> float:
-        """What the NDCG lacks; nothing where no order is better than another."""
+        """One minus NDCG; zero where no order is better than another."""
         y_true, scores = self._of(rows)
         return 0.0 if y_true.min() == y_true.max() else 1.0 - ndcg(y_true, scores, 10)
 
@@ -107,3 +105,6 @@ def _places(relevance: Any) -> str:
     """The relevance of the documents from the first place on."""
     more = " …" if len(relevance) > MOST_PLACES else ""
     return " ".join(f"{abs(one):g}" for one in relevance[:MOST_PLACES]) + more
+
+
+ANSWERS = (RankedAnswers,)

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.cli.rows import fitting, numbered
-from maxmargin.cli.task import Data, Path, Task
+from maxmargin.cli.task import Data, Path, Task, fitting, numbered
 from maxmargin.report.markup import plural
 from maxmargin.structures.ranking.formats import read_letor
 
@@ -46,3 +45,6 @@ class Ranking(Task):
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         return (f"{score:.9g}" for score in model.predict(data.X).tolist())
+
+
+TASKS = (Ranking,)

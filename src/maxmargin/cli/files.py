@@ -1,28 +1,26 @@
-"""Which task a file is for: as it was said, or as the file looks.
-
-Kinds of files: what a file looks like, and whether a model was trained for that.
-"""
+"""Files: which task a data file is for, as it was said or as it looks; model files."""
 
 import os
 import sys
+import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from maxmargin.cli.checks import UsageError
-from maxmargin.cli.rows import Classification, Multilabel, Regression, is_csr_folder
-from maxmargin.cli.task import Task
+import maxmargin as mm
+from maxmargin.cli.checks import UsageError, check_there
+from maxmargin.cli.task import Classification, Data, Regression, Task, is_csr_folder
+from maxmargin.core.checks import check_types
 from maxmargin.data.csr_folder import CsrFolder
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError
 from maxmargin.data.formats import guess_format
 from maxmargin.data.text import shown_name
-from maxmargin.structures.chain.task import NumberedSequences, WordSequences
-from maxmargin.structures.chain.templates import Templates
-from maxmargin.structures.constituency.task import Constituents, Dependencies
-from maxmargin.structures.ranking.task import Ranking
+from maxmargin.io.models import load_with_about
+
+registered = mm.structures.registered
 
 _TASKS = {"binary": "classification", "multiclass": "classification"}
 """Tasks of the command line for those that a file looks like, where they have other names."""
@@ -96,19 +94,11 @@ def _may_be_read(task: Task, found: Kind) -> bool:
     return found.task in _NUMBERS_OF_ANY_KIND
 
 
-TASKS: dict[tuple[str | None, str | None], Any] = {
+TASKS: dict[tuple[str | None, str | None], type[Task]] = {
     (kind.name, kind.format): kind
-    for kind in (
-        Classification,
-        Regression,
-        Multilabel,
-        NumberedSequences,
-        WordSequences,
-        Constituents,
-        Dependencies,
-        Ranking,
-    )
+    for kind in (Classification, Regression, *registered("task", "TASKS"))
 }
+"""By name and format."""
 
 
 @dataclass(frozen=True)
@@ -161,8 +151,7 @@ def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
     else:
         kind, why = _guessed(path, reading)
     looks = kind_of(path)
-    trained_on = None if looks is None else str(looks)
-    return kind(**_how_to_read(kind, reading), trained_on=trained_on), why
+    return _task(kind, reading, None if looks is None else str(looks)), why
 
 
 def _tasks_of(format: str) -> list[Any]:
@@ -192,11 +181,10 @@ def _guessed(path: str, reading: Reading) -> tuple[Any, str]:
     raise UsageError(f"{path} does not look like data for {reading.task}: it looks like {found}.")
 
 
-def _how_to_read(kind: Any, reading: Reading) -> dict[str, Any]:
-    """Fields of a task that the options of the command line set."""
-    template = reading.template
+def _task(kind: type[Task], reading: Reading, trained_on: str | None) -> Task:
+    """A task with the fields that the options of the command line set."""
     options = {
-        "templates": None if template is None else str(Templates.read(template)),
+        "templates": reading.template,
         "hash_bits": reading.hash_bits,
         "tag_column": reading.tag_column,
         "encoding": reading.encoding,
@@ -209,4 +197,96 @@ def _how_to_read(kind: Any, reading: Reading) -> dict[str, Any]:
             raise UsageError(
                 f"--{renamed.get(name, name)} means nothing for {kind.name} of {kind.format} files."
             )
-    return given
+    return kind.from_options(**given, trained_on=trained_on)
+
+
+class Model(NamedTuple):
+    """What a file of the command line holds."""
+
+    estimator: Any
+    task: Task
+
+
+def save_model(model: Model, path: Path) -> Path:
+    """Write a model, with what is needed to read files for it.
+
+    Where its place fails, after what may have been hours of training, it goes to the folder for
+    temporary files.
+    """
+    task = model.task
+    about = {"task": task.name, "format": task.format, "reading": asdict(task)}
+    try:
+        return mm.save(model.estimator, path, about=about)
+    except OSError as error:
+        kept = None
+        with suppress(OSError):
+            kept = mm.save(model.estimator, Path(tempfile.mkdtemp(), path.name), about=about)
+        where = "" if kept is None else f"; the model is in {kept}"
+        raise OSError(f"{path} cannot be written, {error.strerror or error}{where}.") from error
+
+
+def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Model:
+    """A model of the command line.
+
+    Parameters
+    ----------
+    path : Path
+    encoding : str or None
+        Of the files to come; None is that of the training file.
+    threads : int
+
+    Raises
+    ------
+    ModelFileError
+    """
+    if path.is_dir():
+        raise mm.ModelFileError(f"{path} is a folder: give the model file.")
+    check_there(str(path))
+    try:
+        estimator, about = load_with_about(path)
+    except mm.ModelFileError:
+        looks = kind_of(str(path))
+        if looks is None:
+            raise
+        raise mm.ModelFileError(
+            f"{path} is no model file but looks like {looks.format} data: name the model first, "
+            f"then the data."
+        ) from None
+    kind = TASKS.get((about.get("task"), about.get("format")))
+    if kind is None:
+        raise mm.ModelFileError(
+            f"{path} was not trained on the command line, which cannot tell what files it is for: "
+            f"use it in Python, mm.load({str(path)!r})."
+        )
+    task: Any = _stored_task(path, kind, about.get("reading"))
+    if encoding is not None:
+        if "encoding" not in {field.name for field in fields(task)}:
+            raise UsageError(f"--encoding means nothing for {task.format} files.")
+        task = replace(task, encoding=encoding)
+    return Model(estimator.set_params(n_jobs=threads), task)
+
+
+def _stored_task(path: Path, kind: type[Task], reading: Any) -> Task:
+    """How the files of a model are read, as the model says: it may say anything."""
+    try:
+        check_types(kind.__name__, reading, get_type_hints(kind))
+        return kind(**reading)
+    except Exception as error:
+        raise mm.ModelFileError(
+            f"{path} is damaged: it does not say how its files are read."
+        ) from error
+
+
+def read_for(model: Model, path: str) -> Data:
+    """Examples for a model that has been trained.
+
+    Raises
+    ------
+    FileFormatError
+        If there are none, or if they are of another kind than those it was trained on.
+    """
+    check_kind(model.task, path)
+    data = model.task.read(path, model.estimator)
+    if not data.n_examples:
+        raise FileFormatError(path, None, "is empty.")
+    return data

@@ -1,0 +1,212 @@
+"""Dependency trees in a report."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from maxmargin.report.answers import Answers, check_words, drawings, worst_drawable
+from maxmargin.report.markup import LINE, Markup, plural, svg, tag, text_at, word_centres
+from maxmargin.report.scores import ClassScore, class_scores
+from maxmargin.structures.dependency.estimator import own_tree
+from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
+
+ARC_FIRST, ARC_LEVEL, BEND = 26.0, 19.0, 0.75
+"""Pixels to the bend of the lowest arc, from one to the next above it, and the part an arc goes."""
+
+
+class ArcAnswers(Answers):
+    """Dependency trees."""
+
+    estimators = ("DependencyParser",)
+    y_optional = True
+    unit = "sentence"
+    legend = "Arrows point from heads to words. Dashed ones are not the same in both trees."
+
+    def __init__(
+        self, estimator: Any, X: Any, y: Any, words: Any = None, groups: Any = None
+    ) -> None:
+        if isinstance(X, str | os.PathLike):
+            X = read_dependencies(X, tag=estimator.tag)
+        super().__init__(estimator, X, y, words, groups)
+        given = [own_tree(one) for one in X] if y is None else y
+        self.y_true = [_arcs(tree) for tree in given]
+        self.predictions = [_arcs(tree) for tree in self.predictions]
+        check_words(words, [len(tree.heads) for tree in self.y_true], "heads")
+        self.wrong = [z.differences(y) for y, z in zip(self.y_true, self.predictions, strict=True)]
+
+    @property
+    def size(self) -> str:
+        """Sentences and words."""
+        return f"{super().size}, {plural(sum(map(len, self.wrong)), 'word')}"
+
+    def more_scores(self) -> list[tuple[str, float]]:
+        """Attachment of words, with and without labels."""
+        heads = [
+            a == b
+            for y, z in zip(self.y_true, self.predictions, strict=True)
+            for a, b in zip(y.heads, z.heads, strict=True)
+        ]
+        found = [("Fraction of words whose head is correct (UAS)", float(np.mean(heads)))]
+        if self._labelled:
+            right = [not one for wrong in self.wrong for one in wrong]
+            name = "Fraction of words whose head and label are correct (LAS)"
+            found.append((name, float(np.mean(right))))
+        whole = [not any(wrong) for wrong in self.wrong]
+        return [*found, ("Fraction of sentences without any mistake", float(np.mean(whole)))]
+
+    def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
+        """Labels of the words, whatever their heads."""
+        if not self._labelled:
+            return []
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        columns = list(zip(*((y.labels, z.labels) for y, z in pairs), strict=True))
+        y_true, said = (np.concatenate([np.asarray(one) for one in column]) for column in columns)
+        return [("Labels of words, whatever their heads", class_scores(y_true, said))]
+
+    @property
+    def _labelled(self) -> bool:
+        return all(one.labels is not None for one in (*self.y_true, *self.predictions))
+
+    def mistakes(self, most: int) -> list[Markup]:
+        """Those with the most wrong arcs."""
+        losses = [float(sum(wrong)) for wrong in self.wrong]
+        found = []
+        for i in worst_drawable(losses, [len(wrong) for wrong in self.wrong], most):
+            words, tags = self._words(i)
+            arcs = drawn_arcs(words, tags, self.y_true[i], self.predictions[i])
+            what = f"{losses[i]:.0f} of {plural(len(words), 'word')} wrong"
+            caption = "True arcs above, predicted ones below"
+            found.append(self.item(i, what, drawings((caption, arcs))))
+        return found
+
+    def shown(self, i: int) -> str:
+        """Nothing more: the words are in the drawing."""
+        return ""
+
+    def _words(self, i: int) -> tuple[list[str], list[str] | None]:
+        """Words and, if they are known, tags."""
+        sentence, n = self.X[i], len(self.wrong[i])
+        if self.words is not None:
+            return [str(word) for word in self.words[i]], None
+        if isinstance(sentence, DependencySentence):
+            return list(sentence.words), list(sentence.tags)
+        if isinstance(sentence, np.ndarray):
+            return [str(at + 1) for at in range(n)], None
+        return [str(word) for word, _ in sentence], [str(tag) for _, tag in sentence]
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Heads of words, counted from 1 with 0 as the root, and perhaps the labels of the arcs."""
+
+    heads: Sequence[int]
+    labels: Sequence[str] | None = None
+
+    def differences(self, other: "Arcs") -> list[bool]:
+        """Words whose head (or label) is another."""
+        wrong = [a != b for a, b in zip(self.heads, other.heads, strict=True)]
+        if self.labels is None or other.labels is None:
+            return wrong
+        labels = zip(self.labels, other.labels, strict=True)
+        return [one or a != b for one, (a, b) in zip(wrong, labels, strict=True)]
+
+    def described(self, words: Sequence[str]) -> str:
+        """Every arc in words."""
+        ends = ["the root" if not head else words[head - 1] for head in self.heads]
+        return "; ".join(f"{word} to {end}" for word, end in zip(words, ends, strict=True))
+
+
+def drawn_arcs(
+    words: Sequence[str], tags: Sequence[str] | None, y_true: Arcs, prediction: Arcs
+) -> Markup:
+    """Draw the true arcs above a sentence and the predicted ones below, different ones marked."""
+    named = [y_true.labels or (), prediction.labels or ()]
+    columns = [
+        [word, *([tags[at]] if tags else []), *(labels[at] for labels in named if labels)]
+        for at, word in enumerate(words)
+    ]
+    centres, width = word_centres(columns)
+    width = max(width, 120.0)
+    wrong = y_true.differences(prediction)
+    above, below = _levels(y_true.heads), _levels(prediction.heads)
+    top = LINE + BEND * (ARC_FIRST + ARC_LEVEL * max(above, default=0))
+    line = top + LINE
+    floor = line + (LINE if tags else 0.0) + 8.0
+    height = floor + BEND * (ARC_FIRST + ARC_LEVEL * max(below, default=0)) + LINE
+    parts = _drawn_half(y_true, wrong, centres, above, top, -1.0)
+    parts += _drawn_half(prediction, wrong, centres, below, floor, 1.0)
+    for at, word in enumerate(words):
+        parts.append(text_at(word, centres[at], line - 2.0, "word"))
+        if tags:
+            parts.append(text_at(tags[at], centres[at], line + LINE - 4.0, "tag"))
+    said = f"True heads: {y_true.described(words)}. Predicted: {prediction.described(words)}."
+    return svg(width, height, said, *parts)
+
+
+def _levels(heads: Sequence[int]) -> list[int]:
+    """How many arcs each arc must go over; the root's go over all."""
+    spans = [
+        (min(head, at), max(head, at)) if head else (at, at)
+        for at, head in enumerate(heads, start=1)
+    ]
+    levels = [0] * len(spans)
+    for i in sorted(range(len(spans)), key=lambda i: spans[i][1] - spans[i][0]):
+        (first, last), head = spans[i], heads[i]
+        inside = [
+            levels[j] + 1
+            for j, (a, b) in enumerate(spans)
+            if j != i and heads[j] and first <= a and b <= last and b - a < last - first
+        ]
+        levels[i] = max(inside, default=0) if head else 0
+    highest = max(levels, default=0) + 1
+    return [level if head else highest for level, head in zip(levels, heads, strict=True)]
+
+
+def _drawn_half(
+    arcs: Arcs,
+    wrong: Sequence[bool],
+    centres: Sequence[float],
+    levels: Sequence[int],
+    base: float,
+    down: float,
+) -> list[Markup]:
+    """Arcs on one side of the words: up if `down` is -1."""
+    parts = []
+    for at, head in enumerate(arcs.heads):
+        class_ = "arc different" if wrong[at] else "arc"
+        reach = down * (ARC_FIRST + ARC_LEVEL * levels[at])
+        end = centres[at]
+        if head:
+            start = centres[head - 1]
+            side = 5.0 if start < end else -5.0
+            start, end = start + side, end - side
+            peak = base + reach
+            bend = f"C{start:.1f} {peak:.1f} {end:.1f} {peak:.1f}"
+            path = f"M{start:.1f} {base:.1f}{bend} {end:.1f} {base:.1f}"
+            middle, label_at = (start + end) / 2, base + BEND * reach
+        else:
+            path = f"M{end:.1f} {base + BEND * reach:.1f}L{end:.1f} {base:.1f}"
+            middle, label_at = end, base + BEND * reach + (down * 6.0)
+        parts.append(tag("path", d=path, class_=class_))
+        tip = base + down * 7.0
+        arrow = f"M{end - 3.5:.1f} {tip:.1f}L{end + 3.5:.1f} {tip:.1f}L{end:.1f} {base:.1f}Z"
+        parts.append(tag("path", d=arrow, class_=f"{class_} tip"))
+        label = arcs.labels[at] if arcs.labels is not None else (None if head else "root")
+        if label is not None:
+            kind = "label different" if wrong[at] else "label"
+            parts.append(text_at(label, middle, label_at + 3.5, kind))
+    return parts
+
+
+def _arcs(tree: Any) -> Arcs:
+    """Heads, or heads and labels, in any of the forms that parsers take."""
+    if len(tree) == 2 and np.ndim(tree[0]) == 1:
+        heads, labels = tree
+        return Arcs([int(head) for head in heads], [str(label) for label in labels])
+    return Arcs([int(head) for head in tree])
+
+
+ANSWERS = (ArcAnswers,)

@@ -1,0 +1,53 @@
+"""Dependency parsing on the command line: sentences in CoNLL-U."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from maxmargin.cli.task import Data, Path, Task
+from maxmargin.report.markup import plural
+from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, write_conllu
+
+
+@dataclass
+class Dependencies(Task):
+    """Heads of words.
+
+    Parameters
+    ----------
+    encoding : str or None
+    tag : {"upos", "xpos"}
+        Which tags are used.
+    """
+
+    encoding: str | None = None
+    tag: str = "upos"
+
+    name = "dependencies"
+    format = "conllu"
+    estimator_class = "DependencyParser"
+
+    def defaults(self) -> dict[str, Any]:
+        return {"labelled": True, "projectivize": True, "tag": self.tag}
+
+    def read(self, path: Path, model: Any = None) -> Data:
+        sentences = read_conllu(path, tag=self.tag, encoding=self.encoding)
+        n_words = sum(len(sentence.words) for sentence in sentences)
+        size = f"{plural(len(sentences), 'sentence')}, {plural(n_words, 'word')}"
+        words = [sentence.words for sentence in sentences]
+        has_trees = all(sentence.heads is not None for sentence in sentences)
+        return Data(sentences, None, len(sentences), size, has_trees, words=words)
+
+    def lines(self, model: Any, data: Data) -> Iterator[str]:
+        for sentence, tree in zip(data.X, model.predict(data.X), strict=True):
+            heads, labels = tree if isinstance(tree, tuple) else (tree, None)
+            answer = DependencySentence(
+                sentence.words,
+                sentence.tags,
+                tuple(map(int, heads)),
+                None if labels is None else tuple(map(str, labels)),
+            )
+            yield write_conllu([answer]).rstrip("\n") + "\n"
+
+
+TASKS = (Dependencies,)
