@@ -1,5 +1,6 @@
 """The documentation: examples run, pages are reached, links lead somewhere, the site builds."""
 
+import pydoc
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ import maxmargin
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+PACKAGE = ROOT / "src" / "maxmargin"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 ONE_SESSION = "The blocks of this page run one after the other."
 """A page that says so is one program; otherwise each block stands alone."""
@@ -103,6 +105,40 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors_of(target), link
 
 
+def included(page):
+    """What the page includes of other files: paths and options."""
+    text = page.read_text(encoding="utf-8")
+    for path, body in re.findall(
+        r"^```\{literalinclude\} (\S+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE
+    ):
+        yield page.parent / path, dict(re.findall(r'^:([\w-]+): "?(.*?)"?$', body, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(included(page))], ids=name_of)
+def test_what_is_included_is_there(page):
+    for path, options in included(page):
+        text = path.read_text(encoding="utf-8")
+        for option in ("start-after", "end-before", "start-at"):
+            assert options.get(option, "") in text, f"{path.name}: {options}"
+        named = options.get("pyobject", "").rpartition(".")[2]
+        assert re.search(rf"^\s*(?:class|def) {named}", text, re.MULTILINE), f"{path.name}: {named}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name_of)
+def test_files_and_modules_that_pages_name_exist(page):
+    text = page.read_text(encoding="utf-8")
+    folders = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir())
+    paths = re.findall(
+        rf"`((?:tests|examples|benchmarks|docs|src|{folders})/[\w/.]+)(?:::(\w+))?`", text
+    )
+    for path, test in paths:
+        found = [root / path for root in (ROOT, PACKAGE) if (root / path).exists()]
+        assert found, path
+        assert not test or f"def {test}(" in found[0].read_text(encoding="utf-8"), test
+    for name in re.findall(r"`(maxmargin(?:\.\w+)+)", text):
+        assert pydoc.locate(name), name
+
+
 def names_in_reference(module):
     listed = []
     for page in (DOCS / "api").glob("*.rst"):
@@ -113,6 +149,14 @@ def names_in_reference(module):
             if current == module:
                 listed += re.findall(r"^(?:   |\.\. py:data:: )(\w+)$", body, re.MULTILINE)
     return listed
+
+
+def test_reference_names_only_what_exists():
+    for page in (DOCS / "api").glob("*.rst"):
+        text = page.read_text(encoding="utf-8")
+        for module in re.findall(r"^\.\. currentmodule:: (\S+)$", text, re.MULTILINE):
+            for name in names_in_reference(module):
+                assert pydoc.locate(f"{module}.{name}") is not None, f"{page.name}: {name}"
 
 
 @pytest.mark.parametrize("public", [maxmargin, maxmargin.data], ids=lambda module: module.__name__)
@@ -129,7 +173,8 @@ def test_site_builds_without_warnings_and_needs_no_network(tmp_path):
         pytest.importorskip(package)
     for name in ("CHANGELOG.md", "CONTRIBUTING.md"):
         shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    for name in ("examples", "src"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns("generated"))
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "docs", "site"]
     build = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -21,7 +21,9 @@ def test_demo_runs(capsys, tmp_path, monkeypatch):
     assert "relative gap" in output
 
 
-@pytest.mark.parametrize("name", ["own_problem.py", "fast_problem.py", "matching.py"])
+@pytest.mark.parametrize(
+    "name", ["own_problem.py", "fast_problem.py", "matching.py", "segments.py"]
+)
 def test_structured_examples_run(name, capsys):
     run_script(name)
     assert "relative gap" in capsys.readouterr().out
