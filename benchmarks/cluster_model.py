@@ -27,10 +27,10 @@ from benchmarks.common import parser, run, say, span
 from benchmarks.reporting import Report, Row
 from benchmarks.simulated_engine import Network, SimulatedEngine, WorkCosts, place_simulated
 from maxmargin.core.result import Stopping
-from maxmargin.training.dask_cluster import DaskEngine
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.sharded_oracle import place
+from maxmargin.training.engines import DaskEngine
+from maxmargin.training.sharded_oracle import shard_oracle
 
 C = 0.01
 WORKERS = (1, 2, 4, 16, 64, 256, 1000)
@@ -170,13 +170,13 @@ def loopback(client: Any, repeats: int) -> Messages:
     The latter is what the scheduler can take.
     """
     engine = DaskEngine(client)
-    place = engine.places[0]
+    worker = engine.workers[0]
     sizes: dict[int, list[Any]] = {8: [], 400_000: []}
     for _ in range(repeats):
         for size, times in sizes.items():
             done = threading.Event()
             clock = [time.perf_counter()]
-            pending = engine.call(place, _last, np.zeros(size // 8))
+            pending = engine.call(worker, _last, np.zeros(size // 8))
             clock.append(time.perf_counter())
             pending.add_done_callback(partial(_tell, done))
             done.wait()
@@ -189,7 +189,7 @@ def loopback(client: Any, repeats: int) -> Messages:
     longer = float(np.median(sizes[large], axis=0).sum()) - send - travel - receive
     n_at_once = 5 * repeats
     began, processor = time.perf_counter(), time.process_time()
-    client.gather([engine.call(place, _last, k) for k in range(n_at_once)])
+    client.gather([engine.call(worker, _last, k) for k in range(n_at_once)])
     service = (time.perf_counter() - began) / n_at_once
     processor = (time.process_time() - processor) / n_at_once
     bandwidth = 2 * (large - small) / max(longer, 1e-6)
@@ -207,7 +207,9 @@ class Measured(NamedTuple):
 def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measured:
     """The fit, on so many of the real worker processes."""
     parts = words.parts(workers)
-    training = place(DaskEngine(client), parts, words.make_oracle(kind.pause), workers, "real")
+    training = shard_oracle(
+        DaskEngine(client), parts, words.make_oracle(kind.pause), workers, "real"
+    )
     SOLVERS["dual"].solve(training, Stopping(TOLERANCE, max_iter=2))  # compiles
     training.sent = training.received = 0
     lines: list[Any] = []

@@ -17,8 +17,8 @@ from benchmarks.sequences import letters
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
-from maxmargin.training.sharded import _make_part_oracle
-from maxmargin.training.sharded_oracle import PartExamples
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded import _make_partition_oracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -96,12 +96,11 @@ class Words:
         """Number of words."""
         return len(self.X)
 
-    def parts(self, n_parts: int) -> list[PartExamples]:
+    def parts(self, n_parts: int) -> list[Partition]:
         """The words dealt out."""
         owns = [np.arange(part, self.n, n_parts) for part in range(n_parts)]
         return [
-            PartExamples([self.X[i] for i in own], [self.y[i] for i in own], None, own)
-            for own in owns
+            Partition([self.X[i] for i in own], [self.y[i] for i in own], None, own) for own in owns
         ]
 
     def make_oracle(self, pause: Pause | None) -> Any:
@@ -110,5 +109,5 @@ class Words:
 
 
 def _bound(tagger: Any, fixed: Any, pause: Pause | None, X: Any, y: Any, weight: Any) -> Oracle:
-    training = _make_part_oracle(tagger, fixed, X, y, weight)
+    training = _make_partition_oracle(tagger, fixed, X, y, weight)
     return training if pause is None else SlowOracle(training, pause)

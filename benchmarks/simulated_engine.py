@@ -1,4 +1,4 @@
-"""An engine whose places are all in this process, and whose clock is a model.
+"""An engine whose workers are all in this process, and whose clock is a model.
 
 Every shard does its real work here, one after the other, so that stale weights, moves that are cut
 short and the gap are the true ones. Only time is modelled: how long a question travels, how long
@@ -18,7 +18,8 @@ import numpy as np
 from maxmargin.core.oracle import Oracle
 from maxmargin.training.distributed_shard import Move, Progress
 from maxmargin.training.engines import Engine
-from maxmargin.training.sharded_oracle import PartExamples, Shard, ShardedOracle
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import Shard, ShardedOracle
 from maxmargin.training.shards import Answer, Loader, Shards
 
 Bind = Callable[[Any, Any, Any], Oracle]
@@ -70,7 +71,7 @@ class SimulatedEngine(Engine):
 
     Parameters
     ----------
-    n_places : int
+    n_workers : int
     network : Network
     costs : WorkCosts
     driver : float or None
@@ -81,13 +82,13 @@ class SimulatedEngine(Engine):
 
     def __init__(
         self,
-        n_places: int,
+        n_workers: int,
         network: Network,
         costs: WorkCosts = WorkCosts(),  # noqa: B008
         driver: float | None = None,
         seed: int = 0,
     ) -> None:
-        self.n_places, self.network, self.costs, self.driver = n_places, network, costs, driver
+        self.n_workers, self.network, self.costs, self.driver = n_workers, network, costs, driver
         self.now = self.driver_seconds = 0.0
         self.work_seconds = 0.0
         self.tasks = self.searches = self.bytes_out = self.bytes_in = 0
@@ -99,8 +100,8 @@ class SimulatedEngine(Engine):
         self._left = time.thread_time()
 
     @property
-    def places(self) -> list[int]:
-        return list(range(self.n_places))
+    def workers(self) -> list[int]:
+        return list(range(self.n_workers))
 
     def restart(self) -> None:
         """Set the clock, and all counts, to zero; nothing may be under way."""
@@ -110,7 +111,7 @@ class SimulatedEngine(Engine):
         self._link_out_free = self._link_in_free = self._scheduler_free = 0.0
         self._left = time.thread_time()
 
-    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> "_Coming":
+    def call(self, worker: int, function: Callable[..., Any], *arguments: Any) -> "_Coming":
         self._enter(0.0 if self.driver is None else self.driver)
         asked, network = self.now, self.network
         self.now += network.send
@@ -118,7 +119,7 @@ class SimulatedEngine(Engine):
         out = size(arguments)
         self._link_out_free = max(self.now, self._link_out_free) + out / network.bandwidth
         self._scheduler_free = max(self._link_out_free, self._scheduler_free) + network.service
-        coming = _Coming(place, asked)
+        coming = _Coming(worker, asked)
         self._found, self._search_seconds = 0, 0.0
         started = time.thread_time()
         try:
@@ -192,8 +193,8 @@ class SimulatedEngine(Engine):
 class _Coming:
     """An answer on its way."""
 
-    def __init__(self, place: int, asked: float) -> None:
-        self.place, self.asked = place, asked
+    def __init__(self, worker: int, asked: float) -> None:
+        self.worker, self.asked = worker, asked
         self.value: Any = None
         self.error: Exception | None = None
         self.bytes = 0
@@ -221,19 +222,19 @@ class SimulatedShards(Shards):
         coming = self.engine.next_answer()
         if coming is None:
             return None
-        del self._asked[coming.shard]
+        del self._requests[coming.shard]
         return Answer(coming.shard, coming.value, coming.error, coming.waited)
 
     def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
-        coming = self.engine.call(self._places[shard], function, *arguments)
+        coming = self.engine.call(self._workers[shard], function, *arguments)
         coming.shard = shard
-        self._asked[shard] = coming  # type: ignore[assignment]
+        self._requests[shard] = coming  # type: ignore[assignment]
 
 
 def place_simulated(
-    engine: SimulatedEngine, parts: Sequence[PartExamples], make_oracle: Bind
+    engine: SimulatedEngine, parts: Sequence[Partition], make_oracle: Bind
 ) -> ShardedOracle:
-    """Parts of the data as shards, one for each place; the clock starts when all is there."""
+    """Partitions of the data as shards, one for each worker; the clock starts when all is there."""
 
     def watched(X: Any, y: Any, weight: Any) -> Oracle:
         return engine.watch(make_oracle(X, y, weight))

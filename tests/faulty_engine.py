@@ -3,7 +3,7 @@
 from concurrent.futures import Future
 
 from maxmargin.training import shards as shards_module
-from maxmargin.training.engines import LostPlaceError, ThreadEngine
+from maxmargin.training.engines import LostWorkerError, ThreadEngine
 
 
 def question(function, arguments):
@@ -21,31 +21,31 @@ class FaultyEngine(ThreadEngine):
     is to be lost before the question is heard, "after" if it is lost with the answer, or None.
     """
 
-    def __init__(self, n_places, loses):
-        super().__init__(n_places)
+    def __init__(self, n_workers, loses):
+        super().__init__(n_workers)
         self.loses = loses
         self.questions = []
-        self._keys = {place: set() for place in range(n_places)}
+        self._keys = {worker: set() for worker in range(n_workers)}
 
-    def call(self, place, function, *arguments):
+    def call(self, worker, function, *arguments):
         name = question(function, arguments)
         if name == "forget":
-            return super().call(place, function, *arguments)
+            return super().call(worker, function, *arguments)
         moment = self.loses(len(self.questions), name)
         self.questions.append(name)
-        self._keys[place].add(arguments[0])
+        self._keys[worker].add(arguments[0])
         if moment == "before":
-            self._lose(place)
-            raise LostPlaceError(f"Place {place} is lost.")
-        pending = super().call(place, function, *arguments)
+            self._lose(worker)
+            raise LostWorkerError(f"Worker {worker} is lost.")
+        pending = super().call(worker, function, *arguments)
         if moment == "after":
             pending.exception()  # waits
-            self._lose(place)
+            self._lose(worker)
             pending = Future()
-            pending.set_exception(LostPlaceError(f"Place {place} is lost."))
+            pending.set_exception(LostWorkerError(f"Worker {worker} is lost."))
         return pending
 
-    def _lose(self, place):
-        for key in self._keys[place]:
+    def _lose(self, worker):
+        for key in self._keys[worker]:
             shards_module._TABLE.pop(key, None)
-        self._keys[place] = set()
+        self._keys[worker] = set()

@@ -26,7 +26,8 @@ from maxmargin.structures.multiclass.problem import Multiclass
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import shard_oracle
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 IRIS, SPECIES = IRIS[::2], SPECIES[::2]
@@ -291,13 +292,13 @@ def test_kernels_of_classes():
 def test_shards(solver, n_shards):
     X, y = class_data(40)
     owns = [np.arange(part, len(X), n_shards) for part in range(n_shards)]
-    parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    parts = [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
 
     def bound(X, y, weight):
         return make_oracle(Classes(), X, y, np.ones(len(X)), "margin")
 
     with ThreadEngine(n_shards) as engine:
-        oracle = place(engine, parts, bound, n_shards, "classes")
+        oracle = shard_oracle(engine, parts, bound, n_shards, "classes")
         result = solver.solve(oracle, Stopping(0.01))
         oracle.shards.close()
     assert hasattr(result.history[0], "sent")

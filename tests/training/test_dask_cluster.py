@@ -17,11 +17,10 @@ from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.auto import Auto
-from maxmargin.training.dask_cluster import DaskEngine
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
-from maxmargin.training.engines import engine
-from maxmargin.training.partitions import parts_of
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.engines import DaskEngine, engine
+from maxmargin.training.partitions import Partition, partitions_of
+from maxmargin.training.sharded_oracle import shard_oracle
 
 distributed = pytest.importorskip("distributed")
 
@@ -45,8 +44,8 @@ def bound(X, y, weight):
 
 def placed(client, X, y, n_shards, bind_part=bound):
     owns = [np.arange(part, len(X), n_shards) for part in range(n_shards)]
-    parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
-    return place(DaskEngine(client), parts, bind_part, n_shards, "classes")
+    parts = [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    return shard_oracle(DaskEngine(client), parts, bind_part, n_shards, "classes")
 
 
 def test_one_shard_is_the_local_fit(both_workers):
@@ -132,12 +131,12 @@ def test_partitions_stay_with_the_workers_that_hold_them(both_workers):
     held = both_workers.persist(pairs)
     distributed.wait(held)
     engine = DaskEngine(both_workers)
-    parts = parts_of(DaskSource(held), 2)
-    homes = [engine.home(part) for part in parts]
-    assert set(homes) <= set(engine.places)
-    oracle = place(engine, parts, bound, len(set(homes)), "classes")
-    for own, home in zip(oracle.numbers, dict.fromkeys(homes), strict=True):
-        assert len(own) == 10 * homes.count(home)
+    parts = partitions_of(DaskSource(held), 2)
+    holders = [engine.holder(part) for part in parts]
+    assert set(holders) <= set(engine.workers)
+    oracle = shard_oracle(engine, parts, bound, len(set(holders)), "classes")
+    for own, holder in zip(oracle.numbers, dict.fromkeys(holders), strict=True):
+        assert len(own) == 10 * holders.count(holder)
     oracle.shards.close()
     model = mm.StructuredSVM(Classes(), engine=both_workers, tol=0.3).fit(DaskSource(held))
     assert model.certificate_.relative_gap <= 0.3

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
 from maxmargin.data import open_examples, read_libsvm
-from maxmargin.training.dask_cluster import DaskEngine
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.partitions import parts_of, surveyed
+from maxmargin.training.engines import DaskEngine
+from maxmargin.training.partitions import partitions_of, surveyed
 from maxmargin.training.sharded_linear import survey_rows
 
 distributed = pytest.importorskip("distributed")
@@ -172,7 +172,7 @@ def test_workers_read_their_own_part_of_a_file(cluster, tmp_path):
         client.run(read_libsvm, tmp_path / "10.libsvm")  # every worker, whoever surveys
         before = client.run(bytes_read)
         engine = DaskEngine(client)
-        surveys = surveyed(engine, parts_of(open_examples(path), 2), survey_rows)
+        surveys = surveyed(engine, partitions_of(open_examples(path), 2), survey_rows)
         after = client.run(bytes_read)
         sizes = [after[worker] - before[worker] for worker in before]
     assert sum(survey.n_examples for survey in surveys) == 20_000

@@ -12,7 +12,8 @@ from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_names import on_shards
 from maxmargin.training.engines import ThreadEngine
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import _TABLE
 
 
@@ -23,9 +24,9 @@ def bound(X, y, weight):
 def solve(n_shards, on_iteration=None, **options):
     X, y = class_data(40)
     owns = [np.arange(part, len(X), n_shards) for part in range(n_shards)]
-    parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    parts = [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
     with ThreadEngine(n_shards) as engine:
-        oracle = place(engine, parts, bound, n_shards, "classes")
+        oracle = shard_oracle(engine, parts, bound, n_shards, "classes")
         oracle.lists_point = True
         solver = DistributedOneSlack(**options)
         result = solver.solve(oracle, Stopping(1e-2), on_iteration=on_iteration)

@@ -19,8 +19,9 @@ from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import ThreadEngine
-from maxmargin.training.sharded_oracle import PartExamples, place
-from maxmargin.training.shards import Patch
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import Delta
 
 REPEATABLE = DistributedDual(staleness=0, share=0.25)
 
@@ -31,13 +32,13 @@ def bound(X, y, weight):
 
 def parts_of(X, y, n_parts):
     owns = [np.arange(part, len(X), n_parts) for part in range(n_parts)]
-    return [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    return [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
 
 
 def solve(n_shards, solver=REPEATABLE, data=None, lists_point=True, **options):
     X, y = data or class_data(40)
     with ThreadEngine(n_shards) as engine:
-        oracle = place(engine, parts_of(X, y, n_shards), bound, n_shards, "classes")
+        oracle = shard_oracle(engine, parts_of(X, y, n_shards), bound, n_shards, "classes")
         oracle.lists_point = lists_point
         result = solver.solve(oracle, Stopping(**({"tol": 1e-3} | options)))
         oracle.shards.close()
@@ -105,7 +106,7 @@ def test_a_solve_goes_on_from_the_point_of_another_with_other_shards():
     X, y = class_data(40)
     first, _ = solve(2, tol=1e-3)
     with ThreadEngine(3) as engine:
-        oracle = place(engine, parts_of(X, y, 3), bound, 3, "classes")
+        oracle = shard_oracle(engine, parts_of(X, y, 3), bound, 3, "classes")
         run = DistributedRun(oracle, Stopping(1e-4), None, 0, REPEATABLE)
         run.resume(first.dual_point)
         assert_allclose(run.dual, first.certificate.dual, rtol=1e-12)
@@ -144,11 +145,11 @@ def test_weights_that_hardly_change_are_sent_as_a_difference():
     old = np.zeros(1000)
     new = old.copy()
     new[[3, 500]] = 1.0
-    patch = Patch.between(old, new)
-    assert patch.nbytes == 24
-    patch.apply(old)
+    delta = Delta.between(old, new)
+    assert delta.nbytes == 24
+    delta.apply(old)
     assert_array_equal(old, new)
-    whole = Patch.between(old, old + 1.0)
+    whole = Delta.between(old, old + 1.0)
     assert whole.columns is None
     assert whole.nbytes == 8000
 

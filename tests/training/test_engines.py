@@ -38,8 +38,8 @@ class Counter:
 
 @pytest.mark.parametrize("kind", [ThreadEngine, ProcessEngine])
 def test_shards_keep_what_they_are_told(kind):
-    with kind(2) as places:
-        shards = Shards(places, [Loader(Counter, [1, 2]), Loader(Counter, [10])])
+    with kind(2) as workers:
+        shards = Shards(workers, [Loader(Counter, [1, 2]), Loader(Counter, [10])])
         for shard in range(2):
             shards.make(shard)
         shards.wait()
@@ -59,8 +59,8 @@ def test_shards_keep_what_they_are_told(kind):
 
 
 def test_a_killed_process_is_noticed_and_replaced():
-    with ProcessEngine(2) as places:
-        shards = Shards(places, [Loader(Counter, [1]), Loader(Counter, [2])])
+    with ProcessEngine(2) as workers:
+        shards = Shards(workers, [Loader(Counter, [1]), Loader(Counter, [2])])
         for shard in range(2):
             shards.make(shard)
         shards.wait()

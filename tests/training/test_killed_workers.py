@@ -11,10 +11,9 @@ from numpy.testing import assert_allclose
 
 import maxmargin as mm
 from maxmargin.data import open_examples
-from maxmargin.training.dask_cluster import DaskEngine
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.engines import EngineError
+from maxmargin.training.engines import DaskEngine, EngineError
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -49,10 +48,10 @@ def optimum():
     return mm.StructuredSVM(Classes(), tol=1e-6).fit(X, Y).certificate_
 
 
-def kill(client, place, with_signal=signal.SIGKILL):
+def kill(client, worker, with_signal=signal.SIGKILL):
     """Send a signal to the process of a worker; whether it was there."""
-    pids = client.run(os.getpid, workers=[place], on_error="return")
-    pid = pids.get(place)
+    pids = client.run(os.getpid, workers=[worker], on_error="return")
+    pid = pids.get(worker)
     if isinstance(pid, int):
         os.kill(pid, with_signal)
     return pid
@@ -63,32 +62,32 @@ class Killer:
 
     def __init__(self, monkeypatch, wanted, moment="after", times=1):
         self.wanted, self.moment, self.left, self.killed = wanted, moment, times, []
-        call, lend = DaskEngine.call, DaskEngine.lend
+        call, scatter = DaskEngine.call, DaskEngine.scatter
 
-        def killing_call(engine, place, function, *arguments):
+        def killing_call(engine, worker, function, *arguments):
             hit = self._is_wanted(question(function, arguments))
             if hit and self.moment == "before":
-                self._kill(engine, place)
-            pending = call(engine, place, function, *arguments)
+                self._kill(engine, worker)
+            pending = call(engine, worker, function, *arguments)
             if hit and self.moment == "after":
-                self._kill(engine, place)
+                self._kill(engine, worker)
             return pending
 
-        def killing_lend(engine, place, data):
-            if self._is_wanted("lend"):
-                self._kill(engine, place)
-            return lend(engine, place, data)
+        def killing_lend(engine, worker, data):
+            if self._is_wanted("scatter"):
+                self._kill(engine, worker)
+            return scatter(engine, worker, data)
 
         monkeypatch.setattr(DaskEngine, "call", killing_call)
-        monkeypatch.setattr(DaskEngine, "lend", killing_lend)
+        monkeypatch.setattr(DaskEngine, "scatter", killing_lend)
 
     def _is_wanted(self, name):
         return name == self.wanted and self.left > 0
 
-    def _kill(self, engine, place):
-        if isinstance(kill(engine.client, place), int):
+    def _kill(self, engine, worker):
+        if isinstance(kill(engine.client, worker), int):
             self.left -= 1
-            self.killed.append(place)
+            self.killed.append(worker)
 
 
 def check(certificate, optimum, tol=TOL):
@@ -99,7 +98,7 @@ def check(certificate, optimum, tol=TOL):
 
 
 SOLVERS = {"dual": DistributedDual(share=0.5), "one-slack": DistributedOneSlack()}
-PLACING = ["lend", "make", "about", "begin"]
+PLACING = ["scatter", "make", "about", "begin"]
 FITTING = {"dual": ["go", "rest", "known", "value"], "one-slack": ["inferred", "cached", "set_mix"]}
 CERTIFYING = ["hinges", "sums"]
 QUICK = {("dual", "make"), ("dual", "hinges"), ("one-slack", "sums")}
@@ -165,11 +164,11 @@ def test_workers_killed_three_times_in_a_fit(client, optimum, monkeypatch):
 def test_cancelled_answers_are_lost_ones(client, optimum, monkeypatch):
     call, cancelled = DaskEngine.call, []
 
-    def cancelling_call(engine, place, function, *arguments):
-        pending = call(engine, place, function, *arguments)
+    def cancelling_call(engine, worker, function, *arguments):
+        pending = call(engine, worker, function, *arguments)
         if question(function, arguments) == "go" and len(cancelled) < 3:
             engine.client.cancel([pending])
-            cancelled.append(place)
+            cancelled.append(worker)
         return pending
 
     monkeypatch.setattr(DaskEngine, "call", cancelling_call)
@@ -182,11 +181,11 @@ def test_cancelled_answers_are_lost_ones(client, optimum, monkeypatch):
 def test_a_worker_that_is_stopped_and_comes_back(client, optimum, monkeypatch):
     call, stopped = DaskEngine.call, []
 
-    def stopping_call(engine, place, function, *arguments):
+    def stopping_call(engine, worker, function, *arguments):
         if question(function, arguments) == "hinges" and not stopped:
-            stopped.append(kill(engine.client, place, signal.SIGSTOP))
+            stopped.append(kill(engine.client, worker, signal.SIGSTOP))
             os.spawnlp(os.P_NOWAIT, "sh", "sh", "-c", f"sleep 4; kill -CONT {stopped[0]}")
-        return call(engine, place, function, *arguments)
+        return call(engine, worker, function, *arguments)
 
     monkeypatch.setattr(DaskEngine, "call", stopping_call)
     model = mm.StructuredSVM(Classes(), engine=client, tol=TOL).fit(X, Y)
@@ -198,13 +197,13 @@ def test_a_worker_that_is_stopped_and_comes_back(client, optimum, monkeypatch):
 def test_a_worker_that_is_stopped_for_good_loses_its_shard(client, optimum, monkeypatch):
     call, stopped = DaskEngine.call, []
 
-    def stopping_call(engine, place, function, *arguments):
+    def stopping_call(engine, worker, function, *arguments):
         if question(function, arguments) == "go" and not stopped:
-            stopped.append(kill(engine.client, place, signal.SIGSTOP))
-        return call(engine, place, function, *arguments)
+            stopped.append(kill(engine.client, worker, signal.SIGSTOP))
+        return call(engine, worker, function, *arguments)
 
     monkeypatch.setattr(DaskEngine, "call", stopping_call)
-    monkeypatch.setattr("maxmargin.training.shards.GOODBYE", 0.5)
+    monkeypatch.setattr("maxmargin.training.shards.FORGET_SECONDS", 0.5)
     solver = DistributedDual(share=0.5, patience=5.0)
     model = mm.StructuredSVM(Classes(), engine=client, solver=solver, tol=TOL).fit(X, Y)
     os.kill(stopped[0], signal.SIGKILL)
@@ -223,10 +222,10 @@ def test_the_last_worker_lost(monkeypatch, phase):
     """Nobody is left: a sentence after so many seconds, in whatever phase."""
     call, closed = DaskEngine.call, []
 
-    def closing_call(engine, place, function, *arguments):
-        pending = call(engine, place, function, *arguments)
+    def closing_call(engine, worker, function, *arguments):
+        pending = call(engine, worker, function, *arguments)
         if question(function, arguments) == phase and not closed:
-            closed.append(place)
+            closed.append(worker)
             engine.client.cluster.scale(0)
             engine.patience = 2.0
         return pending
@@ -239,10 +238,10 @@ def test_the_last_worker_lost(monkeypatch, phase):
 
 
 @pytest.mark.parametrize(
-    "phase", ["go", "tell", *map(slowly, ["lend", "make", "about", "point", "hinges"])]
+    "phase", ["go", "tell", *map(slowly, ["scatter", "make", "about", "point", "hinges"])]
 )
 def test_a_scheduler_lost_in_a_phase(monkeypatch, phase, tmp_path, source):
-    call, lend, killed = DaskEngine.call, DaskEngine.lend, []
+    call, scatter, killed = DaskEngine.call, DaskEngine.scatter, []
     with cluster(tmp_path, 1) as (client, scheduler):
 
         def kill_scheduler(name):
@@ -250,16 +249,16 @@ def test_a_scheduler_lost_in_a_phase(monkeypatch, phase, tmp_path, source):
                 killed.append(scheduler.pid)
                 scheduler.kill()
 
-        def killing_call(engine, place, function, *arguments):
+        def killing_call(engine, worker, function, *arguments):
             kill_scheduler(question(function, arguments))
-            return call(engine, place, function, *arguments)
+            return call(engine, worker, function, *arguments)
 
-        def killing_lend(engine, place, data):
-            kill_scheduler("lend")
-            return lend(engine, place, data)
+        def killing_lend(engine, worker, data):
+            kill_scheduler("scatter")
+            return scatter(engine, worker, data)
 
         monkeypatch.setattr(DaskEngine, "call", killing_call)
-        monkeypatch.setattr(DaskEngine, "lend", killing_lend)
+        monkeypatch.setattr(DaskEngine, "scatter", killing_lend)
         model = mm.LinearClassifier(
             engine=client, checkpoint=tmp_path / "run.checkpoint", checkpoint_every=0.0
         )
@@ -275,12 +274,12 @@ def test_a_scheduler_that_is_silent(monkeypatch, tmp_path):
     call, stopped = DaskEngine.call, []
     with cluster(tmp_path, 1) as (client, scheduler):
 
-        def stopping_call(engine, place, function, *arguments):
+        def stopping_call(engine, worker, function, *arguments):
             if question(function, arguments) == "go" and not stopped:
                 stopped.append(scheduler.pid)
                 scheduler.send_signal(signal.SIGSTOP)
                 engine.patience = 3.0
-            return call(engine, place, function, *arguments)
+            return call(engine, worker, function, *arguments)
 
         monkeypatch.setattr(DaskEngine, "call", stopping_call)
         with pytest.raises(EngineError, match=r"^The connection to the Dask scheduler is lost: "):

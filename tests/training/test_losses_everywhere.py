@@ -13,8 +13,8 @@ from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import EngineError
-from maxmargin.training.partitions import surveyed
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.partitions import Partition, surveyed
+from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import Loader, Shards
 
 N, TOL = 24, 0.3
@@ -38,14 +38,14 @@ def bound(X, y, weight):
 
 def parts(n_parts=2):
     owns = [np.arange(part, N, n_parts) for part in range(n_parts)]
-    return [PartExamples([X[i] for i in own], [Y[i] for i in own], None, own) for own in owns]
+    return [Partition([X[i] for i in own], [Y[i] for i in own], None, own) for own in owns]
 
 
 def fit(solver, loses, folder, resume=False):
     """A fit with every question that there is: with checkpoints, and the point fetched."""
     checkpoint = Checkpoint(folder / "run.checkpoint", every=0.0, resume=resume)
     with FaultyEngine(3, loses) as engine:
-        oracle = place(engine, parts(), bound, 2, "classes")
+        oracle = shard_oracle(engine, parts(), bound, 2, "classes")
         oracle.lists_point = True
         try:
             result = solver.solve(oracle, Stopping(TOL), checkpoint=checkpoint)
@@ -150,9 +150,9 @@ def test_an_answer_that_is_lost_is_not_worked_for_twice():
             return self.total
 
     class Asking(FaultyEngine):
-        def call(self, place, function, *arguments):
-            super().call(place, function, *arguments).exception()
-            return super().call(place, function, *arguments)
+        def call(self, worker, function, *arguments):
+            super().call(worker, function, *arguments).exception()
+            return super().call(worker, function, *arguments)
 
     with Asking(1, never) as engine:
         shards = Shards(engine, [Loader(Counter, [])])

@@ -10,7 +10,8 @@ from maxmargin.training import shards as shards_module
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ProcessEngine, ThreadEngine
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import Loader, Shards
 
 
@@ -23,10 +24,10 @@ def test_a_shard_lost_after_the_last_round(solver):
     """What it had proved is gone: training must go on before anybody says "converged"."""
     X, y = class_data(40)
     owns = [np.arange(part, 40, 2) for part in range(2)]
-    parts = [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    parts = [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
     iterations, lost = [], []
     with ThreadEngine(2) as engine:
-        oracle = place(engine, parts, bound, 2, "classes")
+        oracle = shard_oracle(engine, parts, bound, 2, "classes")
 
         def on_iteration(line, weights):
             iterations.append(line)
@@ -48,10 +49,10 @@ class Straying(ProcessEngine):
 
     strays = False
 
-    def call(self, place, function, *arguments):
+    def call(self, worker, function, *arguments):
         if self.strays:
-            self.strays, place = False, 1 - place
-        return super().call(place, function, *arguments)
+            self.strays, worker = False, 1 - worker
+        return super().call(worker, function, *arguments)
 
 
 class Counter:

@@ -53,7 +53,9 @@ def test_partitions_of_other_widths_are_refused():
     X, y = tagging_data(8)
     X[7] = X[7][:, :5]
     pairs = bag.from_sequence(list(zip(X, y, strict=True)), npartitions=8)
-    with pytest.raises(ValueError, match="Part 7 of the data has 5 features, but part 0 has 8"):
+    with pytest.raises(
+        ValueError, match="Partition 7 of the data has 5 features, but partition 0 has 8"
+    ):
         mm.SequenceTagger(**ON_SHARDS).fit(DaskSource(pairs))
 
 

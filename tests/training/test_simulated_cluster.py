@@ -14,7 +14,8 @@ from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
-from maxmargin.training.sharded_oracle import PartExamples, place
+from maxmargin.training.partitions import Partition
+from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import Loader
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -39,7 +40,7 @@ def bound(X, y, weight):
 def parts_of(n_parts, n=40):
     X, y = class_data(n)
     owns = [np.arange(part, n, n_parts) for part in range(n_parts)]
-    return [PartExamples([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
+    return [Partition([X[i] for i in own], [y[i] for i in own], None, own) for own in owns]
 
 
 def simulated(n_workers, network=FREE, costs=SEARCHES, solver=WAITING, seed=0, **stopping):
@@ -71,7 +72,7 @@ def echoing_shards(n_workers, network, costs):
 def test_what_is_computed_is_what_threads_compute(solver):
     result, _ = simulated(3, solver=solver, max_iter=30)
     with ThreadEngine(3) as engine:
-        oracle = place(engine, parts_of(3), bound, 3, "classes")
+        oracle = shard_oracle(engine, parts_of(3), bound, 3, "classes")
         real = solver.solve(oracle, Stopping(1e-3, max_iter=30))
         oracle.shards.close()
     assert_array_equal(result.weights, real.weights)

@@ -22,7 +22,7 @@ from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun
 from maxmargin.solvers.loop import IterativeRun
 from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
 from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle
-from maxmargin.training.shards import LostShardError, Patch
+from maxmargin.training.shards import Delta, LostShardError
 
 Floats = NDArray[np.float64]
 
@@ -61,7 +61,7 @@ class DistributedOneSlack(OneSlack):
 class Part(NamedTuple):
     """A shard's part of a summed plane."""
 
-    vector: Patch
+    vector: Delta
     """To a vector of zeros."""
     loss: float
     hinges: Hinges
@@ -86,14 +86,14 @@ class SummedShard:
         self.recipes: dict[int, DualPoint] = {}
         self.mix: dict[int, float] = {}
 
-    def inferred(self, number: int, used: list[int], patch: Patch, cache: int) -> Part:
-        """Search all examples at the weights that the patch makes."""
-        patch.apply(self.run.weights)
+    def inferred(self, number: int, used: list[int], delta: Delta, cache: int) -> Part:
+        """Search all examples at the weights that the delta makes."""
+        delta.apply(self.run.weights)
         return self._kept(number, used, *self.run.found_cut(cache))
 
-    def cached(self, number: int, used: list[int], patch: Patch) -> Part:
+    def cached(self, number: int, used: list[int], delta: Delta) -> Part:
         """The sum of the most violating planes in the cache."""
-        patch.apply(self.run.weights)
+        delta.apply(self.run.weights)
         return self._kept(number, used, self.run.cached_cut(), Hinges(0.0, 0.0))
 
     def resume(self, number: int, point: DualPoint) -> Part:
@@ -133,7 +133,7 @@ class SummedShard:
 
     def _part(self, cut: SummedCut, hinges: Hinges) -> Part:
         nothing = np.zeros(self.run.oracle.n_features)
-        return Part(Patch.between(nothing, cut.vector), cut.loss, hinges)
+        return Part(Delta.between(nothing, cut.vector), cut.loss, hinges)
 
 
 _NOTHING = Hinges(0.0, 0.0)
@@ -170,13 +170,13 @@ class ShardedSummedRun(SummedRun):
 
     def _asked(self, method: str, *arguments: Any) -> tuple[SummedCut, Hinges]:
         while True:
-            patch = Patch.between(self._sent, self.weights)
+            delta = Delta.between(self._sent, self.weights)
             self._sent[:] = self.weights
-            self.oracle.sent += patch.nbytes * len(self.shards)
+            self.oracle.sent += delta.nbytes * len(self.shards)
             self.number += 1
             try:
                 parts = self.shards.ask_all(
-                    "do", method, self.number, self._used, patch, *arguments
+                    "do", method, self.number, self._used, delta, *arguments
                 )
             except LostShardError as lost:
                 self.recover(lost.number)
@@ -194,7 +194,7 @@ class ShardedSummedRun(SummedRun):
         """The plane of which shards have sent their parts, under its number."""
         vector, loss, hinges = np.zeros(self.oracle.n_features), 0.0, _NOTHING
         for part in parts:
-            vector[part.vector.places] += part.vector.values
+            vector[part.vector.entries] += part.vector.values
             loss, hinges = loss + part.loss, hinges + part.hinges
             self.oracle.received += part.nbytes
         return SummedCut(vector, loss, number), hinges  # type: ignore[arg-type]

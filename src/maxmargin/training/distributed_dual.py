@@ -28,7 +28,7 @@ from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun
 from maxmargin.training.distributed_links import ClusterIteration, Counts, Link, certified_on_shards
 from maxmargin.training.distributed_shard import DualShard, Move, Orders, Progress
 from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle, Sums
-from maxmargin.training.shards import Answer, LostShardError, Patch
+from maxmargin.training.shards import Answer, Delta, LostShardError
 
 Floats = NDArray[np.float64]
 
@@ -312,17 +312,17 @@ class DistributedRun(Run):
     def _send(self, shard: int, method: str) -> None:
         """Let a shard do something, from the present weights on."""
         link = self.links[shard]
-        patch = Patch.between(link.believed(), self.weights)
+        delta = Delta.between(link.believed(), self.weights)
         limit = self.stopping.time_limit
         left = None if limit is None else max(limit - self.stopping.seconds, 0.0)
         accelerated = method == "go" and self.solver.local.acceleration
         momentum = link.next_momentum() if accelerated else 0.0
         share = 0.0 if link.sweeps else self.share
-        orders = Orders(link.taken, patch, self.scale, share, momentum, link.restart, left)
+        orders = Orders(link.taken, delta, self.scale, share, momentum, link.restart, left)
         frozen = next((o.base for o in self.links if o.version == self.version), None)
         link.base = self.weights.copy() if frozen is None else frozen
         link.version, link.move, link.taken, link.restart = self.version, None, 1.0, False
-        self.oracle.sent += patch.nbytes
+        self.oracle.sent += delta.nbytes
         self.shards.ask(shard, "do", method, orders)
 
     def _ordered(self, method: str) -> list[Answer]:
@@ -374,8 +374,8 @@ class DistributedRun(Run):
         link, move = self.links[answer.shard], answer.value
         self._note(link, move.progress, answer.seconds)
         self.oracle.received += move.nbytes
-        at, part = move.patch.places, 1.0 / move.scale
-        change = part * (move.patch.values - link.base[at])
+        at, part = move.delta.entries, 1.0 / move.scale
+        change = part * (move.delta.values - link.base[at])
         slope = move.linear - float(self.weights[at] @ change)
         square = float(change @ change)
         best = slope / square if square > 0.0 else 1.0
@@ -384,7 +384,7 @@ class DistributedRun(Run):
         if square > 0.0 and taken > 0.0:
             # Where nobody else has moved, the weights become the shard's own, to the last bit.
             alone = link.version == self.version and taken == part == 1.0
-            self.weights[at] = move.patch.values if alone else self.weights[at] + taken * change
+            self.weights[at] = move.delta.values if alone else self.weights[at] + taken * change
             self.version += 1
         self.linear += taken * move.linear
         gain = taken * slope - 0.5 * taken**2 * square

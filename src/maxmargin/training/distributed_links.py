@@ -95,8 +95,8 @@ class Link:
         """The weights that the shard has once it knows what part of its move was taken."""
         if self.move is None:
             return self.base
-        believed, at = self.base.copy(), self.move.patch.places
-        believed[at] = accepted(believed[at], self.move.patch.values, self.taken / self.move.scale)
+        believed, at = self.base.copy(), self.move.delta.entries
+        believed[at] = accepted(believed[at], self.move.delta.values, self.taken / self.move.scale)
         return believed
 
 

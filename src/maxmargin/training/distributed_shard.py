@@ -23,7 +23,7 @@ from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.auto import ENTRY_COST, Auto
 from maxmargin.solvers.momentum import Momentum
 from maxmargin.solvers.structured import BlockRun
-from maxmargin.training.shards import Patch
+from maxmargin.training.shards import Delta
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -40,7 +40,7 @@ class Orders(NamedTuple):
     ----------
     taken : float
         What part of its last move counts.
-    patch : Patch
+    delta : Delta
         To the weights that it knows, with that part of its move added.
     scale : float
         How many times to count its moves from now on.
@@ -55,7 +55,7 @@ class Orders(NamedTuple):
     """
 
     taken: float
-    patch: Patch
+    delta: Delta
     scale: float
     share: float = 0.0
     momentum: float = 0.0
@@ -65,7 +65,7 @@ class Orders(NamedTuple):
     @property
     def nbytes(self) -> int:
         """What has to be sent."""
-        return self.patch.nbytes
+        return self.delta.nbytes
 
 
 class Move(NamedTuple):
@@ -73,7 +73,7 @@ class Move(NamedTuple):
 
     Parameters
     ----------
-    patch : Patch
+    delta : Delta
         To the weights that it was sent: `scale` times ``sum change * psi`` is added to them.
     linear : float
         Change of the dual's linear term.
@@ -81,7 +81,7 @@ class Move(NamedTuple):
     progress : Progress
     """
 
-    patch: Patch
+    delta: Delta
     linear: float
     scale: float
     progress: "Progress"
@@ -89,7 +89,7 @@ class Move(NamedTuple):
     @property
     def nbytes(self) -> int:
         """What has to be sent."""
-        return self.patch.nbytes
+        return self.delta.nbytes
 
 
 class Progress(NamedTuple):
@@ -329,7 +329,7 @@ class DualShard:
         run, cuts = self.run, self.run.working_set
         run.stopping = Stopping(time_limit=orders.seconds)
         self.base = accepted(self.base, run.weights, orders.taken / run.scale).copy()
-        orders.patch.apply(self.base)
+        orders.delta.apply(self.base)
         if orders.taken != 1.0:
             cuts.shorten(orders.taken)
         self._set_scale(orders.scale)
@@ -347,7 +347,7 @@ class DualShard:
     def _move(self, started: float, share: float) -> Move:
         run = self.run
         return Move(
-            Patch.between(self.base, run.weights),
+            Delta.between(self.base, run.weights),
             run.working_set.moved / run.scale,
             run.scale,
             self._progress(started, share),

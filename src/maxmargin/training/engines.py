@@ -1,15 +1,15 @@
-"""What an engine is: places that work can be sent to.
-
-Engines on this machine: threads of this process, and processes.
+"""Engines: workers that calls can be sent to (threads, processes, those of a Dask cluster).
 
 Which engine a fit runs on: its parameter says so, or the context.
 """
 
 import signal
 import threading
+import time
+import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -20,12 +20,12 @@ class EngineError(RuntimeError):
     """The engine can do no work any more, or never could; says why, and what to do."""
 
 
-class LostPlaceError(RuntimeError):
-    """A place is gone, and with it all that was kept there; others may be left."""
+class LostWorkerError(RuntimeError):
+    """A worker is gone, and with it all that it kept; others may be left."""
 
 
 class NoAnswerYetError(RuntimeError):
-    """An answer has not arrived in the time that somebody was ready to wait for it."""
+    """An answer has not arrived in the time allowed for it."""
 
 
 class Pending(Protocol):
@@ -39,32 +39,26 @@ class Pending(Protocol):
 
 
 class Engine(ABC):
-    """Places, each of which works through what it is sent.
+    """Workers, each of which executes what it is sent.
 
-    A place may be lost, and with it all that was kept there. Others may come.
+    A worker may be lost, and with it all that it kept. Others may join.
     """
 
     @property
     @abstractmethod
-    def places(self) -> list[Any]:
-        """Names of the places that can be used now.
-
-        Raises
-        ------
-        EngineError
-            If there is none.
-        """
+    def workers(self) -> list[Any]:
+        """Names of the workers that can be used now; an `EngineError` if there is none."""
 
     @abstractmethod
-    def call(self, place: Any, function: Callable[..., Any], *arguments: Any) -> Pending:
-        """Call a function there, and nowhere else.
+    def call(self, worker: Any, function: Callable[..., Any], *arguments: Any) -> Pending:
+        """Call a function on this worker, and on no other.
 
-        If the place is lost, the answer may never come: `missing` tells.
+        If the worker is lost later, the answer may never come: `missing` tells.
 
         Raises
         ------
-        LostPlaceError
-            If the place is known to be lost.
+        LostWorkerError
+            If the worker is known to be lost.
         """
 
     def result(self, pending: Pending, timeout: float) -> Any:
@@ -72,39 +66,33 @@ class Engine(ABC):
 
         Raises
         ------
-        LostPlaceError
-            If the answer is lost with its place.
+        LostWorkerError
+            If the answer is lost with its worker.
         NoAnswerYetError
             If it takes longer than `timeout` seconds to get here.
         """
         return pending.result()
 
-    def lend(self, place: Any, data: Any) -> Any:
-        """What to pass as an argument in the place of large data, or of data that lie there.
+    def scatter(self, worker: Any, data: Any) -> Any:
+        """What to pass as an argument instead of large data, or of data that lie on the worker.
 
         Raises
         ------
-        LostPlaceError
-            If the place is lost.
+        LostWorkerError
+            If the worker is lost.
         """
         return data
 
-    def home(self, data: Any) -> Any:
-        """The place where lazy data lie already; None if there is none."""
+    def holder(self, data: Any) -> Any:
+        """The worker that holds lazy data already; None if there is none."""
         return None
 
-    def missing(self, places: Iterable[Any]) -> set[Any]:
-        """Those of the places that are not there any more.
-
-        Raises
-        ------
-        EngineError
-            If no answer can come any more, from wherever.
-        """
+    def missing(self, workers: Iterable[Any]) -> set[Any]:
+        """Those of the workers that are lost; an `EngineError` if no answer can come any more."""
         return set()
 
-    def give_up(self, place: Any) -> None:  # noqa: B027
-        """Expect nothing of a place any more."""
+    def give_up(self, worker: Any) -> None:  # noqa: B027
+        """Expect nothing of a worker any more."""
 
     def close(self) -> None:  # noqa: B027
         """End what was started for this engine."""
@@ -122,7 +110,7 @@ class Engine(ABC):
 
 
 class ThreadEngine(Engine):
-    """Threads: for searches that release the GIL, and the first place to look for mistakes.
+    """Threads of this process, for inference that releases the GIL.
 
     Parameters
     ----------
@@ -133,11 +121,11 @@ class ThreadEngine(Engine):
         self._threads = [ThreadPoolExecutor(1) for _ in range(n_threads)]
 
     @property
-    def places(self) -> list[int]:
+    def workers(self) -> list[int]:
         return list(range(len(self._threads)))
 
-    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
-        return self._threads[place].submit(function, *arguments)
+    def call(self, worker: int, function: Callable[..., Any], *arguments: Any) -> Pending:
+        return self._threads[worker].submit(function, *arguments)
 
     def close(self) -> None:
         for thread in self._threads:
@@ -145,7 +133,7 @@ class ThreadEngine(Engine):
 
 
 class ProcessEngine(Engine):
-    """Processes of this machine, for searches in pure Python.
+    """Processes of this machine, for inference in pure Python.
 
     Parameters
     ----------
@@ -156,23 +144,23 @@ class ProcessEngine(Engine):
         self._processes = [_one_process() for _ in range(n_processes)]
 
     @property
-    def places(self) -> list[int]:
+    def workers(self) -> list[int]:
         return list(range(len(self._processes)))
 
-    def call(self, place: int, function: Callable[..., Any], *arguments: Any) -> Pending:
+    def call(self, worker: int, function: Callable[..., Any], *arguments: Any) -> Pending:
         try:
-            return self._processes[place].submit(function, *arguments)
+            return self._processes[worker].submit(function, *arguments)
         except _ended() as error:
-            raise LostPlaceError(f"Process {place} has ended.") from error
+            raise LostWorkerError(f"Process {worker} has ended.") from error
 
     def result(self, pending: Pending, timeout: float) -> Any:
         try:
             return pending.result()
         except _ended() as error:
-            raise LostPlaceError("The process has ended.") from error
+            raise LostWorkerError("The process has ended.") from error
 
-    def give_up(self, place: int) -> None:
-        lost, self._processes[place] = self._processes[place], _one_process()
+    def give_up(self, worker: int) -> None:
+        lost, self._processes[worker] = self._processes[worker], _one_process()
         lost.shutdown(wait=False, kill_workers=True)  # type: ignore[call-arg]
 
     def close(self) -> None:
@@ -194,14 +182,173 @@ def _one_process() -> Executor:
     """A pool of a single process: what is kept in it is found again."""
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-    pool: Executor = ProcessPoolExecutor(max_workers=1, initializer=leave_interrupts_to_the_driver)
+    pool: Executor = ProcessPoolExecutor(max_workers=1, initializer=_ignore_interrupts)
     return pool
 
 
-def leave_interrupts_to_the_driver() -> None:
-    """Ignore Ctrl-C in a worker: a terminal sends it to all, but who certifies needs the others."""
+def _ignore_interrupts() -> None:
+    """Ignore Ctrl-C in a worker: a terminal sends it to all, but the driver still needs them."""
     if threading.current_thread() is threading.main_thread():  # else it is the driver's process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+FIRST_WORKER_SECONDS = 30.0
+"""How long to wait until at least one worker is there, or for the scheduler to answer."""
+
+LARGE_BYTES = 1 << 19
+"""From this size on arguments go to the worker directly, not within the task's description."""
+
+TRANSPORT_ERRORS = (OSError, CancelledError)
+"""Errors of connections, among them all timeouts and `CommClosedError`, and answers that are lost
+with their worker."""
+
+
+class DaskEngine(Engine):
+    """Workers that a `distributed.Client` knows.
+
+    Parameters
+    ----------
+    client : distributed.Client
+        It stays the caller's and is not closed here.
+    patience : float, default=30
+        Seconds to wait for a first worker, and for a scheduler that does not answer.
+    """
+
+    def __init__(self, client: Any, patience: float = FIRST_WORKER_SECONDS) -> None:
+        from distributed import LocalCluster
+
+        self.client, self.patience = client, patience
+        self._given_up: set[str] = set()
+        self._last_seen = time.monotonic()
+        """When there was a worker, or waiting for one began."""
+        if client.status not in ("running", "connecting"):
+            raise EngineError(
+                f"The Dask client is {client.status}: make a new one with distributed.Client."
+            )
+        self._shares_our_terminal = isinstance(client.cluster, LocalCluster)
+        """Whether Ctrl-C, which a terminal sends to all its processes, would end workers, too."""
+        self._told: dict[str, Pending] = {}
+        """Workers that were told to ignore Ctrl-C."""
+
+    @property
+    def workers(self) -> list[str]:
+        self._last_seen = time.monotonic()
+        while True:
+            workers = self._known_workers()
+            if workers:
+                return [one for one in workers if one not in self._given_up] or workers
+            time.sleep(0.1)
+
+    def missing(self, workers: Iterable[str]) -> set[str]:
+        return set(workers) - set(self._known_workers())
+
+    def _known_workers(self) -> list[str]:
+        """Those that there are; an error if there has been none for too long."""
+        workers = list(self._ask_scheduler("ncores"))
+        now = time.monotonic()
+        if workers:
+            self._last_seen = now
+        elif now - self._last_seen > self.patience:
+            address = self.client.scheduler.address if self.client.scheduler else "(closed)"
+            raise EngineError(
+                f"The Dask cluster {address} has had no worker for {self.patience:.0f} "
+                f"seconds: start some with `dask worker {address}`."
+            )
+        return workers
+
+    def _ask_scheduler(self, method: str, **arguments: Any) -> Any:
+        """What the scheduler answers; without one no worker can answer either."""
+        if self.client.status != "running":  # saves a long timeout
+            raise _scheduler_lost()
+        try:
+            return self.client.sync(
+                getattr(self.client.scheduler, method), callback_timeout=self.patience, **arguments
+            )
+        except Exception as error:
+            raise _scheduler_lost() from error
+
+    def call(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Pending:
+        if self._shares_our_terminal and worker not in self._told:
+            self._told[worker] = self._submit(worker, _ignore_interrupts_in_worker)
+        sent = (
+            self.scatter(worker, one) if getattr(one, "nbytes", 0) > LARGE_BYTES else one
+            for one in arguments
+        )
+        return self._submit(worker, function, *sent)
+
+    def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Pending:
+        name = getattr(function, "__name__", "call").strip("_")
+        with self._connected():
+            pending: Pending = self.client.submit(
+                function,
+                *arguments,
+                key=f"maxmargin_{name}-{uuid.uuid4().hex}",
+                workers=[worker],
+                pure=False,
+            )
+        return pending
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say so if an error comes from a client that has lost its scheduler."""
+        try:
+            yield
+        except Exception as error:
+            if self.client.status != "running":
+                raise _scheduler_lost() from error
+            raise
+
+    def result(self, pending: Any, timeout: float) -> Any:
+        from distributed import KilledWorker
+
+        try:
+            with self._connected():
+                return pending.result(timeout)
+        except KilledWorker as error:
+            raise LostWorkerError(str(error)) from error
+        except TRANSPORT_ERRORS as error:
+            if pending.status == "error":  # of the function itself
+                raise
+            if isinstance(error, TimeoutError):
+                raise NoAnswerYetError(str(error)) from error
+            raise LostWorkerError(str(error)) from error
+
+    def scatter(self, worker: str, data: Any) -> Any:
+        if hasattr(data, "__dask_graph__"):
+            with self._connected():
+                return self.client.compute(data, workers=[worker], allow_other_workers=True)
+        try:
+            return self.client.scatter([data], workers=[worker], hash=False)[0]
+        except Exception as error:
+            if isinstance(error, TRANSPORT_ERRORS) or self.missing([worker]):
+                raise LostWorkerError(f"The worker {worker} is lost.") from error
+            raise
+
+    def holder(self, data: Any) -> str | None:
+        if not hasattr(data, "__dask_graph__"):
+            return None
+        graph = dict(data.__dask_graph__())
+        asked_for = (key for task in graph.values() for key in getattr(task, "dependencies", ()))
+        holders = self._ask_scheduler("who_has", keys=list({*graph, *asked_for}))
+        workers = [worker for held in holders.values() for worker in held]
+        return max(workers, key=workers.count) if workers else None
+
+    def give_up(self, worker: str) -> None:
+        self._given_up.add(worker)
+
+
+def _scheduler_lost() -> EngineError:
+    return EngineError(
+        "The connection to the Dask scheduler is lost: connect to a cluster anew, and go on "
+        "from the last checkpoint with resume=True if the fit had one."
+    )
+
+
+def _ignore_interrupts_in_worker() -> None:
+    """Let the process of a Dask worker ignore Ctrl-C, from the thread that may set it."""
+    from distributed import get_worker
+
+    get_worker().loop.add_callback(_ignore_interrupts)
 
 
 ENGINES = ("threads", "processes", "dask")
@@ -211,13 +358,13 @@ _CURRENT: ContextVar[Any] = ContextVar("engine", default="threads")
 
 @contextmanager
 def engine(kind: Any) -> Iterator[None]:
-    """Let fits within run on another engine; their own parameter `engine` still counts more.
+    """Let fits within run on another engine, unless their own parameter `engine` says otherwise.
 
     Parameters
     ----------
     kind : {"threads", "processes", "dask"} or distributed.Client
-        Threads of this process; processes of this machine, for searches in pure Python; the workers
-        of the present Dask client, or of the one given.
+        Threads of this process; processes of this machine, for inference in pure Python; the
+        workers of the present Dask client, or of the one given.
 
     Examples
     --------
@@ -243,7 +390,8 @@ def chosen_engine(parameter: Any) -> Any:
 
 def check_engine(kind: Any) -> Any:
     """The same, if there is such an engine."""
-    if kind in ENGINES if isinstance(kind, str) else _is_client(kind):
+    is_client = hasattr(kind, "scheduler_info") and hasattr(kind, "submit")
+    if kind in ENGINES if isinstance(kind, str) else is_client:
         return kind
     raise ValueError(
         f"engine must be 'threads', 'processes', 'dask' or a distributed.Client, but is {kind!r}."
@@ -256,13 +404,7 @@ def make_engine(kind: Any, n_jobs: int) -> Engine:
         return ThreadEngine(n_jobs)
     if kind == "processes":
         return ProcessEngine(n_jobs)
-    from maxmargin.training.dask_cluster import DaskEngine  # which builds on this module
-
     return DaskEngine(_present_client() if kind == "dask" else kind)
-
-
-def _is_client(kind: Any) -> bool:
-    return hasattr(kind, "scheduler_info") and hasattr(kind, "submit")
 
 
 def _present_client() -> Any:

@@ -1,127 +1,149 @@
-"""Sources in parts, each of which can be read somewhere else."""
+"""Partitions of the data, each of which can be read, and surveyed, on a worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from maxmargin.data.libsvm import LineFile
-from maxmargin.data.sources import Source
+from maxmargin.data.sources import Source, widened
 from maxmargin.data.sources_columns import Columns
 from maxmargin.data.sources_dask import DaskArrays, DaskSource
 from maxmargin.data.sources_python import examples_of
 from maxmargin.training.engines import Engine
-from maxmargin.training.sharded_oracle import PartExamples, joined
 from maxmargin.training.shards import Loader, Shards
 
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
 
-class SourcePart(NamedTuple):
-    """Some blocks of a source, read by whoever loads them.
 
-    The source must be within reach, as files on a shared disk are.
+class Partition(NamedTuple):
+    """Examples of one partition of the data.
 
     Parameters
     ----------
-    source : Source
-        Of the part alone; or, if its examples cannot be found otherwise, of all, so that everybody
-        reads all and keeps a part.
-    number, of : int
-        The first block that belongs to the part, and after how many the next does.
+    X, y : Any
+        Inputs and outputs; `y` may be None where the inputs say all.
+    weight : ndarray of shape (n,) or None
+        Multiplies the C of each example.
+    numbers : ndarray of int64, shape (n,), or None
+        Which of all examples they are; None if partitions follow one another.
+    """
+
+    X: Any
+    y: Any
+    weight: Floats | None = None
+    numbers: Order | None = None
+
+    @property
+    def n_examples(self) -> int:
+        """How many there are."""
+        return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
+
+
+class SourcePartition(NamedTuple):
+    """Some batches of a source, read where they are needed: each worker must have access to it.
+
+    If a source cannot be split, every worker reads all of it and keeps every `of`-th batch, from
+    `number` on.
     """
 
     source: Source
     number: int = 0
     of: int = 1
 
-    def load(self) -> PartExamples:
+    def load(self) -> Partition:
         """Read the examples."""
         batches, first = [], 0
         for at, (X, y) in enumerate(self.source.batches()):
             if at % self.of == self.number and len(y):
                 numbers = None if self.of == 1 else np.arange(first, first + len(y))
-                batches.append(PartExamples(X, y, None, numbers))
+                batches.append(Partition(X, y, None, numbers))
             first += len(y)
-        return joined(batches) if batches else PartExamples([], [])
+        return joined(batches) if batches else Partition([], [])
 
 
-class Survey(NamedTuple):
-    """What a part was found to hold.
-
-    Parameters
-    ----------
-    n_examples : int
-    found : Any
-        What an estimator must know of all examples.
-    first : PartExamples or None
-        One of them.
-    """
-
-    n_examples: int
-    found: Any
-    first: PartExamples | None
+def load_partition(partition: Any) -> Partition:
+    """The examples of a partition, read or computed now if it is lazy."""
+    if hasattr(partition, "__dask_graph__"):
+        partition = partition.compute(scheduler="synchronous")
+    return partition.load() if isinstance(partition, SourcePartition) else partition
 
 
-Found = TypeVar("Found")
+def joined(partitions: Sequence[Partition]) -> Partition:
+    """Several partitions as one."""
+    if len(partitions) == 1:
+        return partitions[0]
+    Xs, ys, weights, numbers = zip(*partitions, strict=True)
+    filled = [np.ones(one.n_examples) if one.weight is None else one.weight for one in partitions]
+    return Partition(
+        stacked(Xs),
+        None if ys[0] is None else stacked(ys),
+        None if all(weight is None for weight in weights) else np.concatenate(filled),
+        None if numbers[0] is None else stacked(numbers),
+    )
 
 
-def surveyed(engine: Engine, parts: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
-    """What each of the parts holds, found where they lie."""
-    make = partial(_Surveyed, survey)
-    shards = Shards(engine, [Loader(make, [part], engine.home(part)) for part in parts])
-    try:
-        return shards.make_all("tell")
-    finally:
-        shards.close()
+def stacked(values: Sequence[Any]) -> Any:
+    """Matrices, arrays or lists, one after the other; sparse rows become as wide as the widest."""
+    if any(sp.issparse(value) for value in values):
+        width = max(value.shape[1] for value in values)
+        return sp.vstack([widened(sp.csr_array(value), width) for value in values], format="csr")
+    if all(isinstance(value, np.ndarray) for value in values):
+        return np.concatenate(values)
+    return list(chain.from_iterable(values))
 
 
-class _Surveyed:
-    """A part of which nothing is kept but what was found in it."""
+def taken(values: Any, numbers: Order) -> Any:
+    """Some of the items, or rows."""
+    if values is None:
+        return None
+    if sp.issparse(values):
+        return sp.csr_array(values)[numbers]
+    if isinstance(values, np.ndarray) and values.dtype != object:
+        return values[numbers]
+    if hasattr(values, "iloc"):
+        return values.iloc[numbers]
+    return [values[number] for number in numbers]
 
-    def __init__(self, survey: Callable[[Any], Any], parts: list[Any]) -> None:
-        (part,) = parts
-        self.found = survey(part)
 
-    def tell(self) -> Any:
-        """What was found."""
-        return self.found
+def dealt_out(X: Any, y: Any, weight: Floats | None, n: int, n_partitions: int) -> list[Partition]:
+    """Examples in memory as partitions: every `n_partitions`-th example in the same one."""
+    owns = [np.arange(number, n, n_partitions) for number in range(n_partitions)]
+    return [Partition(taken(X, own), taken(y, own), taken(weight, own), own) for own in owns]
 
 
-def parts_of(source: Source, n_parts: int) -> list[Any]:
-    """The source in parts: partitions of what Dask holds, or so many of anything else."""
+def partitions_of(source: Source, n_partitions: int) -> list[Any]:
+    """A source in partitions: those of what Dask holds, or so many of anything else."""
     if not isinstance(source, (DaskSource, DaskArrays)):
-        own = source.split(n_parts)
-        if own is None:
-            return [SourcePart(source, number, n_parts) for number in range(n_parts)]
-        return [SourcePart(part) for part in own]
+        split = source.split(n_partitions)
+        if split is None:
+            return [SourcePartition(source, one, n_partitions) for one in range(n_partitions)]
+        return [SourcePartition(one) for one in split]
     import dask
 
-    lazy = dask.delayed(_partition)
+    lazy = dask.delayed(_computed_partition)
     if isinstance(source, DaskArrays):
         return [lazy(X, y) for X, y in source.partitions()]
-    return [lazy(part, None, source.columns) for part in source.collection.to_delayed()]
+    return [lazy(one, None, source.columns) for one in source.collection.to_delayed()]
 
 
-def as_wide(engine: Engine, parts: list[Any]) -> list[Any]:
-    """Parts of a file that does not tell how wide its rows are, all as wide as the widest."""
-    if not all(isinstance(part, SourcePart) and _grows(part.source) for part in parts):
-        return parts
-    width = max(surveyed(engine, parts, _width), default=0)
-    return [part._replace(source=part.source.widened(width)) for part in parts]
+def _computed_partition(part: Any, y: Any, columns: Columns | None = None) -> Partition:
+    """Examples of a partition, where Dask has computed it."""
+    if columns is None:
+        return Partition(part, y)
+    if hasattr(part, "columns"):
+        return Partition(*columns.of_frame(part))
+    items = list(part)
+    return Partition(*examples_of(items, columns, 0)) if items else Partition([], [])
 
 
-def _grows(source: Source) -> bool:
-    return isinstance(source, LineFile) and source.n_features is None
-
-
-def _width(part: SourcePart) -> int:
-    for _ in part.source.batches():
-        pass
-    return part.source.n_features or 0
-
-
-def name_of(source: Source) -> str:
-    """A short text that other data will hardly have; of what Dask holds, its own name for it."""
+def fingerprint_of(source: Source) -> str:
+    """A short text that tells the data from others; of what Dask holds, its own name for it."""
     if isinstance(source, DaskSource):
         return str(source.collection.__dask_keys__()[0])
     if isinstance(source, DaskArrays):
@@ -129,11 +151,60 @@ def name_of(source: Source) -> str:
     return source.fingerprint()
 
 
-def _partition(part: Any, y: Any, columns: Columns | None = None) -> PartExamples:
-    """Examples of a partition, where Dask has computed it."""
-    if columns is None:
-        return PartExamples(part, y)
-    if hasattr(part, "columns"):
-        return PartExamples(*columns.of_frame(part))
-    items = list(part)
-    return PartExamples(*examples_of(items, columns, 0)) if items else PartExamples([], [])
+class Survey(NamedTuple):
+    """What was found in a partition: how many examples, what an estimator asked for, and one."""
+
+    n_examples: int
+    found: Any
+    first: Partition | None
+
+
+Found = TypeVar("Found")
+
+
+def surveyed(engine: Engine, partitions: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
+    """What `survey` finds in each of the partitions, called where they lie."""
+    make = partial(_Surveyed, survey)
+    shards = Shards(engine, [Loader(make, [one], engine.holder(one)) for one in partitions])
+    try:
+        return shards.make_all("tell")
+    finally:
+        shards.close()
+
+
+class _Surveyed:
+    """A shard that keeps nothing of its partition but what was found in it."""
+
+    def __init__(self, survey: Callable[[Any], Any], partitions: list[Any]) -> None:
+        (partition,) = partitions
+        self.found = survey(partition)
+
+    def tell(self) -> Any:
+        """What was found."""
+        return self.found
+
+
+def equally_wide(engine: Engine, partitions: list[Any]) -> list[Any]:
+    """Partitions of a file that does not tell how wide its rows are, all as wide as the widest."""
+    for one in partitions:
+        source = one.source if isinstance(one, SourcePartition) else None
+        if not isinstance(source, LineFile) or source.n_features is not None:
+            return partitions
+    width = max(surveyed(engine, partitions, _width), default=0)
+    return [one._replace(source=one.source.widened(width)) for one in partitions]
+
+
+def _width(partition: SourcePartition) -> int:
+    for _ in partition.source.batches():
+        pass
+    return partition.source.n_features or 0
+
+
+def check_widths(widths: Sequence[int]) -> None:
+    """See to it that all partitions of the data have as many features."""
+    other = next((number for number, width in enumerate(widths) if width != widths[0]), None)
+    if other is not None:
+        raise ValueError(
+            f"Partition {other} of the data has {widths[other]} features, but partition 0 has "
+            f"{widths[0]}: they must be the same for all."
+        )

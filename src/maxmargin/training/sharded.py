@@ -1,12 +1,10 @@
 """Estimators that train on shards: in processes, or on the workers of a Dask cluster."""
 
 import copy
-from collections.abc import Sequence
 from functools import partial
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _clone_parametrized
 from sklearn.utils._param_validation import HasMethods, StrOptions
@@ -16,8 +14,18 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import n_threads, train_warm
 from maxmargin.training.distributed_names import ON_SHARDS, on_shards
 from maxmargin.training.engines import chosen_engine, make_engine
-from maxmargin.training.partitions import Survey, as_wide, name_of, parts_of, surveyed
-from maxmargin.training.sharded_oracle import PartExamples, loaded_part, place
+from maxmargin.training.partitions import (
+    Partition,
+    Survey,
+    dealt_out,
+    equally_wide,
+    fingerprint_of,
+    load_partition,
+    partitions_of,
+    surveyed,
+    taken,
+)
+from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.streaming import Checked, Fixed, StreamedEstimator
 
 Floats = NDArray[np.float64]
@@ -96,14 +104,11 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         if not np.array_equal(before, classes):
             self._warm = None
         with make_engine(chosen_engine(self.engine), n_threads(self.n_jobs)) as engine:
-            n_shards = min(len(engine.places), n)
-            parts = []
-            for shard in range(n_shards):
-                own = np.arange(shard, n, n_shards)
-                parts.append(PartExamples(taken(X, own), taken(y, own), taken(weights, own), own))
-            make_oracle = partial(_make_part_oracle, self._bare(), fixed)
+            n_shards = min(len(engine.workers), n)
+            parts = dealt_out(X, y, weights, n, n_shards)
+            make_oracle = partial(_make_partition_oracle, self._bare(), fixed)
             content = type(self).__name__, self._problem_parameters(), X, y, weights
-            oracle = place(engine, parts, make_oracle, n_shards, content)
+            oracle = shard_oracle(engine, parts, make_oracle, n_shards, content)
             try:
                 self._fit_placed(solver, oracle, X, y, fixed)
             finally:
@@ -118,19 +123,19 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
                 raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
         solver = on_shards(self.solver)
         with make_engine(chosen_engine(self.engine), n_threads(self.n_jobs)) as engine:
-            places = engine.places
-            parts = as_wide(engine, parts_of(source, len(places)))
+            workers = engine.workers
+            parts = equally_wide(engine, partitions_of(source, len(workers)))
             surveys = surveyed(engine, parts, partial(_survey_part, self._bare()))
             parts = [part for part, survey in zip(parts, surveys, strict=True) if survey.n_examples]
             surveys = [survey for survey in surveys if survey.n_examples]
             if not parts:
                 raise ValueError("The source holds no examples: there is nothing to learn from.")
             fixed = self._fix_surveyed(surveys)
-            make_oracle = partial(_make_part_oracle, self._bare(), fixed)
-            content = type(self).__name__, self._problem_parameters(), name_of(source)
+            make_oracle = partial(_make_partition_oracle, self._bare(), fixed)
+            content = type(self).__name__, self._problem_parameters(), fingerprint_of(source)
             counts = [survey.n_examples for survey in surveys]
-            n_shards = min(len(places), len(parts))
-            oracle = place(engine, parts, make_oracle, n_shards, content, counts)
+            n_shards = min(len(workers), len(parts))
+            oracle = shard_oracle(engine, parts, make_oracle, n_shards, content, counts)
             try:
                 self._fit_placed(solver, oracle, source, None, fixed)
             finally:
@@ -164,22 +169,12 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
         return {name: value for name, value in parameters.items() if name not in _NOT_THE_PROBLEM}
 
 
-def check_widths(widths: Sequence[int]) -> None:
-    """See to it that all parts of the data have as many features."""
-    other = next((part for part, width in enumerate(widths) if width != widths[0]), None)
-    if other is not None:
-        raise ValueError(
-            f"Part {other} of the data has {widths[other]} features, but part 0 has {widths[0]}: "
-            f"they must be the same for all."
-        )
-
-
 def _survey_part(estimator: Any, part: Any) -> Survey:
     """What is found in a part, where it lies."""
-    examples = loaded_part(part)
+    examples = load_partition(part)
     if not examples.n_examples:
         return Survey(0, None, None)
-    first = PartExamples(taken(examples.X, _FIRST), taken(examples.y, _FIRST))
+    first = Partition(taken(examples.X, _FIRST), taken(examples.y, _FIRST))
     found = estimator._survey_examples(examples.X, examples.y)
     return Survey(examples.n_examples, found, first)
 
@@ -187,7 +182,7 @@ def _survey_part(estimator: Any, part: Any) -> Survey:
 _FIRST = np.zeros(1, dtype=np.int64)
 
 
-def _make_part_oracle(
+def _make_partition_oracle(
     estimator: Any, fixed: Fixed, X: Any, y: Any, weight: Floats | None
 ) -> Oracle:
     """Examples of a part as solvers see them."""
@@ -197,16 +192,3 @@ def _make_part_oracle(
         C *= weight
     oracle: Oracle = estimator._make_oracle(examples, C, fixed)
     return oracle
-
-
-def taken(values: Any, numbers: Order) -> Any:
-    """Some of the items, or rows."""
-    if values is None:
-        return None
-    if sp.issparse(values):
-        return sp.csr_array(values)[numbers]
-    if isinstance(values, np.ndarray) and values.dtype != object:
-        return values[numbers]
-    if hasattr(values, "iloc"):
-        return values.iloc[numbers]
-    return [values[number] for number in numbers]

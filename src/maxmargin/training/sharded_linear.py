@@ -19,9 +19,15 @@ from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.training.distributed_names import on_shards
 from maxmargin.training.engines import Engine, chosen_engine, make_engine
 from maxmargin.training.linear_stream import class_numbers, joined_classes
-from maxmargin.training.partitions import Survey, name_of, parts_of, surveyed
-from maxmargin.training.sharded import taken
-from maxmargin.training.sharded_oracle import PartExamples, loaded_part, place
+from maxmargin.training.partitions import (
+    Survey,
+    dealt_out,
+    fingerprint_of,
+    load_partition,
+    partitions_of,
+    surveyed,
+)
+from maxmargin.training.sharded_oracle import shard_oracle
 
 Floats = NDArray[np.float64]
 
@@ -45,14 +51,14 @@ def fit_on_shards(
     with make_engine(chosen_engine(model.engine), n_threads(model.n_jobs)) as engine:
         if isinstance(X, Source):
             parts, rows = _of_source(model, engine, X, y, sample_weight)
-            content: Any = name_of(X), repr(bare)
+            content: Any = fingerprint_of(X), repr(bare)
         else:
             parts, rows = _of_memory(model, engine, X, y, sample_weight)
             content = X, y, sample_weight, repr(bare)
         _check_formulation(model, rows)
         make_oracle = partial(_make_row_oracle, bare, rows)
-        n_shards = min(len(engine.places), len(parts))
-        oracle = place(engine, parts, make_oracle, n_shards, content)
+        n_shards = min(len(engine.workers), len(parts))
+        oracle = shard_oracle(engine, parts, make_oracle, n_shards, content)
         try:
             solve = _doubled(solver.solve) if rows.binary else solver.solve
             result: Result = model._train(
@@ -86,10 +92,7 @@ def _of_memory(
     classes, labels = np.unique(y, return_inverse=True)
     rows = _Rows(model, classes, np.bincount(labels, weights=C), X.shape[1])
     n = len(y)
-    n_parts = min(len(engine.places), n)
-    owns = [np.arange(part, n, n_parts) for part in range(n_parts)]
-    weight = C / model.C
-    return [PartExamples(taken(X, own), y[own], weight[own], own) for own in owns], rows
+    return dealt_out(X, y, C / model.C, n, min(len(engine.workers), n)), rows
 
 
 def _of_source(
@@ -98,7 +101,7 @@ def _of_source(
     for name, value in (("y", y), ("sample_weight", sample_weight)):
         if value is not None:
             raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
-    parts = parts_of(source, len(engine.places))
+    parts = partitions_of(source, len(engine.workers))
     surveys = surveyed(engine, parts, survey_rows)
     found = [(part, one.found) for part, one in zip(parts, surveys, strict=True) if one.n_examples]
     if not found:
@@ -106,8 +109,8 @@ def _of_source(
     widths = [width for _, (_, _, width, _) in found]
     if len(set(widths)) > 1 and not all(sparse for _, (_, _, _, sparse) in found):
         raise ValueError(
-            f"Some parts of the data have {min(widths)} features and some {max(widths)}: they must "
-            f"be the same for all."
+            f"Some partitions of the data have {min(widths)} features and some {max(widths)}: they "
+            f"must be the same for all."
         )
     classes: NDArray[Any] = np.empty(0)
     for _, (labels, _, _, _) in found:
@@ -120,7 +123,7 @@ def _of_source(
 
 def survey_rows(part: Any) -> Survey:
     """Labels with their counts, and the width of the rows, of a part."""
-    examples = loaded_part(part)
+    examples = load_partition(part)
     if not examples.n_examples:
         return Survey(0, None, None)
     if not hasattr(examples.X, "shape"):

@@ -1,10 +1,8 @@
-"""Shards: parts of the data with a state, each kept in one place and asked for things.
+"""Shards: partitions of the data with a state, each kept by one worker and asked for things.
 
-Where a shard is kept it stands in a table of that process. A request names the shard and which
-making of it is meant: if that one is gone with its place, the answer says so, and whoever asks
+A worker keeps its shards in a table of its process. A request names the shard and its generation
+(how often it was made): if that one is gone with its worker, the answer says so, and whoever asks
 has it made again, there or elsewhere.
-
-Vectors as what has changed in them, where that is shorter.
 """
 
 import itertools
@@ -22,39 +20,40 @@ from numpy.typing import NDArray
 from maxmargin.training.engines import (
     Engine,
     EngineError,
-    LostPlaceError,
+    LostWorkerError,
     NoAnswerYetError,
     Pending,
 )
 
+Floats = NDArray[np.float64]
 Key = tuple[str, int]
 
-GOODBYE = 5.0
-"""Seconds that places have to forget their shards."""
+FORGET_SECONDS = 5.0
+"""Time that workers have to forget their shards."""
 
-TRIALS = 3
-"""How often a place that is there is asked for a shard that somebody else was asked for instead."""
+MISROUTED_TRIALS = 3
+"""How often a request is repeated that another worker than that of the shard has answered."""
 
-ATTEMPTS = 20
-"""How often data are offered to places that turn out to be lost."""
+SCATTER_TRIALS = 20
+"""How often data are sent to workers that turn out to be lost."""
 
-POLL = 1.0
-"""Seconds without any answer after which somebody looks whether the places are still there."""
+POLL_SECONDS = 1.0
+"""Time without any answer after which to check whether the workers are still there."""
 
-FETCHING = 2.0
-"""Seconds in which an answer that is there should arrive; each time it does not, twice as many."""
+FETCH_SECONDS = 2.0
+"""Time in which an answer that is there should arrive; each time it does not, it is doubled."""
 
-PATIENCE = 3600.0
-"""Seconds without an answer after which a shard is made again in another place, if nobody has said
-otherwise; and in any case for the making itself, which may have much to read."""
+PATIENCE_SECONDS = 3600.0
+"""Time without an answer after which a shard is made again on another worker, unless a solver sets
+another; and always for making it, which may have much to read."""
 
-LOSSES, ENDURED = 20, 100
-"""How often a shard may be lost before it has answered so many questions in a row: somebody must
-notice when it is the shard itself that ends its places."""
+MOST_LOSSES, ANSWERS_TO_RECOVER = 20, 100
+"""How often a shard may be lost before it has answered so many requests in a row: some shards
+themselves end their workers, for lack of memory or by a crash."""
 
 
 class LostShardError(RuntimeError):
-    """A shard is gone with its place, and with it all that was kept there.
+    """A shard is gone with its worker, and with it all that was kept there.
 
     Parameters
     ----------
@@ -68,34 +67,21 @@ class LostShardError(RuntimeError):
 
 
 class Loader(NamedTuple):
-    """How a shard is made.
+    """How a shard is made: ``make(partitions)``.
 
-    Parameters
-    ----------
-    make : callable
-        Takes the parts, returns the shard.
-    parts : list
-        Data: in memory, or ``dask.delayed`` objects, which are computed where the shard is.
-    home : place, or None
-        Where most of them lie already.
+    Partitions are in memory, or ``dask.delayed`` objects, which are computed where the shard is;
+    `holder` is the worker where most of them lie already, if there is one.
     """
 
     make: Callable[[list[Any]], Any]
-    parts: list[Any]
-    home: Any = None
+    partitions: list[Any]
+    holder: Any = None
 
 
 class Answer(NamedTuple):
-    """What a shard has answered.
+    """What a shard has answered, and how long it took from the request.
 
-    Parameters
-    ----------
-    shard : int
-    value : Any
-    error : Exception or None
-        `LostShardError`, or what the shard raised.
-    seconds : float
-        From the question to the answer.
+    The error is a `LostShardError`, or what the shard raised.
     """
 
     shard: int
@@ -105,7 +91,7 @@ class Answer(NamedTuple):
 
 
 class Shards:
-    """All shards of a fit, wherever they are.
+    """All shards of a fit, on whichever workers they are.
 
     Parameters
     ----------
@@ -117,20 +103,20 @@ class Shards:
     def __init__(self, engine: Engine, loaders: Sequence[Loader]) -> None:
         self.engine, self.loaders = engine, list(loaders)
         self._run = uuid.uuid4().hex
-        self._makings = itertools.count(1)
-        self._making = [0] * len(self.loaders)
-        self._places: list[Any] = [None] * len(self.loaders)
+        self._generations = itertools.count(1)
+        self._generation = [0] * len(self.loaders)
+        self._workers: list[Any] = [None] * len(self.loaders)
         self._held: set[tuple[int, Any]] = set()
-        """Shards, and places where they are or have been."""
-        self._questions = itertools.count(1)
+        """Shards, and workers that keep or have kept them."""
+        self._numbers = itertools.count(1)
         self._losses = [0] * len(self.loaders)
         self._answered = [0] * len(self.loaders)
-        """Questions that shards have answered since they were made."""
-        self.patience = PATIENCE
-        """Seconds without an answer after which a shard is looked upon as lost."""
-        self._asked: dict[int, _Question] = {}
+        """Requests that shards have answered since they were made."""
+        self.patience = PATIENCE_SECONDS
+        """Time without an answer after which a shard counts as lost."""
+        self._requests: dict[int, _Request] = {}
         self._done: queue.SimpleQueue[float] = queue.SimpleQueue()
-        """Gets an item whenever somebody has answered."""
+        """Gets an item whenever an answer is there."""
 
     def __len__(self) -> int:
         return len(self.loaders)
@@ -138,58 +124,58 @@ class Shards:
     @property
     def busy(self) -> KeysView[int]:
         """Shards that have not answered yet."""
-        return self._asked.keys()
+        return self._requests.keys()
 
     def make(self, shard: int) -> None:
-        """Make a shard (again), in the place that has the fewest; its answer is None."""
-        self._making[shard] = making = next(self._makings)
+        """Make a shard (again), on the worker that has the fewest; its answer is None."""
+        self._generation[shard] = generation = next(self._generations)
         self._answered[shard] = 0
         loader = self.loaders[shard]
-        for _ in range(ATTEMPTS):
-            place = self._chosen_place(shard)
+        for _ in range(SCATTER_TRIALS):
+            worker = self._choose_worker(shard)
             try:
-                parts = [self.engine.lend(place, part) for part in loader.parts]
-            except LostPlaceError:  # before anybody knew
-                self.engine.give_up(place)
+                partitions = [self.engine.scatter(worker, one) for one in loader.partitions]
+            except LostWorkerError:  # which `missing` did not know yet
+                self.engine.give_up(worker)
                 time.sleep(0.2)
                 continue
-            self._places[shard] = place
-            self._held.add((shard, place))
+            self._workers[shard] = worker
+            self._held.add((shard, worker))
             break
         else:
-            parts = []  # and without a place the answer is that it is lost
-        self._call(shard, _make, self._key(shard), making, loader.make, *parts)
+            partitions = []  # and without a worker the answer is that the shard is lost
+        self._call(shard, _make, self._key(shard), generation, loader.make, *partitions)
 
-    def _chosen_place(self, shard: int) -> Any:
-        """Where its data lie, or else the place that has the fewest shards."""
-        self._places[shard] = None
-        places, home = self.engine.places, self.loaders[shard].home
-        used = [self._places.count(place) for place in places]
-        return home if home in places else places[used.index(min(used))]
+    def _choose_worker(self, shard: int) -> Any:
+        """The worker that holds its data, or else the one that has the fewest shards."""
+        self._workers[shard] = None
+        workers, holder = self.engine.workers, self.loaders[shard].holder
+        used = [self._workers.count(worker) for worker in workers]
+        return holder if holder in workers else workers[used.index(min(used))]
 
     def make_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Make all shards, and ask each a first question; those lost meanwhile are made again."""
-        told: dict[int, Any] = {}
-        while len(told) < len(self):
+        """Make all shards, and send each a first request; those lost meanwhile are made again."""
+        answers: dict[int, Any] = {}
+        while len(answers) < len(self):
             for shard in range(len(self)):
-                if shard not in told:
+                if shard not in answers:
                     self.make(shard)
-            for shard in self._heard():
+            for shard in self._answers_of_present():
                 self.ask(shard, method, *arguments)
-            told |= self._heard()
-        return [told[shard] for shard in range(len(self))]
+            answers |= self._answers_of_present()
+        return [answers[shard] for shard in range(len(self))]
 
     def ask(self, shard: int, method: str, *arguments: Any) -> None:
-        """Let a shard call one of its methods; it must have answered all questions before."""
-        if shard in self._asked:
-            raise EngineError(f"Shard {shard} has not answered the question before.")
-        number = next(self._questions)
-        self._call(shard, _ask, self._key(shard), self._making[shard], number, method, *arguments)
+        """Let a shard call one of its methods; it must have answered all requests before."""
+        if shard in self._requests:
+            raise EngineError(f"Shard {shard} has not answered the request before.")
+        key, generation, number = self._key(shard), self._generation[shard], next(self._numbers)
+        self._call(shard, _ask, key, generation, number, method, *arguments)
 
     def answer(self, timeout: float | None = None) -> Answer | None:
         """The next answer, from whichever shard; None if none comes in so many seconds.
 
-        That a shard is lost is an answer, too: its place is gone, or has been silent for longer
+        That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
         than our patience.
 
         Raises
@@ -198,27 +184,27 @@ class Shards:
             If no answer can come any more.
         """
         until = None if timeout is None else time.monotonic() + timeout
-        while self._asked:
-            # What is done, not what was told: Ctrl-C may come between the two.
-            for shard, asked in list(self._asked.items()):
-                if asked.pending is None or asked.pending.done():
-                    answer = self._read(shard, asked)
+        while self._requests:
+            # What is done, not what the queue says: Ctrl-C may come between the two.
+            for shard, request in list(self._requests.items()):
+                if request.pending is None or request.pending.done():
+                    answer = self._read(shard, request)
                     if answer is not None:
-                        del self._asked[shard]
+                        del self._requests[shard]
                         return answer
-            left = POLL if until is None else min(until - time.monotonic(), POLL)
+            left = POLL_SECONDS if until is None else min(until - time.monotonic(), POLL_SECONDS)
             try:
                 self._done.get(timeout=max(left, 0.0))
             except queue.Empty:
                 silent = self._silent()
                 if silent is not None:
-                    return self._lost(silent, self._asked.pop(silent))
+                    return self._lost(silent, self._requests.pop(silent))
                 if until is not None and time.monotonic() >= until:
                     return None
         return None
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Answers of all shards to the same question, in their order.
+        """Answers of all shards to the same request, in their order.
 
         Raises
         ------
@@ -227,7 +213,7 @@ class Shards:
         Exception
             The first that a shard raised.
         """
-        self._answers()  # which nobody wants any more who was interrupted by Ctrl-C
+        self._answers()  # to requests that Ctrl-C has interrupted, which are of no use any more
         for shard in range(len(self)):
             self.ask(shard, method, *arguments)
         return self.wait()
@@ -243,126 +229,127 @@ class Shards:
     def _answers(self) -> list[Answer]:
         """What all shards that are busy answer, in their order."""
         answers = []
-        while self._asked:
+        while self._requests:
             answer = self.answer()
             assert answer is not None
             answers.append(answer)
         return sorted(answers, key=lambda answer: answer.shard)
 
-    def _heard(self) -> dict[int, Any]:
-        """The same of those that are not lost."""
-        heard = {}
+    def _answers_of_present(self) -> dict[int, Any]:
+        """What shards that are busy answer, without those that are lost."""
+        values = {}
         for answer in self._answers():
             if answer.error is None:
-                heard[answer.shard] = answer.value
+                values[answer.shard] = answer.value
             elif not isinstance(answer.error, LostShardError):
                 raise answer.error
-        return heard
+        return values
 
     def close(self) -> None:
-        """Let the places forget the shards; those that do not answer will not be waited for."""
-        asked = []
+        """Let the workers forget the shards, without waiting long for those that do not answer."""
+        pending = []
         try:
-            missing = self.engine.missing({place for _, place in self._held})
-            for shard, place in self._held:
-                if place not in missing:
-                    with suppress(LostPlaceError):
-                        asked.append(self.engine.call(place, _forget, self._key(shard)))
+            missing = self.engine.missing({worker for _, worker in self._held})
+            for shard, worker in self._held:
+                if worker not in missing:
+                    with suppress(LostWorkerError):
+                        pending.append(self.engine.call(worker, _forget, self._key(shard)))
         except EngineError:
             return
-        until = time.monotonic() + GOODBYE
-        while not all(one.done() for one in asked) and time.monotonic() < until:
+        until = time.monotonic() + FORGET_SECONDS
+        while not all(one.done() for one in pending) and time.monotonic() < until:
             time.sleep(0.01)
 
     def _key(self, shard: int) -> Key:
         return self._run, shard
 
     def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
-        self._put(shard, _Question(time.perf_counter(), function, arguments))
+        self._send(shard, _Request(time.perf_counter(), function, arguments))
 
-    def _put(self, shard: int, question: "_Question") -> None:
-        pending, place = None, self._places[shard]
-        if place is not None:
-            with suppress(LostPlaceError):
-                pending = self.engine.call(place, question.function, *question.arguments)
-        self._asked[shard] = question._replace(pending=pending, trials=question.trials + 1)
+    def _send(self, shard: int, request: "_Request") -> None:
+        pending, worker = None, self._workers[shard]
+        if worker is not None:
+            with suppress(LostWorkerError):
+                pending = self.engine.call(worker, request.function, *request.arguments)
+        self._requests[shard] = request._replace(pending=pending, trials=request.trials + 1)
         if pending is not None:
             pending.add_done_callback(lambda done: self._done.put(time.perf_counter()))
 
-    def _read(self, shard: int, asked: "_Question") -> Answer | None:
+    def _read(self, shard: int, request: "_Request") -> Answer | None:
         """The answer that is there; None if it is still to come after all."""
-        seconds = time.perf_counter() - asked.at
-        if asked.pending is None:
-            return self._lost(shard, asked)
+        seconds = time.perf_counter() - request.at
+        if request.pending is None:
+            return self._lost(shard, request)
         try:
-            value = self.engine.result(asked.pending, asked.fetching)
+            value = self.engine.result(request.pending, request.fetch_seconds)
         except NoAnswerYetError:
-            self._asked[shard] = asked._replace(fetching=2.0 * asked.fetching)
+            longer = request._replace(fetch_seconds=2.0 * request.fetch_seconds)
+            self._requests[shard] = longer
             return None
-        except LostPlaceError:
-            return self._lost(shard, asked)
+        except LostWorkerError:
+            return self._lost(shard, request)
         except Exception as error:
             return Answer(shard, None, error, seconds)
         if value is _GONE:
-            # An engine may give to others what was meant for a place that is busy.
-            place = self._places[shard]
-            if asked.trials < TRIALS and not self.engine.missing([place]):
-                self._put(shard, asked)
+            # An engine may give to others what was meant for a worker that is busy.
+            worker = self._workers[shard]
+            if request.trials < MISROUTED_TRIALS and not self.engine.missing([worker]):
+                self._send(shard, request)
                 return None
-            self._places[shard] = None  # which is none that has to be given up
-            return self._lost(shard, asked)
+            self._workers[shard] = None  # so that the worker is not given up
+            return self._lost(shard, request)
         self._answered[shard] += 1
         return Answer(shard, value, None, seconds)
 
     def _silent(self) -> int | None:
         """A shard of which no answer is to be expected any more, if there is one.
 
-        As long as there is no other place that might do better, everybody waits for those that are
-        only slow. A shard that was slow for too long is given twice the time from then on.
+        Slow shards are waited for as long as there is no other worker that might do better. After a
+        shard was slow for too long, the patience is doubled.
         """
-        missing = self.engine.missing({self._places[shard] for shard in self._asked})
+        missing = self.engine.missing({self._workers[shard] for shard in self._requests})
         now = time.perf_counter()
-        for shard, asked in self._asked.items():
-            if self._places[shard] in missing:
+        for shard, request in self._requests.items():
+            if self._workers[shard] in missing:
                 return shard
-            making = asked.function is _make
-            late = now - asked.at > (PATIENCE if making else self.patience)
-            if late and len(self.engine.places) > 1:
+            making = request.function is _make
+            late = now - request.at > (PATIENCE_SECONDS if making else self.patience)
+            if late and len(self.engine.workers) > 1:
                 self.patience *= 1.0 if making else 2.0
                 return shard
         return None
 
-    def _lost(self, shard: int, asked: "_Question") -> Answer:
-        """The answer that a shard is lost with its place."""
-        if self._answered[shard] >= ENDURED:
+    def _lost(self, shard: int, request: "_Request") -> Answer:
+        """The answer that a shard is lost with its worker."""
+        if self._answered[shard] >= ANSWERS_TO_RECOVER:
             self._losses[shard] = 0
         self._losses[shard] += 1
-        if self._losses[shard] > LOSSES:
+        if self._losses[shard] > MOST_LOSSES:
             raise EngineError(
-                f"Part {shard} of the data, of {len(self)}, was lost with its worker "
+                f"Partition {shard} of the data, of {len(self)}, was lost with its worker "
                 f"{self._losses[shard]} times: see in the workers' logs what ends them, which may "
-                f"be too little memory for the part or a crash of the search."
+                f"be too little memory for the partition or a crash of the oracle."
             )
-        if self._places[shard] is not None:
-            self.engine.give_up(self._places[shard])
-            self._places[shard] = None
-        return Answer(shard, None, LostShardError(shard), time.perf_counter() - asked.at)
+        if self._workers[shard] is not None:
+            self.engine.give_up(self._workers[shard])
+            self._workers[shard] = None
+        return Answer(shard, None, LostShardError(shard), time.perf_counter() - request.at)
 
 
-class _Question(NamedTuple):
-    """What a shard is at work on; Dask works on for as long as somebody holds what is pending."""
+class _Request(NamedTuple):
+    """What a shard is at work on; Dask works on only while `pending` is referenced."""
 
     at: float
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     pending: Pending | None = None
-    """None if the place was lost before it could be asked."""
+    """None if the worker was lost before it could be asked."""
     trials: int = 0
-    fetching: float = FETCHING
+    fetch_seconds: float = FETCH_SECONDS
 
 
 class _Gone:
-    """The answer of a place that does not have the shard."""
+    """The answer of a worker that does not have the shard."""
 
     def __reduce__(self) -> str:
         return "_GONE"
@@ -374,25 +361,25 @@ _GONE = _Gone()
 class _Kept:
     """A shard in the table of its process."""
 
-    def __init__(self, making: int, shard: Any) -> None:
-        self.making, self.shard = making, shard
+    def __init__(self, generation: int, shard: Any) -> None:
+        self.generation, self.shard = generation, shard
         self.lock = threading.Lock()
         self.number, self.answer = 0, None
-        """The last question, and its answer."""
+        """The last request, and its answer."""
 
 
 _TABLE: dict[Key, _Kept] = {}
 
 
-def _make(key: Key, making: int, make: Callable[[list[Any]], Any], *parts: Any) -> None:
-    kept = _Kept(making, make(list(parts)))
-    if key not in _TABLE or _TABLE[key].making < making:  # else somebody was quicker meanwhile
+def _make(key: Key, generation: int, make: Callable[[list[Any]], Any], *partitions: Any) -> None:
+    kept = _Kept(generation, make(list(partitions)))
+    if key not in _TABLE or _TABLE[key].generation < generation:  # else a later one was quicker
         _TABLE[key] = kept
 
 
-def _ask(key: Key, making: int, number: int, method: str, *arguments: Any) -> Any:
+def _ask(key: Key, generation: int, number: int, method: str, *arguments: Any) -> Any:
     kept = _TABLE.get(key)
-    if kept is None or kept.making != making:
+    if kept is None or kept.generation != generation:
         return _GONE
     with kept.lock:
         # A cluster asks again if an answer was lost on its way: nothing must be done twice.
@@ -406,32 +393,22 @@ def _forget(key: Key) -> None:
     _TABLE.pop(key, None)
 
 
-Floats = NDArray[np.float64]
-
-
-class Patch(NamedTuple):
-    """New values of some entries of a vector.
-
-    Parameters
-    ----------
-    columns : ndarray of uint32, or None
-        None stands for all of them.
-    values : ndarray
-    """
+class Delta(NamedTuple):
+    """A vector encoded by what has changed in it: new values of some columns, or of all if None."""
 
     columns: NDArray[np.uint32] | None
     values: Floats
 
     @classmethod
-    def between(cls, old: Floats, new: Floats) -> "Patch":
+    def between(cls, old: Floats, new: Floats) -> "Delta":
         """What makes `new` of `old`.
 
         Examples
         --------
         >>> import numpy as np
-        >>> from maxmargin.oracle.shards import Patch
-        >>> Patch.between(np.zeros(5), np.array([0.0, 0.0, 3.0, 0.0, 0.0]))
-        Patch(columns=array([2], dtype=uint32), values=array([3.]))
+        >>> from maxmargin.training.shards import Delta
+        >>> Delta.between(np.zeros(5), np.array([0.0, 0.0, 3.0, 0.0, 0.0]))
+        Delta(columns=array([2], dtype=uint32), values=array([3.]))
         """
         columns = np.flatnonzero(old != new).astype(np.uint32)
         some = cls(columns, new[columns])
@@ -439,14 +416,14 @@ class Patch(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What has to be sent."""
+        """Bytes to send."""
         return self.values.nbytes + (0 if self.columns is None else self.columns.nbytes)
 
     @property
-    def places(self) -> "slice | NDArray[np.uint32]":
-        """Where the entries are."""
+    def entries(self) -> "slice | NDArray[np.uint32]":
+        """Which entries change."""
         return slice(None) if self.columns is None else self.columns
 
     def apply(self, vector: Floats) -> None:
-        """Put the values in their places."""
-        vector[self.places] = self.values
+        """Set the new values."""
+        vector[self.entries] = self.values

@@ -32,8 +32,8 @@ from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.chain.model import ChainModel
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
-from maxmargin.training.partitions import Survey
-from maxmargin.training.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.training.partitions import Survey, check_widths
+from maxmargin.training.sharded import ENGINES, ShardedEstimator
 from maxmargin.training.streaming import (
     Checked,
     Fixed,

@@ -14,8 +14,8 @@ from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
-from maxmargin.training.partitions import Survey
-from maxmargin.training.sharded import ENGINES, ShardedEstimator, check_widths
+from maxmargin.training.partitions import Survey, check_widths
+from maxmargin.training.sharded import ENGINES, ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
