@@ -11,9 +11,9 @@ from benchmarks.pose_data import Posed
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Stopping
-from maxmargin.structures.pose.linear import LinearPoses
-from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
-from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid
+from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid
+from maxmargin.structures.pose.oracle import PoseOracle
+from maxmargin.structures.pose.problem import LinearPoses, PoseProblem
 
 Floats = NDArray[np.float64]
 

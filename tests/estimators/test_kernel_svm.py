@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import maxmargin as mm
 from maxmargin.core.kernel import KernelProblem
+from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.core.kernels import (
     FunctionKernel,
     JointKernel,
@@ -30,7 +31,6 @@ from maxmargin.estimators.kernel import KernelStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel, LowRankProblem, pivots
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.problem import Multiclass
 
 HALF_A_POINT = 0.005
 

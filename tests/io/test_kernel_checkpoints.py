@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.kernel import KernelProblem
-from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle
+from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multiclass
+from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
 from maxmargin.core.result import Stopping
 from maxmargin.core.state import capture, restore
@@ -20,7 +21,6 @@ from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.problem import KernelClasses, Multiclass
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
 

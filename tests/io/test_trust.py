@@ -14,11 +14,11 @@ from sklearn.datasets import load_iris
 from test_models import MODELS, Signs
 
 import maxmargin as mm
+from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.core.registry import registered
 from maxmargin.io.tensors import read_tensors, write_tensors
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
-from maxmargin.structures.multiclass.problem import Multiclass
 
 X, y = load_iris(return_X_y=True)
 GRAPHS = [(np.eye(3), [(0, 1), (1, 2)])], [np.array([0, 1, 0])]

@@ -11,8 +11,8 @@ from pose_scenes import hooks
 from sklearn.datasets import load_diabetes, load_iris
 
 import maxmargin as mm
+from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.structures.dependency.formats import DependencySentence
-from maxmargin.structures.multiclass.problem import Multiclass
 
 
 class Page(HTMLParser):

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
+from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Iteration, Stopping
@@ -22,7 +23,6 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.structures.dependency.formats import DependencySentence
-from maxmargin.structures.multiclass.problem import Multiclass
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine

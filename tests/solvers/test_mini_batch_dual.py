@@ -10,7 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.compiled.simd import padded
 from maxmargin.core.kernel import Candidates, KernelProblem
-from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle
+from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses
+from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import (
     FunctionKernel,
     JointKernel,
@@ -24,7 +25,6 @@ from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import RowsAtHand, project
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.problem import KernelClasses
 
 TIGHT = 1e-6
 

@@ -10,11 +10,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate
+from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.data.sources_opening import open_examples
 from maxmargin.report.page import certified
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.constituency.trees import read_trees
-from maxmargin.structures.multiclass.problem import Multiclass
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(40, 3))

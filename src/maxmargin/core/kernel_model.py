@@ -1,7 +1,4 @@
-"""A model in terms of a kernel: rows with factors, where linear models have weights.
-
-Scores of the candidates of many inputs, by products of matrices.
-"""
+"""Models in the feature space of a kernel: support vectors with coefficients, and their scores."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +18,10 @@ from maxmargin.core.threads import Threads
 Floats = NDArray[np.float64]
 
 _MOST_VALUES = 4_000_000
-"""Values of the kernel that are held at the same time when outputs are scored."""
+"""Kernel values, or values in the rows of candidates, that are held at the same time."""
+
+_MOST_INPUTS = 256
+"""Inputs whose candidates are held at the same time."""
 
 
 @registered("KernelModel", check="check")
@@ -33,6 +33,7 @@ class KernelModel:
     ----------
     kernel : ProductKernel
     parts, labels : rows
+        Of the support vectors, each once.
     factors : csr_array of shape (n_parts, n_labels)
     """
 
@@ -66,11 +67,11 @@ class KernelModel:
         check_shape("factors", self.factors, self.parts.shape[0], self.labels.shape[0])
 
     def copy(self) -> "KernelModel":
-        """The model itself: nothing in it ever changes."""
+        """The model itself, which is immutable."""
         return self
 
     def factors_of(self, labels: Any) -> Floats:
-        """What each part row counts for outputs with these labels: (n_parts, n_labels)."""
+        """Factor of each part row for outputs with these labels: (n_parts, n_labels)."""
         return np.asarray(self.factors @ self.kernel.labels(self.labels, labels))
 
     def weights_of(self, labels: Any) -> Floats:
@@ -79,24 +80,20 @@ class KernelModel:
         return np.asarray(self.parts.T @ factors) if self._is_linear else factors
 
     def scores(self, parts: Any, weights: Floats) -> Floats:
-        """Scores of parts with the labels that `weights_of` was asked for: one row a part."""
+        """Scores of parts with the labels that `weights_of` was given: one row a part."""
         if not self.parts.shape[0]:
             return np.zeros((parts.shape[0], weights.shape[1]))
         if self._is_linear:
             return np.asarray(parts @ weights)
-        at_once = max(1, _MOST_VALUES // self.parts.shape[0])
         out = np.empty((parts.shape[0], weights.shape[1]))
-        for start in range(0, len(out), at_once):
-            some = slice(start, start + at_once)
+        for some in self._chunks(len(out)):
             out[some] = self.kernel.parts(parts[some], self.parts) @ weights
         return out
 
     def pair_scores(self, parts: Any, labels: Any) -> Floats:
-        """Score of each row of `parts` with the row of `labels` in the same place."""
+        """Score of each row of `parts` with the same row of `labels`."""
         out = np.zeros(parts.shape[0])
-        at_once = max(1, _MOST_VALUES // max(1, self.parts.shape[0]))
-        for start in range(0, len(out), at_once):
-            some = slice(start, start + at_once)
+        for some in self._chunks(len(out)):
             values = self.kernel.parts(parts[some], self.parts)
             factors = self.factors @ self.kernel.labels(self.labels, labels[some])
             out[some] = np.einsum("ap,pa->a", values, factors)
@@ -109,20 +106,19 @@ class KernelModel:
             return 0.0
         factors = self.factors_of(self.labels)
         total = 0.0
-        at_once = max(1, _MOST_VALUES // self.parts.shape[0])
-        for start in range(0, self.parts.shape[0], at_once):
-            some = slice(start, start + at_once)
+        for some in self._chunks(self.parts.shape[0]):
             values = self.kernel.parts(self.parts[some], self.parts) @ factors
             total += float(np.sum(self.factors[some].toarray() * values))
         return 0.5 * total
 
+    def _chunks(self, n: int) -> Iterator[slice]:
+        """Slices of n rows whose kernel values with all parts may be held together."""
+        at_once = max(1, _MOST_VALUES // max(1, self.parts.shape[0]))
+        return (slice(start, start + at_once) for start in range(0, n, at_once))
+
     @property
     def _is_linear(self) -> bool:
         return bool(self.kernel.parts.is_linear)
-
-
-_MOST_INPUTS, _MOST_VALUES = 256, 4_000_000
-"""Inputs whose candidates are held at the same time, and values in the rows of their parts."""
 
 
 class Scored(NamedTuple):
@@ -134,22 +130,17 @@ class Scored(NamedTuple):
 
 
 class Scoring:
-    """Scores by a model. What it makes of labels is kept while inputs have the same ones.
-
-    Parameters
-    ----------
-    model : KernelModel
-    """
+    """Scores by a model; the weights of labels are kept while inputs share them."""
 
     def __init__(self, model: KernelModel) -> None:
         self.model = model
         self._labels: Any = None
         self._rows: Any = None
-        self._weighed: Any = None
         self._weights: Any = None
+        self._weights_rows: Any = None
 
     def score(self, candidates: Sequence[Candidates]) -> Scored:
-        """Score the candidates of some inputs; neighbours with the same labels at once."""
+        """Score the candidates of some inputs; consecutive ones with the same labels at once."""
         part_rows = [self.model.kernel.parts.rows(each.parts) for each in candidates]
         label_rows = [self._label_rows(each.labels) for each in candidates]
         scores: list[Floats] = []
@@ -170,15 +161,15 @@ class Scoring:
         return self._rows
 
     def _weights_of(self, rows: Any) -> Floats:
-        if rows is not self._weighed:
-            self._weighed, self._weights = rows, self.model.weights_of(rows)
+        if rows is not self._weights_rows:
+            self._weights_rows, self._weights = rows, self.model.weights_of(rows)
         return np.asarray(self._weights)
 
 
 def in_groups(
     inputs: Iterable[int], candidates_of: Callable[[int], Candidates]
 ) -> Iterator[list[tuple[int, Candidates]]]:
-    """Inputs with their candidates, so many at a time as may be held together."""
+    """Inputs with their candidates, as many at a time as may be held together."""
     group: list[tuple[int, Candidates]] = []
     values = 0
     for i in inputs:

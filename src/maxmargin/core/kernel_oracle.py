@@ -1,13 +1,12 @@
-"""Examples as the solvers of kernel problems see them."""
+"""The separation oracle of kernel problems: loss-augmented inference over listed outputs."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import LARGEST
 from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, NewOutputs, Pairs
 from maxmargin.core.kernel_model import KernelModel, Scoring, in_groups
@@ -16,7 +15,6 @@ from maxmargin.core.kernels import (
     ConstantKernel,
     JointKernel,
     KernelError,
-    LinearKernel,
     ProductKernel,
     check_gram,
     make_kernel,
@@ -35,21 +33,25 @@ _MOST_COMPARED = 1000
 
 
 class Found(NamedTuple):
-    """What searches found.
+    """What oracle calls found.
 
     Parameters
     ----------
     outputs : NewOutputs
-        Some for each block, the highest first.
+        Some for each example, the most violating first.
     slopes : ndarray of shape (n_outputs,)
-        How far each is above its truth, loss included.
-    hinges : ndarray of shape (n_blocks,)
-        The highest of each block, or zero.
+        Loss-augmented score of each, less the score of the true output.
+    hinges : ndarray of shape (n_examples,)
+        The highest of each example, or zero.
     """
 
     outputs: NewOutputs
     slopes: Floats
     hinges: Floats
+
+
+ScoredCandidates = tuple[int, Candidates, Any, Any, Floats]
+"""Example, candidates, rows of parts and of labels, scores ``(n_parts, n_labels)``."""
 
 
 class KernelOracle:
@@ -59,16 +61,16 @@ class KernelOracle:
     ----------
     problem : KernelProblem
     X, Y : sequence
-    C : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_examples,)
         C of each example.
     kernel : Kernel or ProductKernel
-        Is checked, on a sample of the truths.
+        Checked on a sample of the true outputs.
     rescaling : {"margin", "slack"}
-        Slack rescaling multiplies the margin's violation by the loss.
+        Slack rescaling multiplies the margin violation by the loss.
     """
 
     exact = True
-    """Searches are exact: they try all outputs."""
+    """Inference is exact: it enumerates all outputs."""
 
     def __init__(
         self,
@@ -91,7 +93,7 @@ class KernelOracle:
 
     @property
     def content(self) -> Any:
-        """All that tells these examples from others."""
+        """What the fingerprint of the training data is taken of."""
         problem = getattr(self.problem, "problem", self.problem)
         name, settings = type(problem).__name__, settings_of(problem)
         return name, settings, self.X, self.Y, self.C, self.kernel, self.by_slack
@@ -106,27 +108,27 @@ class KernelOracle:
         return np.random.default_rng(0).permutation(n)[: min(n, SAMPLE)]
 
     def y_true(self, examples: Order) -> NewOutputs:
-        """The true outputs of blocks."""
+        """The true outputs of examples."""
         parts, labels = self._raw_rows(self.kernel, examples, None)
         nothing = np.zeros(len(examples))
         return NewOutputs(examples, [None] * len(examples), nothing, parts, labels, nothing)
 
     def outputs_of(self, examples: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
-        """Given outputs of blocks, with all about them made from the data anew."""
+        """Given outputs of examples, with losses and rows computed anew from the data."""
         parts, labels = self.rows_of(examples, outputs)
         pairs = zip(examples.tolist(), outputs, strict=True)
         losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
         return NewOutputs(examples, list(outputs), losses, parts, labels, coef)
 
     def check_listed(self, examples: Order, outputs: Sequence[Any]) -> None:
-        """Raise ValueError if outputs are none of those of their examples, where these are few."""
+        """Raise ValueError for outputs that their examples do not have, where these have few."""
         for i, y in zip(examples.tolist(), outputs, strict=True):
             listed = self._call("outputs", i, self.X[i])
             if len(listed) <= _MOST_COMPARED and not any(np.array_equal(y, z) for z in listed):
                 raise ValueError(f"{y!r:.60} is no output of example {i}")
 
     def rows_of(self, examples: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
-        """The part row and the label row of given outputs of blocks."""
+        """The part row and the label row of given outputs of examples."""
         return self._raw_rows(self.kernel, examples, outputs)
 
     def _raw_rows(
@@ -147,45 +149,48 @@ class KernelOracle:
         count: int = 1,
         diversity: float = 0.0,
     ) -> Found:
-        """The `count` most violating outputs of each block, and diverse ones if so wished."""
-        shares = threads.shares(len(examples))
+        """The `count` most violating outputs of each example, with a bonus for diversity."""
+        own = self._own_scores(model, examples, threads)
         parts = threads.map(
-            lambda share: self._oracle_share(model, examples[share], count, diversity), shares
+            lambda some: self._infer(model, examples[some], own[some], count, diversity),
+            threads.shares(len(examples)),
         )
         found = parts[0] if len(parts) == 1 else _joined(parts)
         self.watch.see_listed(self, found.outputs)
         return found
 
-    def _oracle_share(
-        self, model: KernelModel, examples: Order, count: int, diversity: float
+    def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:
+        """Scores of the true outputs."""
+
+        def score(some: slice) -> Floats:
+            y_true = self.y_true(examples[some])
+            return model.pair_scores(y_true.parts, y_true.labels)
+
+        return np.concatenate(threads.map(score, threads.shares(len(examples))))
+
+    def _infer(
+        self, model: KernelModel, examples: Order, own_scores: Floats, count: int, diversity: float
     ) -> Found:
-        scoring = Scoring(model)
-        y_true = self.y_true(examples)
-        own_scores = model.pair_scores(y_true.parts, y_true.labels)
-        of_example, chosen_outputs, losses, slopes = [], [], [], []
-        parts, labels = [], []
-        hinges: list[float] = []
-        for group in in_groups(examples.tolist(), self._candidates):
-            part_rows, label_rows, scored = scoring.score([each for _, each in group])
-            for k, ((i, each), table) in enumerate(zip(group, scored, strict=True)):
-                lost = self._losses(i, each)
-                gains = self._gains(
-                    table[each.part_of, each.label_of], own_scores[len(hinges)], lost
-                )
-                if not np.isfinite(gains).all():
-                    raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
-                taken = self._choose(i, each, gains, count, diversity)
-                hinges.append(max(float(gains[taken[0]]), 0.0))
-                for c in taken:
-                    of_example.append(i)
-                    chosen_outputs.append(each.outputs[c])
-                    losses.append(lost[c])
-                    slopes.append(gains[c])
-                    parts.append(part_rows[k][[each.part_of[c]]])
-                    labels.append(label_rows[k][[each.label_of[c]]])
+        of_example, outputs, losses, slopes, parts, labels, hinges = ([] for _ in range(7))
+        scored = self._scored(model, examples.tolist())
+        for own, (i, each, part_rows, label_rows, table) in zip(own_scores, scored, strict=True):
+            lost = self._losses(i, each)
+            above = table[each.part_of, each.label_of] - own
+            gains = lost * (1.0 + above) if self.by_slack else lost + above
+            if not np.isfinite(gains).all():
+                raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
+            taken = self._choose(i, each, gains, count, diversity)
+            hinges.append(max(float(gains[taken[0]]), 0.0))
+            for c in taken:
+                of_example.append(i)
+                outputs.append(each.outputs[c])
+                losses.append(lost[c])
+                slopes.append(gains[c])
+                parts.append(part_rows[[each.part_of[c]]])
+                labels.append(label_rows[[each.label_of[c]]])
         new = NewOutputs(
             np.array(of_example, dtype=np.int64),
-            chosen_outputs,
+            outputs,
             np.array(losses),
             stacked(parts),
             stacked(labels),
@@ -193,17 +198,20 @@ class KernelOracle:
         )
         return Found(new, np.array(slopes), np.array(hinges))
 
-    def _gains(self, scores: Floats, own_score: float, losses: Floats) -> Floats:
-        """How far outputs are above the truth of their example, loss included."""
-        above = scores - own_score
-        return losses * (1.0 + above) if self.by_slack else losses + above
+    def _scored(self, model: KernelModel, examples: list[int]) -> Iterator[ScoredCandidates]:
+        """Each example with its candidates, their rows, and scores of every part and label."""
+        scoring = Scoring(model)
+        for group in in_groups(examples, self._candidates):
+            scored = scoring.score([each for _, each in group])
+            for (i, each), *rows_and_scores in zip(group, *scored, strict=True):
+                yield i, each, *rows_and_scores
 
     def _choose(
         self, i: int, candidates: Candidates, gains: Floats, count: int, diversity: float
     ) -> list[int]:
         """The highest; then one by one the highest after a bonus for being different.
 
-        The bonus is `diversity` times the difference from those already chosen, added up.
+        The bonus is `diversity` times the difference from those already chosen, summed.
         """
         taken = [int(np.argmax(gains))]
         values = gains.copy()
@@ -216,22 +224,22 @@ class KernelOracle:
         return taken
 
     def model_of(self, point: DualPoint) -> KernelModel:
-        """The model of a dual point, with all its rows made anew."""
+        """The model of a dual point, with all its rows computed anew."""
         return self._valued(point)[0]
 
     def primal(self, model: KernelModel, threads: Threads | None = None) -> float:
-        """Objective of a model, by a search for each block."""
+        """Objective of a model, by an oracle call for each example."""
         threads = threads or Threads(1)
         found = self.infer(model, np.arange(self.n_examples), threads)
         return model.half_square + float(self.C @ found.hinges)
 
     def dual(self, point: DualPoint) -> float:
-        """Dual value of a feasible point, with its outputs and the kernel made anew."""
+        """Dual value of a feasible point, with its outputs and the kernel computed anew."""
         model, linear = self._valued(point)
         return linear - model.half_square
 
     def feasible(self, point: DualPoint) -> DualPoint:
-        """The point, cut back in blocks where it takes more than their C."""
+        """The point, scaled down in examples where it exceeds their C."""
         coef = np.maximum(point.coef, 0.0)
         used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
         over = used > self.C
@@ -280,12 +288,12 @@ class KernelOracle:
         return losses
 
     def check_agreement(self, outputs: NewOutputs) -> None:
-        """See to it that what was listed for a single output is what is made of it one by one.
+        """Compare what was listed for a single output with its own `loss`, `part` and `label`.
 
         Raises
         ------
         ProblemError
-            If the true output has a loss, or loss, part or label say something else.
+            If the true output has a loss, or the two differ.
         """
         i, y, name = int(outputs.examples[0]), outputs.outputs[0], self._name
         own = self._loss(i, self.Y[i])
@@ -361,7 +369,7 @@ def empty_model(oracle: KernelOracle) -> KernelModel:
 
 
 def merged_model(kernel: ProductKernel, parts: Any, labels: Any, factors: Floats) -> KernelModel:
-    """A model of pairs of rows with factors, in which equal rows are one."""
+    """A model of pairs of rows with factors, in which equal rows are merged."""
     part_of, some_parts = _merged(parts)
     label_of, some_labels = _merged(labels)
     return KernelModel.of(kernel, some_parts, some_labels, (part_of, label_of), factors)
@@ -390,104 +398,3 @@ def _joined(parts: list[Found]) -> Found:
         np.concatenate([part.slopes for part in parts]),
         np.concatenate([part.hinges for part in parts]),
     )
-
-
-class ClassCodes(Protocol):
-    """What `ClassOracle` needs of a problem: classes, their loss matrix and their label rows."""
-
-    classes: NDArray[Any]
-    loss_matrix: Floats
-    codes: Floats
-    scale: float
-
-
-class ClassOracle:
-    """Oracle of the kernel Crammer-Singer problem, over rows with one class each.
-
-    Dual coefficients are an array of shape (n_samples, n_classes): the factor with which a row
-    enters the function of each class. Those of a row add up to zero.
-
-    Parameters
-    ----------
-    problem : ClassCodes
-    X : ndarray or CSR matrix of shape (n_samples, n_features)
-    labels : ndarray of shape (n_samples,)
-        Class numbers.
-    C : ndarray of shape (n_samples,)
-    kernel : Kernel
-        Of rows. Is checked on a sample of them.
-    """
-
-    def __init__(
-        self, problem: ClassCodes, X: Any, labels: NDArray[np.int64], C: Floats, kernel: Any
-    ) -> None:
-        self.problem, self.X, self.labels, self.C = problem, X, labels, C
-        some = X[np.random.default_rng(0).permutation(X.shape[0])[:SAMPLE]]
-        self.kernel = kernel.fitted(X)
-        check_gram(self.kernel(some, some), self.kernel.name)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return len(self.problem.classes)
-
-    def model_of(self, dual_coef: Floats) -> KernelModel:
-        """The model of dual coefficients."""
-        used = np.flatnonzero(dual_coef.any(axis=1))
-        kernel = ProductKernel(self.kernel, LinearKernel())
-        factors = sp.csr_array(dual_coef[used])
-        return KernelModel(kernel, self.X[used], self.problem.codes, factors)
-
-    exact = True
-    watch = None
-    """Nobody need look at an oracle that no user wrote."""
-
-    @property
-    def content(self) -> Any:
-        """All that tells these examples from others."""
-        problem = self.problem
-        rows = self.X, self.labels, self.C
-        return problem.classes, problem.loss_matrix, rows, self.kernel
-
-    def scores_of(self, dual_coef: Floats, threads: Threads) -> Floats:
-        """Scores of all classes for all rows, by the model of these coefficients."""
-        return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
-
-    def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
-        """Primal value of the model of these coefficients, and their dual value.
-
-        Parameters
-        ----------
-        dual_coef : ndarray of shape (n_samples, n_classes)
-        scores : ndarray of shape (n_samples, n_classes)
-            What `scores_of` says.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are not feasible.
-        """
-        self._check_feasible(dual_coef)
-        losses = self.problem.loss_matrix[self.labels]
-        own = np.take_along_axis(scores, self.labels[:, None], axis=1)
-        hinges = (scores + losses - own).max(axis=1)
-        half_square = 0.5 * float(np.sum(dual_coef * scores))
-        linear = -float(np.sum(dual_coef * losses))
-        return Certificate(half_square + float(self.C @ hinges), linear - half_square)
-
-    def _check_feasible(self, dual_coef: Floats) -> None:
-        own = np.zeros(dual_coef.shape, dtype=np.bool_)
-        own[np.arange(len(own)), self.labels] = True
-        room = 1e-9 * self.C[:, None]
-        in_bounds = np.where(
-            own, (dual_coef >= -room) & (dual_coef <= self.C[:, None] + room), dual_coef <= room
-        )
-        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
-            raise ValueError("The dual coefficients are not feasible.")
-
-
-def class_scores(model: KernelModel, codes: Floats, X: Any, threads: Threads) -> Floats:
-    """Scores of all classes, whose label rows are `codes`, for rows: (n_samples, n_classes)."""
-    weights = model.weights_of(codes)
-    parts = threads.map(lambda some: model.scores(X[some], weights), threads.shares(X.shape[0]))
-    return np.concatenate(parts)

@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxmargin.core.checks import conforms
 from maxmargin.core.kernel import Pairs, n_rows
 from maxmargin.core.kernel_model import KernelModel, predict
-from maxmargin.core.kernel_oracle import ClassOracle, KernelOracle, class_scores
+from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multiclass, class_scores
+from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
 from maxmargin.core.threads import Threads
@@ -26,7 +27,6 @@ from maxmargin.estimators.base import CertifiedEstimator, check_classes, n_threa
 from maxmargin.estimators.checks import check_features, check_loss_matrix
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-from maxmargin.structures.multiclass.problem import KernelClasses, Multiclass
 
 Floats = NDArray[np.float64]
 

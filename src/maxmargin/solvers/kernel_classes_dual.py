@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.simd import padded
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel_model import KernelModel
-from maxmargin.core.kernel_oracle import ClassOracle
+from maxmargin.core.kernel_multiclass import ClassOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads

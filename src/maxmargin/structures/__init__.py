@@ -31,11 +31,12 @@ STRUCTURES = (
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
+        "core.kernel_multiclass": "Multiclass",
         "structures.chain.latent": "HiddenChains",
         "structures.constituency.problem": "GrammarProblem",
         "structures.dependency.problem": "DependencyTrees",
         "structures.graph.problem": "GraphLabelling",
-        "structures.multiclass.problem": "Classes Multiclass",
+        "structures.multiclass.problem": "Classes",
         "structures.multilabel.problem": "LabelSets",
         "structures.ordinal.problem": "Ordinal",
         "structures.performance.problem": "PerformanceProblem",

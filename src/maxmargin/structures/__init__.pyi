@@ -1,12 +1,12 @@
 from collections.abc import Iterator
 from typing import Any
 
+from maxmargin.core.kernel_multiclass import Multiclass as Multiclass
 from maxmargin.structures.chain.latent import HiddenChains as HiddenChains
 from maxmargin.structures.constituency.problem import GrammarProblem as GrammarProblem
 from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
 from maxmargin.structures.graph.problem import GraphLabelling as GraphLabelling
 from maxmargin.structures.multiclass.problem import Classes as Classes
-from maxmargin.structures.multiclass.problem import Multiclass as Multiclass
 from maxmargin.structures.multilabel.problem import LabelSets as LabelSets
 from maxmargin.structures.ordinal.problem import Ordinal as Ordinal
 from maxmargin.structures.performance.problem import PerformanceProblem as PerformanceProblem

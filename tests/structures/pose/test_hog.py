@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from maxmargin.structures.pose.windows import cell_histograms, hog_blocks
+from maxmargin.structures.pose.features import cell_histograms, hog_blocks
 
 
 def pixel(image, row, column):

@@ -12,10 +12,10 @@ from maxmargin.core.kernels import LinearKernel, ProductKernel
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.structures.pose.features import Pose, WindowGrid, hog_blocks, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.linear import LinearPoses
-from maxmargin.structures.pose.problem import AngleKernel, PoseGrid, PoseOracle, PoseProblem
-from maxmargin.structures.pose.windows import Pose, WindowGrid, hog_blocks, overlaps
+from maxmargin.structures.pose.oracle import PoseOracle
+from maxmargin.structures.pose.problem import AngleKernel, LinearPoses, PoseGrid, PoseProblem
 
 GRIDS = {
     "square": WindowGrid(16, 16),
@@ -43,7 +43,7 @@ def some_point(oracle, n=8, seed=0):
     for i in blocks:
         grid = oracle.problem.outputs(oracle.X[i])
         outputs.append(grid[int(random.integers(len(grid)))])
-    return DualPoint(blocks=blocks, outputs=outputs, coef=np.full(n, 0.5 / n))
+    return DualPoint(examples=blocks, outputs=outputs, coef=np.full(n, 0.5 / n))
 
 
 def box_overlap(a, b):

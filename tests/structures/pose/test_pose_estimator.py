@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import maxmargin as mm
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.estimator import PoseEstimator
+from maxmargin.structures.pose.features import Pose, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.windows import Pose, overlaps
 
 IMAGES, POSES = hooks(40)
 TEST_IMAGES, TEST_POSES = hooks(25, seed=1)

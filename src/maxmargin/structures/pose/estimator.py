@@ -20,9 +20,10 @@ from maxmargin.estimators.base import n_threads
 from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
-from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid, overlaps
+from maxmargin.structures.pose.oracle import PoseOracle
+from maxmargin.structures.pose.problem import PoseProblem
 
 Floats = NDArray[np.float64]
 

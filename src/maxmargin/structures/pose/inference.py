@@ -1,6 +1,6 @@
-"""Angles: distances around the circle, a kernel of them, and the best of all angles.
+"""Inference of angles: distances on the circle, the wrapped Gaussian kernel, and its maxima.
 
-Angles are in radians, and a whole turn more is the same angle.
+Angles are in radians, modulo a whole turn.
 """
 
 import math
@@ -16,13 +16,13 @@ _NEGLIGIBLE = 37.0
 """``exp`` of minus this is below the rounding of one."""
 
 _MOST_VALUES = 2_000_000
-"""Values of the kernel that are held at the same time."""
+"""Kernel values that are held at the same time."""
 
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def angular_distance(a: Floats, b: Floats) -> Floats:
-    """Distance between angles the shorter way round, at most half a turn.
+    """Distance between angles on the circle, at most half a turn.
 
     Examples
     --------
@@ -37,19 +37,9 @@ def angular_distance(a: Floats, b: Floats) -> Floats:
 def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
     """``exp(-gamma d^2)`` wrapped around the circle, one at distance zero.
 
-    The sum of ``exp(-gamma (d + 2 pi k)^2)`` over all whole numbers ``k``, over that at zero. The
-    RBF of the angular distance alone is no kernel: it has a kink at half a turn, and with it
-    negative eigenvalues. The two differ by about ``exp(-10 gamma)``.
-
-    Parameters
-    ----------
-    distances : ndarray
-        From minus half a turn to half a turn.
-    gamma : float
-
-    Returns
-    -------
-    values : ndarray
+    The sum of ``exp(-gamma (d + 2 pi k)^2)`` over all integers ``k``, over its value at zero. The
+    RBF of the angular distance alone is not positive semi-definite: it has a kink at half a turn.
+    The two differ by about ``exp(-10 gamma)``. Distances are within half a turn of zero.
 
     Examples
     --------
@@ -71,11 +61,11 @@ def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
 def best_angles(
     factors: Floats, centres: Floats, gamma: float, start: Floats, reach: float
 ) -> tuple[Floats, Floats]:
-    """The highest of sums of bumps around the circle, near given angles.
+    """Maxima of mixtures of wrapped Gaussians, near given angles.
 
     Row ``i`` has the score ``s(angle) = sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``,
-    which is searched from ``start[i] - reach`` to ``start[i] + reach``: on a grid that is finer
-    than the bumps are wide, then by golden sections around the grid's highest angle.
+    maximised from ``start[i] - reach`` to ``start[i] + reach``: on a grid that is finer than the
+    kernel is wide, then by golden-section search around the best angle of the grid.
 
     Parameters
     ----------
@@ -112,6 +102,8 @@ def best_angles(
 def _best(
     factors: Floats, centres: Floats, gamma: float, start: Floats, offsets: Floats
 ) -> tuple[Floats, Floats]:
+    """`best_angles` of some rows, with the grid of `offsets`."""
+
     def score(angles: Floats) -> Floats:
         """Of some angles for each row."""
         distances = np.mod(angles[:, :, None] - centres + np.pi, TURN) - np.pi

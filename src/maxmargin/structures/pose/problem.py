@@ -1,34 +1,35 @@
-"""Where an object is in an image and how it is turned (He, Sigal and Sclaroff, 2014; He, 2016).
+"""Location and rotation of an object in an image (He, Sigal and Sclaroff, 2014; He, 2016).
 
-The joint kernel is the inner product of what two windows show, times an RBF kernel of the angles.
-So the score of a window at an angle is linear in its features, and the weights depend on the angle,
+The joint kernel is the inner product of the features of two windows, times a kernel of the angles.
+So the score of a window at an angle is linear in its features, with weights of the angle,
 
     weights(angle) = sum over support vectors of  factor * kernel(angle, its angle) * its features
 
-and the search over all windows and some angles is one product of matrices for each image.
+and inference over all windows and some angles is one product of matrices for each image.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.kernel import Candidates, KernelProblem, NewOutputs
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.kernel import Candidates, KernelProblem
 from maxmargin.core.kernel_model import KernelModel
-from maxmargin.core.kernel_oracle import Found, KernelOracle
-from maxmargin.core.kernels import Kernel, LinearKernel
+from maxmargin.core.kernels import Kernel
+from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
+from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import (
     TURN,
     angular_distance,
     best_angles,
     wrapped_gaussian,
 )
-from maxmargin.structures.pose.windows import ImageWindows, Pose, WindowGrid, overlaps
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -66,7 +67,7 @@ class AngleKernel(Kernel):
 
 
 class PoseGrid(Sequence[Pose]):
-    """All poses of an image that are searched, made when they are asked for.
+    """All poses of an image over which inference maximises, made on demand.
 
     Parameters
     ----------
@@ -93,14 +94,14 @@ class PoseProblem(Remade, KernelProblem):
     """Poses: a window of a grid with one of some angles. Inputs are `ImageWindows`.
 
     The loss is ``angle_weight * distance / pi + (1 - angle_weight) * (1 - overlap)``, with the
-    angular distance and the windows' intersection over union. Truths may have any angle.
+    angular distance and the windows' intersection over union. True poses may have any angle.
 
     Parameters
     ----------
     grid : WindowGrid
     n_angles : int, default=16
     gamma : float, default=None
-        Of the kernel of angles; None makes its standard deviation the distance of two angles.
+        Of the kernel of angles; None makes its standard deviation the spacing of the angles.
     angle_weight : float, default=0.5
         From 0 to 1.
 
@@ -111,7 +112,7 @@ class PoseProblem(Remade, KernelProblem):
     Examples
     --------
     >>> from maxmargin.structures.pose.problem import PoseProblem
-    >>> from maxmargin.structures.pose.windows import Pose, WindowGrid
+    >>> from maxmargin.structures.pose.features import Pose, WindowGrid
     >>> problem = PoseProblem(WindowGrid(8, 8, cell=4), n_angles=4)
     >>> problem.loss(Pose(4, 4, 1.0, 0.0), Pose(8, 4, 1.0, 3.14159)).__round__(4)
     0.8333
@@ -148,7 +149,7 @@ class PoseProblem(Remade, KernelProblem):
 
     @property
     def spacing(self) -> float:
-        """From one angle to the next."""
+        """Distance of consecutive angles."""
         return TURN / len(self.angles)
 
     def outputs(self, x: ImageWindows) -> PoseGrid:
@@ -184,107 +185,96 @@ class PoseProblem(Remade, KernelProblem):
     def refined(
         self, model: KernelModel, features: Floats, angles: Floats
     ) -> tuple[Floats, Floats]:
-        """The best angles of windows, of all angles up to the neighbours of given ones.
+        """The best angles of windows and their scores, up to one spacing from given angles.
 
-        Parameters
-        ----------
-        model : KernelModel
-        features : ndarray of shape (n, n_features)
-        angles : ndarray of shape (n,)
-
-        Returns
-        -------
-        angles, scores : ndarray of shape (n,)
+        Features have shape (n, n_features), angles (n,).
         """
         factors = (model.factors.T @ (model.parts @ features.T)).T
         return best_angles(factors, model.labels[:, 0], self.gamma, angles, self.spacing)
 
 
-class PoseOracle(KernelOracle):
-    """Images with true poses; windows are searched one image at a time.
+_NEGLIGIBLE = 21.0
+"""``exp`` of minus this bounds the first term of the Fourier series that is left out."""
 
-    So their features are held for one image only, and the detectors of the angles are made once.
+
+class LinearPoses(Problem):
+    """`PoseProblem` as a linear problem: features of a window times Fourier features of the angle.
+
+    The Fourier coefficients of the kernel of angles fall like ``exp(-n^2 / (4 gamma))``, so that a
+    few of them give the kernel up to 1e-9.
 
     Parameters
     ----------
-    problem : PoseProblem
-    X : sequence of ImageWindows
-    Y : sequence of Pose
-        With a window of their image's grid, and any angle.
-    C : ndarray of shape (n_images,)
-    rescaling : {"margin", "slack"}
+    poses : PoseProblem
+
+    See Also
+    --------
+    maxmargin.PoseEstimator
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.structures.pose.features import WindowGrid
+    >>> from maxmargin.structures.pose.problem import AngleKernel, LinearPoses, PoseProblem
+    >>> linear = LinearPoses(PoseProblem(WindowGrid(8, 8), gamma=3.0))
+    >>> waves = linear.waves(np.array([0.3, 1.0]))
+    >>> kernel = AngleKernel(3.0)(np.array([[0.3]]), np.array([[1.0]]))
+    >>> bool(np.isclose(waves[0] @ waves[1], kernel[0, 0]))
+    True
     """
 
-    def __init__(
-        self,
-        problem: PoseProblem,
-        X: Sequence[ImageWindows],
-        Y: Sequence[Pose],
-        C: Floats,
-        rescaling: str = "margin",
-    ) -> None:
-        super().__init__(problem, X, Y, C, LinearKernel(), rescaling)
+    def __init__(self, poses: PoseProblem) -> None:
+        self.poses = poses
+        gamma = poses.gamma
+        self._orders = np.arange(1, math.ceil(math.sqrt(4.0 * gamma * _NEGLIGIBLE)) + 1)
+        powers = np.r_[1.0, 2.0 * np.exp(-(self._orders**2) / (4.0 * gamma))]
+        self._amplitudes = np.sqrt(powers / powers.sum())
+        self._of_angles = self.waves(poses.angles)
 
-    @property
-    def content(self) -> Any:
-        problem, blocks = self.problem, [windows.blocks for windows in self.X]
-        settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
-        return settings, blocks, self.Y, self.C, self.by_slack
+    def waves(self, angles: Floats) -> Floats:
+        """Fourier features of angles, whose inner product is the kernel: one row an angle."""
+        phases = np.multiply.outer(angles, self._orders)
+        amplitudes = self._amplitudes[1:]
+        constant = np.full((len(angles), 1), self._amplitudes[0])
+        return np.hstack([constant, amplitudes * np.cos(phases), amplitudes * np.sin(phases)])
 
-    def infer(
-        self,
-        model: KernelModel,
-        examples: Order,
-        threads: Threads,
-        count: int = 1,
-        diversity: float = 0.0,
-    ) -> Found:
-        detectors = self.problem.detectors(model)
-        y_true = self.y_true(examples)
-        own = model.pair_scores(y_true.parts, y_true.labels)
+    def joint_feature(self, x: ImageWindows, y: Pose) -> Floats:
+        return np.outer(x.feature(y), self.waves(np.array([y.angle]))[0]).ravel()
 
-        def infer_some(share: slice) -> list[list[_Chosen]]:
-            pairs = zip(examples[share].tolist(), own[share], strict=True)
-            return [self._infer_image(detectors, i, score, count, diversity) for i, score in pairs]
+    def loss(self, y_true: Pose, y: Pose) -> float:
+        return self.poses.loss(y_true, y)
 
-        shares = threads.map(infer_some, threads.shares(len(examples)))
-        of_each = [chosen for share in shares for chosen in share]
-        every = [each for chosen in of_each for each in chosen]
-        outputs = NewOutputs(
-            np.repeat(examples, [len(chosen) for chosen in of_each]),
-            [each.output for each in every],
-            np.array([each.loss for each in every]),
-            np.array([each.part for each in every]),
-            np.array([each.label for each in every]),
-            np.zeros(len(every)),
-        )
-        hinges = np.array([max(chosen[0].slope, 0.0) for chosen in of_each])
-        return Found(outputs, np.array([each.slope for each in every]), hinges)
+    def inference(self, x: ImageWindows, w: Floats) -> Pose:
+        scores = x.features() @ self._detectors(w)
+        best: Pose = self.poses.outputs(x)[int(np.argmax(scores))]
+        return best
 
-    def _infer_image(
-        self, detectors: Floats, i: int, own_score: float, count: int, diversity: float
-    ) -> list["_Chosen"]:
-        """The most violating poses of an image, the highest first."""
-        candidates = self._candidates(i)
-        losses = self._losses(i, candidates)
-        slopes = self._gains((candidates.parts @ detectors).ravel(), own_score, losses)
-        return [
-            _Chosen(
-                candidates.outputs[c],
-                float(losses[c]),
-                float(slopes[c]),
-                candidates.parts[candidates.part_of[c]].copy(),
-                candidates.labels[candidates.label_of[c]],
-            )
-            for c in self._choose(i, candidates, slopes, count, diversity)
-        ]
+    def loss_augmented_inference(self, x: ImageWindows, y_true: Pose, w: Floats) -> Pose:
+        return self._best_violation(x, y_true, w, self._detectors(w))
 
+    def cuts(self, X: Sequence[ImageWindows], Y: Sequence[Pose], w: Floats) -> Cuts:
+        """`loss_augmented_inference` for many images."""
+        detectors = self._detectors(w)
+        outputs, values, losses = [], np.empty((len(X), len(w))), np.empty(len(X))
+        for i, (x, y_true) in enumerate(zip(X, Y, strict=True)):
+            output = self._best_violation(x, y_true, w, detectors)
+            losses[i] = self.loss(y_true, output)
+            values[i] = self.joint_feature(x, y_true)
+            values[i] -= self.joint_feature(x, output)
+            outputs.append(output)
+        columns = np.tile(np.arange(len(w), dtype=np.uint32), len(X))
+        return Cuts(len(w) * np.arange(len(X) + 1), columns, values.ravel(), losses, outputs)
 
-class _Chosen(NamedTuple):
-    """A pose that a search takes."""
+    def _detectors(self, w: Floats) -> Floats:
+        """Weights of the features of a window for each of the angles."""
+        return np.asarray(w.reshape(-1, self._of_angles.shape[1]) @ self._of_angles.T)
 
-    output: Pose
-    loss: float
-    slope: float
-    part: Floats
-    label: Floats
+    def _best_violation(self, x: ImageWindows, y_true: Pose, w: Floats, detectors: Floats) -> Pose:
+        candidates = self.poses.candidates(x)
+        values = (candidates.parts @ detectors).ravel() + self.poses.losses(y_true, candidates)
+        at = int(np.argmax(values))
+        # The true angle need not be one of those that inference maximises over.
+        own = x.feature(y_true) @ w.reshape(x.grid.n_features, -1)
+        is_true_output = values[at] <= own @ self.waves(np.array([y_true.angle]))[0]
+        found: Pose = y_true if is_true_output else candidates.outputs[at]
+        return found

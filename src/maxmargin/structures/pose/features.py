@@ -1,7 +1,4 @@
-"""Windows of images: where they are, how they overlap, and the features of what they show.
-
-Histograms of oriented gradients: what edges there are around each place of an image.
-"""
+"""Windows of images, and their features: histograms of oriented gradients (Dalal, Triggs 2005)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,13 +16,13 @@ BLOCK = 2
 """Cells along the side of a block."""
 
 _EPSILON = 1e-5
-"""Added to the lengths of blocks, so that flat places stay zero."""
+"""Added to the norms of blocks, so that blocks without edges stay zero."""
 
 
 def cell_histograms(
     image: Floats, cell: int, n_orientations: int = 9, signed: bool = False
 ) -> Floats:
-    """Edges of each cell by their orientation: sums of gradient lengths over the cell's area.
+    """Histograms of gradient orientations of the cells of an image, weighted by gradient magnitude.
 
     Gradients are central differences, and zero across the border of the image. Pixels at the right
     and the lower border that do not fill a cell are left out.
@@ -37,7 +34,7 @@ def cell_histograms(
         Side of a cell in pixels.
     n_orientations : int, default=9
     signed : bool, default=False
-        Tell dark to bright from bright to dark: orientations of a whole turn instead of half.
+        Distinguish opposite gradients: orientations of a whole turn instead of half.
 
     Returns
     -------
@@ -48,7 +45,7 @@ def cell_histograms(
     A vertical edge, whose gradient points along the rows:
 
     >>> import numpy as np
-    >>> from maxmargin.structures.pose.windows import cell_histograms
+    >>> from maxmargin.structures.pose.features import cell_histograms
     >>> image = np.zeros((4, 4))
     >>> image[:, 2:] = 1.0
     >>> cell_histograms(image, 4, n_orientations=4)
@@ -74,11 +71,11 @@ def cell_histograms(
 
 
 def hog_blocks(image: Floats, cell: int, n_orientations: int = 9, signed: bool = False) -> Floats:
-    """Histograms of blocks of 2 x 2 cells, one at every cell, each of length one.
+    """Histograms of blocks of 2 x 2 cells, one at every cell, each of Euclidean norm one.
 
-    A window of ``h`` x ``w`` cells is described by the ``h - 1`` x ``w - 1`` blocks in it, so
-    windows that overlap share them. Those of a whole image are what scikit-image's ``hog`` computes
-    with ``block_norm="L2"``.
+    A window of ``h`` x ``w`` cells is described by its ``h - 1`` x ``w - 1`` blocks, which
+    overlapping windows share. Those of a whole image are what scikit-image's ``hog`` computes with
+    ``block_norm="L2"``.
 
     Parameters
     ----------
@@ -93,7 +90,7 @@ def hog_blocks(image: Floats, cell: int, n_orientations: int = 9, signed: bool =
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.structures.pose.windows import hog_blocks
+    >>> from maxmargin.structures.pose.features import hog_blocks
     >>> hog_blocks(np.eye(16), cell=4).shape
     (3, 3, 36)
     """
@@ -108,14 +105,14 @@ def hog_blocks(image: Floats, cell: int, n_orientations: int = 9, signed: bool =
 
 @registered("Pose")
 class Pose(NamedTuple):
-    """Where an object is, how large, and how it is turned.
+    """Where an object is, how large, and how it is rotated.
 
     Parameters
     ----------
     x, y : float
         Centre of its window, in pixels from the left and from the top.
     scale : float
-        Size of its window, in parts of the grid's.
+        Size of its window, relative to that of the grid.
     angle : float
         In radians.
     """
@@ -129,24 +126,24 @@ class Pose(NamedTuple):
 @registered("WindowGrid")
 @dataclass(frozen=True)
 class WindowGrid:
-    """Windows of one shape at all cells of an image, and of the image made smaller or larger.
+    """Sliding windows of one shape at all cells of an image, and of the image rescaled.
 
     Parameters
     ----------
     height, width : int
         Of a window at scale one, in pixels; multiples of `cell`, two at least.
     cell : int
-        Side of the cells of the features, and from one window to the next.
+        Side of the cells of the features, and stride of the windows.
     n_orientations : int
     signed : bool
-        See `maxmargin.structures.pose.windows.cell_histograms`.
+        See `cell_histograms`.
     scales : tuple of float
-        At scale two, windows are twice as large, and the image is looked at in half its size.
+        At scale two, windows are twice as large, and the image is taken at half its size.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.structures.pose.windows import WindowGrid
+    >>> from maxmargin.structures.pose.features import WindowGrid
     >>> windows = WindowGrid(16, 8, cell=4).windows(np.eye(20))
     >>> windows.boxes[[0, -1]].tolist()  # left, top, right, bottom
     [[0.0, 0.0, 8.0, 16.0], [12.0, 4.0, 20.0, 20.0]]
@@ -206,7 +203,7 @@ class ImageWindows:
     ----------
     grid : WindowGrid
     blocks : list of ndarray, one for each scale
-        What `hog_blocks` gives.
+        Output of `hog_blocks`.
 
     Attributes
     ----------
@@ -270,14 +267,10 @@ def overlaps(box: Floats, boxes: Floats) -> Floats:
         Left, top, right and bottom.
     boxes : ndarray of shape (n, 4)
 
-    Returns
-    -------
-    overlaps : ndarray of shape (n,)
-
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.structures.pose.windows import overlaps
+    >>> from maxmargin.structures.pose.features import overlaps
     >>> overlaps(np.array([0, 0, 2, 2]), np.array([[0, 0, 2, 2], [1, 0, 3, 2], [2, 0, 4, 2]]))
     array([1.        , 0.33333333, 0.        ])
     """
@@ -288,7 +281,7 @@ def overlaps(box: Floats, boxes: Floats) -> Floats:
 
 
 def _resized(image: Floats, scale: float) -> Floats:
-    """The image in 1 / `scale` of its size, smoothed before it is made smaller."""
+    """The image at 1 / `scale` of its size, smoothed before it is made smaller."""
     if scale == 1.0:
         return image
     if scale > 1.0:
