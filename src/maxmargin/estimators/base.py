@@ -9,14 +9,16 @@ What a file may hold of an estimator: attributes it declares, of the types it de
 
 import inspect
 import os
+import re
 import signal
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -89,24 +91,86 @@ def train_warm(
     return result
 
 
+Class = TypeVar("Class", bound=type)
+
+
+def fitted(*, init: Literal[False] = False) -> Any:
+    """An attribute that `fit` sets, in the body of an `estimator`."""
+    return field(init=init)
+
+
+@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field, fitted))
+def estimator(cls: Class) -> Class:
+    """Make ``__init__`` of the parameters that a class and its bases declare, and document them.
+
+    Parameters are annotated names with a default, by keyword only unless ``field(kw_only=False)``
+    says otherwise. Those of the class come before those of its bases, whose constraints it
+    inherits. What the class's own docstring leaves out of "Parameters" and "Attributes" is taken
+    from those of its bases.
+    """
+    made: Any = dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
+    constraints: dict[str, Any] = {}
+    for base in reversed(made.__mro__):
+        constraints |= vars(base).get("_parameter_constraints", {})
+    made._parameter_constraints = constraints
+    signature = inspect.signature(made.__init__)
+
+    def distance(one: inspect.Parameter) -> int:
+        """How far among the bases a parameter comes from."""
+        declared = [
+            i for i, base in enumerate(made.__mro__) if one.name in inspect.get_annotations(base)
+        ]
+        return max(declared) if one.kind is one.KEYWORD_ONLY else -1
+
+    parameters = sorted(signature.parameters.values(), key=distance)
+    made.__init__.__signature__ = signature.replace(parameters=parameters)
+    learned = [one.name for one in fields(made) if not one.init]
+    doc = _with_inherited(made, made.__doc__ or "", "Attributes", learned)
+    names = [one.name for one in parameters]
+    made.__doc__ = _with_inherited(made, doc, "Parameters", names, order=names.index)
+    return cls
+
+
+def _entries(doc: str, title: str) -> tuple[str, dict[str, str]]:
+    """A section of a docstring, and its entries by name."""
+    found = re.search(rf"^{title}\n-+\n(.*?)(?=\n\n\S[^\n]*\n---|\Z)", doc, re.M | re.S)
+    body = found.group(1) if found else ""
+    entries = re.split(r"\n(?=\S)", body) if body else []
+    return body, {entry.partition(" : ")[0]: entry for entry in entries}
+
+
+def _with_inherited(cls: Any, doc: str, title: str, names: list[str], order: Any = None) -> str:
+    """A docstring that also has the entries of the bases."""
+    doc = inspect.cleandoc(doc)
+    body, entries = _entries(doc, title)
+    if not body:
+        return doc
+    for base in cls.__mro__[1:]:
+        inherited = _entries(inspect.cleandoc(vars(base).get("__doc__") or ""), title)[1]
+        for name in [name for name in names if name in inherited and name not in entries]:
+            entry, default = inherited[name], getattr(cls, name, None)
+            if default != getattr(base, name, None):
+                entry = re.sub("default=.*", f"default={default!r}", entry, count=1)
+            entries[name] = entry
+    shown = sorted(entries, key=order) if order else entries
+    return doc.replace(body, "\n".join(entries[name] for name in shown), 1)
+
+
+@estimator
 class StoredEstimator:
     """Base of the estimators that files can hold.
 
-    Attributes that a fit sets are annotated in the body of the class. A file can set no others.
+    Attributes that a fit sets are declared by ``fitted()``. A file can set no others.
     """
 
-    n_features_in_: int
-    feature_names_in_: NDArray[np.object_]
+    n_features_in_: int = fitted()
+    feature_names_in_: NDArray[np.object_] = fitted()
 
     @classmethod
     def fitted_types(cls) -> dict[str, Any]:
         """Type hints of the attributes that a fit sets, by name."""
-        ours = [base for base in cls.__mro__ if base.__module__.startswith("maxmargin.")]
-        hints: dict[str, Any] = {}
-        for base in reversed(ours):
-            hints |= inspect.get_annotations(base)
-        parameters = inspect.signature(cls).parameters
-        return {name: hint for name, hint in hints.items() if name not in parameters}
+        learned = [one for one in fields(cls) if not one.init and one.default is MISSING]
+        return {one.name: one.type for one in learned}
 
     def _check_fitted(self) -> None:
         """Raise an error if attributes that come from a file do not fit together."""
@@ -147,10 +211,58 @@ MOST_THREADS = 1024
 """More than any machine has use for: a number in a file must not be able to ask for them."""
 
 
+@estimator
 class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
-    """Base of all estimators: a fit is a solve with a certificate."""
+    """Base of all estimators: a fit is a solve with a certificate.
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the hinges.
+    tol : float or AbsoluteGap, default=1e-3
+        Relative duality gap that is good enough, or an absolute one.
+    warm_start : bool, default=False
+        Start `fit` from the dual solution of the fit before, also when C has changed.
+    max_iter : int, default=10000
+        Most iterations.
+    time_limit : float, default=None
+        Most seconds.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, so that it can go on after a crash.
+    checkpoint_every : float, default=60.0
+        Least seconds between two writes of the checkpoint.
+    resume : bool, default=False
+        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples.
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
+    history_ : list of Iteration
+        Seconds, oracle calls, updates, primal and dual value after each iteration.
+    n_iter_ : int
+        Number of iterations.
+    status_ : str
+        "converged", or why the fit stopped before.
+    """
+
+    C: float = field(default=1.0, kw_only=False)
+    solver: Any = "auto"
+    tol: float | AbsoluteGap = 1e-3
+    warm_start: bool = False
+    max_iter: int = 10_000
+    time_limit: float | None = None
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: float = 60.0
+    resume: bool = False
+    n_jobs: int | None = None
+    random_state: Any = 0
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
         "C": [Interval(Real, 0, None, closed="neither")],
         "tol": [Interval(Real, 0, None, closed="neither"), AbsoluteGap],
         "warm_start": ["boolean"],
@@ -163,22 +275,11 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    C: float
-    tol: float | AbsoluteGap
-    warm_start: bool
-    max_iter: int
-    time_limit: float | None
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: float = 60.0
-    resume: bool = False
-    n_jobs: int | None
-    random_state: Any
-
-    certificate_: Certificate
-    history_: list[Iteration]
-    n_iter_: int
-    status_: str
-    _data_fingerprint: str
+    certificate_: Certificate = fitted()
+    history_: list[Iteration] = fitted()
+    n_iter_: int = fitted()
+    status_: str = fitted()
+    _data_fingerprint: str = fitted()
 
     @with_callbacks
     def _train(
@@ -317,8 +418,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                 stacklevel=stacklevel + 1,
             )
             return
-        default = inspect.signature(type(self)).parameters["max_iter"].default
-        asked = result.status is not Status.MAX_ITER or self.max_iter != default
+        asked = result.status is not Status.MAX_ITER or self.max_iter != type(self).max_iter
         warning = NotConvergedWarning(
             f"{type(self).__name__} was stopped by {reasons[result.status]} at a {gap}, above "
             f"tol={self.tol:g}; the best weights so far are kept"

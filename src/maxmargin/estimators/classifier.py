@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -22,7 +21,7 @@ from maxmargin.core.linear import (
 )
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     as_floats,
     check_costs,
@@ -41,7 +40,7 @@ from maxmargin.training.linear_stream import (
     class_numbers,
     joined_classes,
 )
-from maxmargin.training.sharded import ENGINES, HasEngine
+from maxmargin.training.sharded import HasEngine
 from maxmargin.training.sharded_linear import fit_on_shards
 
 Floats = NDArray[np.float64]
@@ -90,6 +89,7 @@ class _ClassTargets(Targets):
         return OneVersusRest(tuple(parts))
 
 
+@estimator
 class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     """Linear SVM for two or more classes, with a certificate of optimality.
 
@@ -104,8 +104,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Loss of an example with more than two classes: its worst violation, the sum of its
         violations, or one binary problem for each class. With two classes they are all
         the binary hinge.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
     loss_matrix : array-like of shape (n_classes, n_classes) or dict, default=None
         ``loss_matrix[y, j]``: loss of answering class ``j`` for class ``y``, classes sorted, zero
         diagonal; or ``{(true, predicted): loss}``, pairs left out costing 1. None means 1 for
@@ -116,30 +114,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     class_weight : dict or "balanced", default=None
         Multiplies the C of the examples of a class. A dictionary may leave classes out, which
         then weigh 1, or name some that `y` lacks, but not both.
-    fit_intercept : bool, default=True
-        Learn an intercept, as the weight of a constant feature.
-    intercept_scaling : float, default=1.0
-        Value of the constant feature. The larger, the less the intercept is regularised.
-    nonnegative : bool, default=False
-        Allow no negative weights (the intercept may be negative).
-    prior : GaussianPrior or (mean, covariance), default=None
-        Gaussian prior on the weights.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds over the (active) examples; for a source, passes that learn.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
     solver : "auto", "one-slack", SequentialDual, StreamedDual or OneSlack, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
         `StreamedDual`, which says how much memory rows of earlier blocks may take. `OneSlack` is
@@ -155,10 +129,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         One row with two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
-    status_ : str
-        "converged", or why the fit stopped before.
     history_ : list of Round
         Seconds, visits, primal and dual value after each round (for "one-vs-rest", after each
         class, of the classes so far).
@@ -183,7 +153,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     (True, True)
     """
 
-    _parameter_constraints = LinearEstimator._parameter_constraints | {
+    formulation: str = "crammer-singer"
+    loss_matrix: ArrayLike | Mapping[tuple[Any, Any], float] | None = None
+    margins: float | Mapping[Any, float] | ArrayLike = 1.0
+    class_weight: Mapping[Any, float] | str | None = None
+
+    _parameter_constraints = {
         "formulation": [StrOptions({*_FORMULATIONS, _ONE_VERSUS_REST})],
         "loss_matrix": ["array-like", dict, None],
         "margins": [Interval(Real, 0, None, closed="left"), dict, "array-like"],
@@ -194,53 +169,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             StreamedDual,
             *_STRUCTURED,
         ],
-        "engine": ENGINES,
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        formulation: str = "crammer-singer",
-        tol: float = 1e-3,
-        loss_matrix: ArrayLike | Mapping[tuple[Any, Any], float] | None = None,
-        margins: float | Mapping[Any, float] | ArrayLike = 1.0,
-        class_weight: Mapping[Any, float] | str | None = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        nonnegative: bool = False,
-        prior: Any = None,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        solver: Any = "auto",
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.formulation = formulation
-        self.tol = tol
-        self.loss_matrix = loss_matrix
-        self.margins = margins
-        self.class_weight = class_weight
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.nonnegative = nonnegative
-        self.prior = prior
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.solver = solver
-        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -484,8 +413,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             )
         return given
 
-    classes_: NDArray[Any]
-    intercept_: Floats
+    classes_: NDArray[Any] = fitted()
+    intercept_: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

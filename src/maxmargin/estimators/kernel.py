@@ -5,7 +5,6 @@ KernelStructuredSVM: any problem whose outputs can be listed, through a kernel.
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -23,27 +22,52 @@ from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
-from maxmargin.estimators.base import CertifiedEstimator, check_classes, n_threads, train_warm
+from maxmargin.estimators.base import (
+    CertifiedEstimator,
+    check_classes,
+    estimator,
+    fitted,
+    n_threads,
+    train_warm,
+)
 from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.structured import HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 Floats = NDArray[np.float64]
 
 
+@estimator
 class KernelEstimator(CertifiedEstimator):
-    """Base of the estimators whose model is a `KernelModel`."""
+    """Base of the estimators whose model is a `KernelModel`.
 
-    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
-        "rescaling": [StrOptions({"margin", "slack"})],
-    }
+    Parameters
+    ----------
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    max_iter : int, default=100000
+        Most iterations: mini-batches, or updates of the examples that violate their margins most.
 
-    rescaling: str
+    Attributes
+    ----------
+    model_ : KernelModel
+        Rows, factors and the kernel, from which scores are made.
+    support_size_ : int
+        Rows in the model.
+    certificate_ : Certificate
+        ``primal``, ``dual``, ``gap`` and ``relative_gap``, with the kernel computed anew.
+    """
 
-    classes_: NDArray[Any]
-    model_: KernelModel
-    support_size_: int
-    _problem: Any
+    rescaling: str = "margin"
+    max_iter: int = 100_000
+
+    _parameter_constraints = {"rescaling": [StrOptions({"margin", "slack"})]}
+
+    classes_: NDArray[Any] = fitted()
+    model_: KernelModel = fitted()
+    support_size_: int = fitted()
+    _problem: Any = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -73,7 +97,8 @@ class KernelEstimator(CertifiedEstimator):
         return self
 
 
-class KernelStructuredSVM(KernelEstimator):
+@estimator
+class KernelStructuredSVM(KernelEstimator, HasProblem):
     """Structural SVM in the space of a kernel, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``. Scores are ``<w, phi(x, y)>``, but
@@ -85,8 +110,6 @@ class KernelStructuredSVM(KernelEstimator):
     problem : KernelProblem or Problem
         `Multiclass` for classes. A `Problem` must have ``outputs(x)``; the kernel then compares its
         joint features.
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     kernel : {"linear", "rbf", "polynomial"}, kernel object or callable, default="rbf"
         A callable is ``k(A, B)``, all values between two batches of rows. Objects are
         `FunctionKernel` (also for pairs of anything), `JointKernel` (of inputs and outputs) and
@@ -100,48 +123,15 @@ class KernelStructuredSVM(KernelEstimator):
     solver : "auto", MiniBatchDual or KernelClassesDual, default="auto"
         "auto" is `KernelClassesDual` for `Multiclass` and `MiniBatchDual` for all others, among
         them `Multiclass` with slack rescaling of a loss matrix.
-    rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
-        one.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=100000
-        Most rounds: mini-batches, or visits of the worst examples.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads for searches and predictions; None means 1 and -1 one for each core. The answer
-        does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples.
 
     Attributes
     ----------
-    model_ : KernelModel
-        Rows, factors and the kernel, from which scores are made.
-    support_size_ : int
-        Rows in the model.
     classes_ : ndarray of shape (n_classes,)
         Of `Multiclass` only.
     n_features_in_ : int
         Of `Multiclass` on rows of numbers only.
     feature_names_in_ : ndarray of shape (n_features,)
         The same, when trained on a data frame.
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap``, with the kernel computed anew.
-    status_ : str
-        "converged", or why the fit stopped before.
-    history_ : list of Round
-        Seconds, searches, primal and dual value after each round.
-    n_iter_ : int
 
     See Also
     --------
@@ -171,7 +161,12 @@ class KernelStructuredSVM(KernelEstimator):
     ['free']
     """
 
-    _parameter_constraints = KernelEstimator._parameter_constraints | {
+    kernel: Any = "rbf"
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 1.0
+
+    _parameter_constraints = {
         "problem": [HasMethods(["loss"])],
         "kernel": [StrOptions(set(NAMES)), Kernel, ProductKernel, callable],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
@@ -179,45 +174,6 @@ class KernelStructuredSVM(KernelEstimator):
         "coef0": [Real],
         "solver": [StrOptions({"auto"}), MiniBatchDual, KernelClassesDual],
     }
-
-    def __init__(
-        self,
-        problem: Any,
-        C: float = 1.0,
-        *,
-        kernel: Any = "rbf",
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        solver: Any = "auto",
-        rescaling: str = "margin",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 100_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.problem = problem
-        self.C = C
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.solver = solver
-        self.rescaling = rescaling
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -18,29 +17,74 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
-from maxmargin.estimators.base import check_weights
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.base import check_weights, estimator, fitted
+from maxmargin.estimators.structured import HasProblem, StructuredEstimator
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver
 
 Floats = NDArray[np.float64]
 
 
+@estimator
 class LatentEstimator(StructuredEstimator):
-    """Base of the estimators with latent variables."""
+    """Base of the estimators with latent variables.
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    Parameters
+    ----------
+    restarts : int, default=1
+        Starts, each from other latent variables; the one with the lowest objective counts.
+    max_imputations : int, default=100
+        Most convex steps of each start.
+    solver : str or solver object, default="auto"
+        Of the convex steps; see `StructuredSVM`.
+    tol : float, default=1e-3
+        A start ends when the objective is, relatively, at most so far above the least value of the
+        convex problem with the same latent variables.
+    warm_start : bool, default=False
+        Begin the first start of `fit` with the weights and the dual solution of the fit before,
+        also when C has changed.
+    max_iter : int, default=10000
+        Most iterations of each convex step.
+    time_limit : float, default=None
+        Most seconds, for all starts together.
+    checkpoint : path, default=None
+        File to keep the state of the fit in, between two convex steps, so that it can go on after
+        a crash.
+    random_state : int, RandomState instance or None, default=0
+        Starts, and the order of the examples.
+
+    Attributes
+    ----------
+    objectives_ : ndarray of shape (n_steps,)
+        The objective after each convex step of the best start; it never rises.
+    certificates_ : list of Certificate
+        Of each convex step of the best start.
+    certificate_ : Certificate
+        Of the weights, for the convex problem with their latent variables: ``primal`` is the
+        objective, and with the same latent variables no weights can come below ``dual``. Others
+        may be better: this is no bound for the problem as a whole.
+    imputations_ : list
+        Latent variable of each true output: the best at the weights.
+    restart_objectives_ : ndarray of shape (n_restarts,)
+        The objective at the end of every start.
+    history_ : list of Iteration
+        Iterations of all the convex steps of the best start.
+    n_iter_ : int
+        Number of these.
+    """
+
+    restarts: int = 1
+    max_imputations: int = 100
+
+    _parameter_constraints = {
         "restarts": [Interval(Integral, 1, None, closed="left")],
         "max_imputations": [Interval(Integral, 1, None, closed="left")],
     }
 
-    restarts: int
-    max_imputations: int
-
-    objectives_: Floats
-    certificates_: list[Certificate]
-    imputations_: Any
-    restart_objectives_: Floats
+    objectives_: Floats = fitted()
+    certificates_: list[Certificate] = fitted()
+    imputations_: Any = fitted()
+    restart_objectives_: Floats = fitted()
 
     def _fit_latent(
         self, latent: LatentOracle, X: Any, y: Any, attributes: Any, initial: Any = None
@@ -82,7 +126,8 @@ class LatentEstimator(StructuredEstimator):
             super()._warn_unless_converged(result, X, stacklevel + 1)
 
 
-class LatentStructuredSVM(LatentEstimator):
+@estimator
+class LatentStructuredSVM(LatentEstimator, HasProblem):
     """Structural SVM whose outputs have a latent part that the training data do not tell.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -95,58 +140,10 @@ class LatentStructuredSVM(LatentEstimator):
     ----------
     problem : LatentProblem
         What is predicted.
-    C : float, default=1.0
-        Weight of the sum of the hinges.
-    restarts : int, default=1
-        Starts, each from other latent variables; the one with the lowest objective counts.
-    max_imputations : int, default=100
-        Most convex steps of each start.
-    solver : str or solver object, default="auto"
-        Of the convex steps; see `StructuredSVM`.
-    tol : float, default=1e-3
-        A start ends when the objective is, relatively, at most so far above the least value of the
-        convex problem with the same latent variables.
-    warm_start : bool, default=False
-        Begin the first start of `fit` with the weights and the dual solution of the fit before,
-        also when C has changed.
-    max_iter : int, default=10000
-        Most rounds of each convex step.
-    time_limit : float, default=None
-        Most seconds, for all starts together.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, between two convex steps, so that it can go on after
-        a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads for compiled searches; None means 1 and -1 one for each core. The answer does not
-        depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Starts, and the order of the examples.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_features,)
-    objectives_ : ndarray of shape (n_steps,)
-        The objective after each convex step of the best start; it never rises.
-    certificates_ : list of Certificate
-        Of each convex step of the best start.
-    certificate_ : Certificate
-        Of the weights, for the convex problem with their latent variables: ``primal`` is the
-        objective, and with the same latent variables no weights can come below ``dual``. Others
-        may be better: this is no bound for the problem as a whole.
-    imputations_ : list
-        Latent variable of each truth: the best at the weights.
-    restart_objectives_ : ndarray of shape (n_restarts,)
-        The objective at the end of every start.
-    status_ : str
-        "converged", or why the fit stopped before.
-    history_ : list of Round
-        Rounds of all the convex steps of the best start.
-    n_iter_ : int
-        Number of these.
 
     See Also
     --------
@@ -159,7 +156,7 @@ class LatentStructuredSVM(LatentEstimator):
     See `LatentProblem`.
     """
 
-    _parameter_constraints = LatentEstimator._parameter_constraints | {
+    _parameter_constraints = {
         "problem": [
             HasMethods(
                 [
@@ -173,39 +170,6 @@ class LatentStructuredSVM(LatentEstimator):
             )
         ],
     }
-
-    def __init__(
-        self,
-        problem: Any,
-        C: float = 1.0,
-        *,
-        restarts: int = 1,
-        max_imputations: int = 100,
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.problem = problem
-        self.C = C
-        self.restarts = restarts
-        self.max_imputations = max_imputations
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -255,7 +219,7 @@ class LatentStructuredSVM(LatentEstimator):
         self._fit_latent(latent, X, y, lambda weights: {"weights_": weights}, initial)
         return self
 
-    weights_: Floats
+    weights_: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -3,6 +3,7 @@
 import threading
 import time
 from abc import ABC, abstractmethod
+from dataclasses import field
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,7 @@ from maxmargin.core.checks import LARGEST, first_immoderate
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.core.result import Result, Stopping
-from maxmargin.estimators.base import CertifiedEstimator, n_threads
+from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted, n_threads
 from maxmargin.estimators.checks import (
     as_floats,
     check_bias,
@@ -55,10 +56,39 @@ class Targets(ABC):
         """The optimisation problem on features and geometry `shared`, which holds `C`."""
 
 
+@estimator
 class LinearEstimator(CertifiedEstimator, Prunable):
-    """Base of `LinearClassifier` and `LinearRegressor`."""
+    """Base of `LinearClassifier` and `LinearRegressor`.
 
-    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
+    Parameters
+    ----------
+    C : float, default=1.0
+        Weight of the sum of the losses.
+    fit_intercept : bool, default=True
+        Learn an intercept, as the weight of a constant feature.
+    intercept_scaling : float, default=1.0
+        Value of the constant feature. The larger, the less the intercept is regularised.
+    nonnegative : bool, default=False
+        Allow no negative weights (the intercept may be negative).
+    prior : GaussianPrior or (mean, covariance), default=None
+        Gaussian prior on the weights.
+    solver : "auto", SequentialDual or StreamedDual, default="auto"
+        A solver object with its heuristics set by hand; for a source and for `partial_fit` a
+        `StreamedDual`, which says how much memory rows of earlier batches may take.
+    max_iter : int, default=10000
+        Most passes over the (active) examples; for a source, passes that learn.
+    n_jobs : int, default=None
+        Threads; None means 1 and -1 one for each core.
+    random_state : int, RandomState instance or None, default=0
+        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
+    """
+
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    nonnegative: bool = False
+    prior: Any = None
+
+    _parameter_constraints = {
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
         "nonnegative": ["boolean"],
@@ -66,16 +96,10 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         "solver": [StrOptions({"auto"}), SequentialDual, StreamedDual],
     }
 
-    fit_intercept: bool
-    intercept_scaling: float
-    nonnegative: bool
-    prior: GaussianPrior | tuple[Any, Any] | None
-    solver: Any
+    coef_: Any = fitted()
+    intercept_: Floats | float = fitted()
 
-    coef_: Any
-    intercept_: Floats | float
-
-    _online: OnlineDual | None = None
+    _online: OnlineDual | None = field(default=None, init=False)
 
     def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
         self.coef_ = smaller(np.where(keep, dense(self.coef_), 0.0))

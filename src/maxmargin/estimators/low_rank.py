@@ -4,8 +4,9 @@ Any problem with a low-rank kernel, as a linear one: for every linear solver.
 """
 
 from collections.abc import Sequence
+from dataclasses import field
 from numbers import Integral, Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.linalg
@@ -23,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxmargin.core.checks import check_shape
 from maxmargin.core.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.core.problem import Problem
-from maxmargin.estimators.base import StoredEstimator, check_weights
+from maxmargin.estimators.base import StoredEstimator, check_weights, estimator, fitted
 from maxmargin.estimators.checks import check_features
 
 Floats = NDArray[np.float64]
@@ -35,6 +36,7 @@ _NOTHING_LEFT = 1e-10
 """Part of the largest diagonal entry below which a row is in the span of those chosen."""
 
 
+@estimator
 class LowRankKernel(
     ClassNamePrefixFeaturesOutMixin, TransformerMixin, StoredEstimator, BaseEstimator
 ):
@@ -92,7 +94,15 @@ class LowRankKernel(
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {
+    kernel: Any = field(default="rbf", kw_only=False)
+    n_components: int = field(default=100, kw_only=False)
+    gamma: float | None = None
+    degree: int = 3
+    coef0: float = 1.0
+    method: str = "cholesky"
+    random_state: Any = 0
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kernel": [StrOptions(set(NAMES)), Kernel, callable],
         "n_components": [Interval(Integral, 1, None, closed="left")],
         "gamma": [Interval(Real, 0, None, closed="neither"), None],
@@ -102,29 +112,10 @@ class LowRankKernel(
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        kernel: Any = "rbf",
-        n_components: int = 100,
-        *,
-        gamma: float | None = None,
-        degree: int = 3,
-        coef0: float = 1.0,
-        method: str = "cholesky",
-        random_state: Any = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_components = n_components
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.method = method
-        self.random_state = random_state
-
-    basis_: Any
-    basis_indices_: NDArray[np.int64]
-    inverse_: Floats
-    kernel_: Kernel
+    basis_: Any = fitted()
+    basis_indices_: NDArray[np.int64] = fitted()
+    inverse_: Floats = fitted()
+    kernel_: Kernel = fitted()
 
     def _check_fitted(self) -> None:
         rank = len(self.inverse_)

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from numbers import Real
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from maxmargin.core.checks import LARGEST, are_moderate, check_finite
 from maxmargin.core.linear import LinearProblem, ScalarProblem
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.base import check_weights, estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.training.linear_stream import BatchStream, CheckedExamples
 
@@ -32,6 +31,7 @@ class _NumberTargets(Targets):
         return ScalarProblem.epsilon_insensitive(self.values, self.epsilon, **shared)
 
 
+@estimator
 class LinearRegressor(RegressorMixin, LinearEstimator):
     """Linear support vector regression, with a certificate of optimality.
 
@@ -43,32 +43,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Weight of the sum of the losses.
     epsilon : float, default=0.0
         Errors up to this size cost nothing.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    fit_intercept : bool, default=True
-        Learn an intercept, as the weight of a constant feature.
-    intercept_scaling : float, default=1.0
-        Value of the constant feature. The larger, the less the intercept is regularised.
-    nonnegative : bool, default=False
-        Allow no negative weights (the intercept may be negative).
-    prior : GaussianPrior or (mean, covariance), default=None
-        Gaussian prior on the weights.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds over the (active) examples; for a source, passes that learn.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
     solver : "auto", SequentialDual or StreamedDual, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
         `StreamedDual`, which says how much memory rows of earlier blocks may take.
@@ -77,14 +51,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     ----------
     coef_ : ndarray of shape (n_features,)
     intercept_ : float
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
-    status_ : str
-        "converged", or why the fit stopped before.
-    history_ : list of Round
-        Seconds, visits, primal and dual value after each round.
-    n_iter_ : int
-        Number of rounds.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -104,46 +70,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     (True, True)
     """
 
-    _parameter_constraints = LinearEstimator._parameter_constraints | {
+    epsilon: float = 0.0
+
+    _parameter_constraints = {
         "epsilon": [Interval(Real, 0, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        epsilon: float = 0.0,
-        tol: float = 1e-3,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        nonnegative: bool = False,
-        prior: Any = None,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        solver: Any = "auto",
-    ) -> None:
-        self.C = C
-        self.epsilon = epsilon
-        self.tol = tol
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.nonnegative = nonnegative
-        self.prior = prior
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.solver = solver
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -268,7 +199,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             raise ValueError(f"epsilon is {self.epsilon:g}, but must not be beyond {LARGEST:g}.")
         return _NumberTargets(values, float(self.epsilon))
 
-    intercept_: float
+    intercept_: float = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

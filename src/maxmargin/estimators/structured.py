@@ -1,7 +1,7 @@
 """StructuredSVM: any problem, any solver."""
 
 from collections.abc import Sequence
-from os import PathLike
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -15,28 +15,34 @@ from maxmargin.core.problem import as_inputs, called, check_instance, check_pair
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import CertifiedEstimator, check_weights, train_warm
+from maxmargin.estimators.base import (
+    CertifiedEstimator,
+    check_weights,
+    estimator,
+    fitted,
+    train_warm,
+)
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
-from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.sharded import ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
 
 
+@estimator
 class StructuredEstimator(CertifiedEstimator):
-    """Base of the estimators that train structured problems."""
+    """Base of the estimators that train structured problems.
 
-    _parameter_constraints: dict[str, list[Any]] = CertifiedEstimator._parameter_constraints | {
-        "solver": [StrOptions(set(SOLVERS)), StructuredSolver],
-    }
+    Parameters
+    ----------
+    solver : str or solver object, default="auto"
+        "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack"; for problems that can
+        list their outputs also "partial-linearization" and "exponentiated-gradient"; or an object
+        such as ``OneSlack(cache=0)``.
+    """
 
-    solver: Any
-    rescaling: str
-
-    def _rescaled(self, oracle: Oracle) -> Oracle:
-        """A training set with margin rescaling, or with the rescaling asked for."""
-        return SlackRescaledOracle(oracle) if self.rescaling == "slack" else oracle
+    _parameter_constraints = {"solver": [StrOptions(set(SOLVERS)), StructuredSolver]}
 
     def _fit_oracle(self, oracle: Oracle, X: Any, y: Any, attributes: Any) -> None:
         """Train, from the dual solution of the fit before if that is asked for."""
@@ -45,7 +51,40 @@ class StructuredEstimator(CertifiedEstimator):
         self._warn_unless_converged(result, X, stacklevel=4)
 
 
-class StructuredSVM(ShardedEstimator, StructuredEstimator):
+@estimator
+class RescaledEstimator(StructuredEstimator):
+    """Base of those whose loss can rescale the margin or the slack.
+
+    Parameters
+    ----------
+    rescaling : {"margin", "slack"}, default="margin"
+        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
+    """
+
+    rescaling: str = "margin"
+
+    _parameter_constraints = {"rescaling": [StrOptions({"margin", "slack"})]}
+
+    def _rescaled(self, oracle: Oracle) -> Oracle:
+        """An oracle with margin rescaling, or with the rescaling asked for."""
+        return SlackRescaledOracle(oracle) if self.rescaling == "slack" else oracle
+
+
+@estimator
+class HasProblem:
+    """For estimators whose first parameter is the problem; the last of their bases.
+
+    Parameters
+    ----------
+    problem : Problem
+        What is predicted.
+    """
+
+    problem: Any = field(kw_only=False)
+
+
+@estimator
+class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
     """Structural SVM for any problem whose loss-augmented search you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -55,50 +94,15 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     ----------
     problem : Problem
         What is predicted.
-    C : float, default=1.0
-        Weight of the sum of the hinges.
-    solver : str or solver object, default="auto"
-        "auto", "dual-coordinate", "frank-wolfe", "n-slack" or "one-slack"; for problems that can
-        list their outputs also "partial-linearization" and "exponentiated-gradient"; or an object
-        such as ``OneSlack(cache=0)``.
     rescaling : {"margin", "slack"}, default="margin"
         How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
-        If the problem has no ``slack_rescaled_inference``, the latter is searched by some calls of
+        If the problem has no ``slack_rescaled_inference``, the latter is solved by some calls of
         ``loss_augmented_inference``, which may miss the largest slack: the certificate then counts
         a bound of it, and a fit may end with the status "relaxed".
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads for compiled searches; None means 1 and -1 one for each core. The answer does not
-        depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
-        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_features,)
-    certificate_ : Certificate
-        ``primal``, ``dual``, ``gap`` and ``relative_gap`` over all the training data.
-    status_ : str
-        "converged", or why the fit stopped before.
-    history_ : list of Round
-        Seconds, searches, visits from planes in hand, primal and dual value after each round.
-    n_iter_ : int
 
     See Also
     --------
@@ -110,44 +114,10 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     See `Problem`.
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    _parameter_constraints = {
         "problem": [HasMethods(["joint_feature", "loss", "inference", "loss_augmented_inference"])],
         "rescaling": [StrOptions({"margin", "slack"})],
-        "engine": ENGINES,
     }
-
-    def __init__(
-        self,
-        problem: Any,
-        C: float = 1.0,
-        *,
-        solver: Any = "auto",
-        rescaling: str = "margin",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.problem = problem
-        self.C = C
-        self.solver = solver
-        self.rescaling = rescaling
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -244,7 +214,7 @@ class StructuredSVM(ShardedEstimator, StructuredEstimator):
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
 
-    weights_: Floats
+    weights_: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

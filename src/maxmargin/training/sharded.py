@@ -2,7 +2,7 @@
 
 import copy
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import n_threads, train_warm
+from maxmargin.estimators.base import estimator, n_threads, train_warm
 from maxmargin.training.distributed_names import ON_SHARDS, on_shards
 from maxmargin.training.engines import chosen_engine, make_engine
 from maxmargin.training.partitions import (
@@ -38,14 +38,22 @@ _NOT_THE_PROBLEM = {
 """Parameters that do not change what is minimised."""
 
 
-ENGINES: list[Any] = [StrOptions({"threads", "processes", "dask"}), HasMethods("submit"), None]
-"""What the parameter `engine` may be."""
-
-
+@estimator
 class HasEngine:
-    """For estimators with the parameter `engine`."""
+    """For estimators with the parameter `engine`.
+
+    Parameters
+    ----------
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for inference in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
+    """
 
     engine: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "engine": [StrOptions({"threads", "processes", "dask"}), HasMethods("submit"), None]
+    }
 
     def __sklearn_clone__(self) -> Self:
         # The connection to a cluster stays the same; it cannot be copied.
@@ -162,7 +170,9 @@ class ShardedEstimator(HasEngine, StreamedEstimator):
 
     def _bare(self) -> Self:
         """The same estimator with nothing but the parameters that shards must know."""
-        return type(self)(**self._problem_parameters(), tol=self.tol)
+        kind: Any = type(self)
+        bare: Self = kind(**self._problem_parameters(), tol=self.tol)
+        return bare
 
     def _problem_parameters(self) -> dict[str, Any]:
         parameters = self.get_params(deep=False)

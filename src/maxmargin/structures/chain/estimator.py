@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from maxmargin.data.labels import flat_labels, label_array
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.base import check_classes, check_weights, n_threads
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
 from maxmargin.estimators.checks import (
     check_features,
     check_loss_matrix,
@@ -29,11 +28,11 @@ from maxmargin.estimators.checks import (
     remember_names,
 )
 from maxmargin.estimators.pruning import Prunable
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.chain.model import ChainModel
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 from maxmargin.training.partitions import Survey, check_widths
-from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.sharded import ShardedEstimator
 from maxmargin.training.streaming import (
     Checked,
     Fixed,
@@ -46,7 +45,8 @@ Floats = NDArray[np.float64]
 _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
-class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
+@estimator
+class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -58,8 +58,6 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
         Number of wrong labels; their share of the sequence; one for any mistake at all; or the
         cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
@@ -77,29 +75,6 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
         How the loss enters, see `StructuredSVM`. The search for "slack" is exact for the Hamming
         and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
         what it misses.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the sequences.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
-        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
@@ -116,8 +91,6 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
         Biases; zeros where not fitted.
     vocabulary_ : Mapping
         Column of each feature name; only when trained on dictionaries.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Names of columns; only when trained on data frames.
@@ -146,69 +119,32 @@ class SequenceTagger(ShardedEstimator, StructuredEstimator, Prunable):
     ['DET', 'NOUN', 'VERB']
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    loss: Any = "hamming"
+    order: int = 1
+    pair_features: Any = None
+    fit_intercept: bool = True
+    fit_ends: bool = True
+
+    _parameter_constraints = {
         "loss": [StrOptions(_LOSSES), "array-like", dict],
         "order": [Options(int, {1, 2})],
         "pair_features": [StrOptions({"all"}), "array-like", None],
         "fit_intercept": ["boolean"],
         "fit_ends": ["boolean"],
-        "rescaling": [StrOptions({"margin", "slack"})],
-        "engine": ENGINES,
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: Any = "hamming",
-        order: int = 1,
-        pair_features: Any = None,
-        fit_intercept: bool = True,
-        fit_ends: bool = True,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.order = order
-        self.pair_features = pair_features
-        self.fit_intercept = fit_intercept
-        self.fit_ends = fit_ends
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
-
-    classes_: NDArray[Any]
-    vocabulary_: Vocabulary
-    coef_: Floats
-    transitions_: Floats
-    intercept_: Floats
-    first_: Floats
-    last_: Floats
-    second_order_: Floats
-    pair_coef_: Floats
-    _layout: Layout
-    _table: Floats
-    _tied: NDArray[np.int64] | None
+    classes_: NDArray[Any] = fitted()
+    vocabulary_: Vocabulary = fitted()
+    coef_: Floats = fitted()
+    transitions_: Floats = fitted()
+    intercept_: Floats = fitted()
+    first_: Floats = fitted()
+    last_: Floats = fitted()
+    second_order_: Floats = fitted()
+    pair_coef_: Floats = fitted()
+    _layout: Layout = fitted()
+    _table: Floats = fitted()
+    _tied: NDArray[np.int64] | None = fitted()
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -15,14 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_weights, n_threads
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.base import check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.constituency.grammar import Grammar, Sentence
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
 from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
 from maxmargin.training.partitions import Survey
-from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.sharded import ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
@@ -32,7 +31,8 @@ class UnparsedWarning(UserWarning):
     """Some sentences have no tree by the grammar, and got a flat one."""
 
 
-class GrammarParser(ShardedEstimator, StructuredEstimator):
+@estimator
+class GrammarParser(ShardedEstimator, RescaledEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
     The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
@@ -45,8 +45,6 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     loss : {"brackets", "zero-one"}, default="brackets"
         Number of labelled brackets that are wrong or missed; or one for any other tree.
     horizontal : int or None, default=2
@@ -63,29 +61,6 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         A grammar read before, which then says what the last four parameters would.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the sentences.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train: in this process; in `n_jobs` processes, for searches in pure Python; on the
-        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
 
     Attributes
     ----------
@@ -93,8 +68,6 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
         Its ``rule_names`` say what each weight is for, its ``labels`` are those of phrases.
     coef_ : ndarray of shape (n_rules,)
         Weights, in the order of ``grammar_.rule_names``.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
 
     See Also
     --------
@@ -123,62 +96,24 @@ class GrammarParser(ShardedEstimator, StructuredEstimator):
     (S (NP (DT the) (NN man)) (VP (VBD saw) (NP (DT a) (NN dog))))
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    loss: str = "brackets"
+    horizontal: int | None = 2
+    vertical: int = 1
+    tags: str = "given"
+    min_count: int = 3
+    grammar: Grammar | None = None
+
+    _parameter_constraints = {
         "loss": [StrOptions({"brackets", "zero-one"})],
         "horizontal": [Interval(Integral, 0, None, closed="left"), None],
         "vertical": [Interval(Integral, 1, None, closed="left")],
         "tags": [StrOptions({"given", "predicted"})],
         "min_count": [Interval(Integral, 1, None, closed="left")],
         "grammar": [Grammar, None],
-        "rescaling": [StrOptions({"margin", "slack"})],
-        "engine": ENGINES,
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: str = "brackets",
-        horizontal: int | None = 2,
-        vertical: int = 1,
-        tags: str = "given",
-        min_count: int = 3,
-        grammar: Grammar | None = None,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.horizontal = horizontal
-        self.vertical = vertical
-        self.tags = tags
-        self.min_count = min_count
-        self.grammar = grammar
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
-
-    grammar_: Grammar
-    coef_: Floats
+    grammar_: Grammar = fitted()
+    coef_: Floats = fitted()
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import pairwise
 from numbers import Integral
-from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,8 +19,8 @@ from maxmargin.core.checks import check_indices
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
-from maxmargin.estimators.base import check_classes, check_weights, n_threads
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 from maxmargin.structures.dependency.inference import top_trees, tree_marginals
 from maxmargin.structures.dependency.oracle import (
@@ -141,7 +140,8 @@ class DependencyTree(NamedTuple):
     labels: NDArray[Any]
 
 
-class DependencyParser(StructuredEstimator):
+@estimator
+class DependencyParser(RescaledEstimator):
     """Dependency trees: a structural SVM for parsing, with a certificate of optimality.
 
     The score of a tree is the sum over its arcs of the weights of their features: words and tags of
@@ -152,8 +152,6 @@ class DependencyParser(StructuredEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     structure : {"projective", "non-projective"}, default="projective"
         Trees without crossing arcs (Eisner's algorithm), or any (spanning arborescences).
     labelled : bool, default=False
@@ -173,26 +171,6 @@ class DependencyParser(StructuredEstimator):
         Which tags are taken from CoNLL-U.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-2
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the sentences.
 
     Attributes
     ----------
@@ -206,8 +184,6 @@ class DependencyParser(StructuredEstimator):
         Number of each word and tag seen in training; only for hashed features.
     n_projectivized_ : int
         Training trees that had crossing arcs to lift.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
 
     See Also
     --------
@@ -233,7 +209,16 @@ class DependencyParser(StructuredEstimator):
     [2, 3, 0]
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    structure: str = "projective"
+    labelled: bool = False
+    single_root: bool = True
+    projectivize: bool = False
+    features: Callable[..., Any] | None = None
+    n_features: int = 2**20
+    tag: str = "upos"
+    tol: float = 1e-2
+
+    _parameter_constraints = {
         "structure": [StrOptions({"projective", "non-projective"})],
         "labelled": ["boolean"],
         "single_root": ["boolean"],
@@ -241,62 +226,18 @@ class DependencyParser(StructuredEstimator):
         "features": [callable, None],
         "n_features": [Interval(Integral, 1, 2**31, closed="both")],
         "tag": [StrOptions({"upos", "xpos"})],
-        "rescaling": [StrOptions({"margin", "slack"})],
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        structure: str = "projective",
-        labelled: bool = False,
-        single_root: bool = True,
-        projectivize: bool = False,
-        features: Callable[..., Any] | None = None,
-        n_features: int = 2**20,
-        tag: str = "upos",
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-2,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.structure = structure
-        self.labelled = labelled
-        self.single_root = single_root
-        self.projectivize = projectivize
-        self.features = features
-        self.n_features = n_features
-        self.tag = tag
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
-    coef_: Floats
-    label_coef_: Floats
-    labels_: NDArray[Any]
-    words_: dict[str, int]
-    tags_: dict[str, int]
-    n_projectivized_: int
-    _structure: Structure
-    _layout: FeatureLayout
-    _n_arc_features: int
-    _weights: Floats
+    coef_: Floats = fitted()
+    label_coef_: Floats = fitted()
+    labels_: NDArray[Any] = fitted()
+    words_: dict[str, int] = fitted()
+    tags_: dict[str, int] = fitted()
+    n_projectivized_: int = fitted()
+    _structure: Structure = fitted()
+    _layout: FeatureLayout = fitted()
+    _n_arc_features: int = fitted()
+    _weights: Floats = fitted()
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:

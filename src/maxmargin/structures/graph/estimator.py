@@ -1,7 +1,6 @@
 """GraphLabeler: a label for each node of a graph."""
 
 from dataclasses import replace
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -15,19 +14,19 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import flat_labels
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights, n_threads
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
 from maxmargin.estimators.checks import (
     check_loss_matrix,
     check_names,
     check_per_sample,
     remember_names,
 )
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
 from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphModel
-from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.sharded import ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed, numbers_among
 
 Floats = NDArray[np.float64]
@@ -36,7 +35,8 @@ SHARE_OF_TOL = 0.1
 """Relaxed searches of a fit stop where their bounds are as good as this part of `tol` asks."""
 
 
-class GraphLabeler(ShardedEstimator, StructuredEstimator):
+@estimator
+class GraphLabeler(ShardedEstimator, RescaledEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -49,8 +49,6 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     loss : {"hamming", "hamming-normalized"} or array-like, default="hamming"
         Number of wrong nodes; their share of the graph; or the cost of each wrong label,
         ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
@@ -67,28 +65,6 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         their edges, by `fit`; `score` does not count them. `predict` labels all nodes.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the graphs.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -100,8 +76,6 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
         unless `directed`.
     intercept_ : ndarray of shape (n_classes,)
         Biases; zeros where not fitted.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_, n_edge_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Names of the features of nodes; only when trained on data frames.
@@ -139,64 +113,27 @@ class GraphLabeler(ShardedEstimator, StructuredEstimator):
     ['land', 'land', 'land', 'land']
     """
 
-    _parameter_constraints: dict[str, Any] = StructuredEstimator._parameter_constraints | {
+    loss: Any = "hamming"
+    directed: bool = False
+    fit_intercept: bool = True
+    inference_method: str = "auto"
+    void: Any = None
+
+    _parameter_constraints = {
         "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
         "directed": ["boolean"],
         "fit_intercept": ["boolean"],
         "inference_method": [StrOptions(set(METHODS))],
         "void": "no_validation",
-        "rescaling": [StrOptions({"margin", "slack"})],
-        "engine": ENGINES,
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: Any = "hamming",
-        directed: bool = False,
-        fit_intercept: bool = True,
-        inference_method: str = "auto",
-        void: Any = None,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.directed = directed
-        self.fit_intercept = fit_intercept
-        self.inference_method = inference_method
-        self.void = void
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
-
-    classes_: NDArray[Any]
-    n_edge_features_in_: int
-    node_coef_: Floats
-    edge_coef_: Floats
-    intercept_: Floats
-    _layout: GraphLayout
-    _weights: Floats
+    classes_: NDArray[Any] = fitted()
+    n_edge_features_in_: int = fitted()
+    node_coef_: Floats = fitted()
+    edge_coef_: Floats = fitted()
+    intercept_: Floats = fitted()
+    _layout: GraphLayout = fitted()
+    _weights: Floats = fitted()
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -1,6 +1,5 @@
 """LatentClassifier: the class of a bag of feature rows, one of which shows it."""
 
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +9,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     check_features,
     check_labels,
@@ -25,6 +24,7 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
+@estimator
 class LatentClassifier(ClassifierMixin, LatentEstimator):
     """Classes of bags: which of its instances shows the class is a latent variable.
 
@@ -36,8 +36,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     background : label, default=None
         A class whose bags show nothing. It has no weights and scores zero: its bags ask every
         instance to score below zero, by a margin, for all the other classes. With two classes, one
@@ -48,10 +46,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         every mistake.
     fit_intercept : bool, default=True
         Learn an intercept for each class, as the weight of a constant feature.
-    restarts, max_imputations, solver, tol, warm_start, max_iter, time_limit
-        As in `LatentStructuredSVM`.
-    checkpoint, checkpoint_every, resume, n_jobs, random_state
-        As in `LatentStructuredSVM`.
 
     Attributes
     ----------
@@ -60,8 +54,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     intercept_ : ndarray of shape (n_classes,)
     imputations_ : ndarray of shape (n_bags,)
         The instance of each training bag that shows its class best (0 for the background).
-    objectives_, certificates_, certificate_, restart_objectives_, status_, history_, n_iter_
-        As in `LatentStructuredSVM`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
         Names of columns; only when trained on data frames.
@@ -85,48 +77,15 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     (True, [2, 3])
     """
 
-    _parameter_constraints = LatentEstimator._parameter_constraints | {
+    background: Any = None
+    loss_matrix: Any = None
+    fit_intercept: bool = True
+
+    _parameter_constraints = {
         "background": [object],
         "loss_matrix": ["array-like", dict, None],
         "fit_intercept": ["boolean"],
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        background: Any = None,
-        loss_matrix: Any = None,
-        fit_intercept: bool = True,
-        restarts: int = 1,
-        max_imputations: int = 100,
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.background = background
-        self.loss_matrix = loss_matrix
-        self.fit_intercept = fit_intercept
-        self.restarts = restarts
-        self.max_imputations = max_imputations
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -200,10 +159,10 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         remember_names(self, X)
         return self
 
-    classes_: NDArray[Any]
-    coef_: Floats
-    intercept_: Floats
-    _background: int
+    classes_: NDArray[Any] = fitted()
+    coef_: Floats = fitted()
+    intercept_: Floats = fitted()
+    _background: int = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -1,7 +1,6 @@
 """MultilabelClassifier: any number of labels for each example."""
 
 from collections.abc import Collection, Sequence
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 from maxmargin.core.threads import Threads
 from maxmargin.data.labels import label_array
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, n_threads
+from maxmargin.estimators.base import check_classes, estimator, fitted, n_threads
 from maxmargin.estimators.checks import check_features
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
@@ -25,6 +24,7 @@ Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
 
 
+@estimator
 class MultilabelClassifier(ClassifierMixin, RowEstimator):
     """Sets of labels, on their own or scored in pairs, with a certificate of optimality.
 
@@ -34,8 +34,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     graph : {"independent", "tree", "full"} or list of pairs, default="tree"
         Pairs of labels that are scored together: none; those of the tree with the most mutual
         information between labels in training (Chow and Liu); all; or those given, by label. All
@@ -45,30 +43,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         one for any mistake.
     fit_intercept : bool, default=True
         An intercept for each label. The tables of edges act as such, too.
-    rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -82,8 +56,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     pair_coef_ : ndarray of shape (n_edges, 2, 2)
         ``pair_coef_[e, s, t]`` is added when the first label of edge ``e`` is on (s = 1) or off
         (s = 0), and the second so as t says.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -108,60 +80,27 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     [['beach'], ['town'], ['beach', 'town'], []]
     """
 
-    _parameter_constraints = RowEstimator._parameter_constraints | {
+    graph: Any = "tree"
+    loss: str = "hamming"
+    fit_intercept: bool = True
+
+    _parameter_constraints = {
         "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
         "loss": [StrOptions(set(LOSSES))],
         "fit_intercept": ["boolean"],
     }
 
-    _problem: LabelSets
-    _sets: bool
-    coef_: Floats
-    intercept_: Floats
-    pair_coef_: Floats
-    edges_: NDArray[np.int64]
+    _problem: LabelSets = fitted()
+    _sets: bool = fitted()
+    coef_: Floats = fitted()
+    intercept_: Floats = fitted()
+    pair_coef_: Floats = fitted()
+    edges_: NDArray[np.int64] = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check_classes(self.classes_, self._problem.code_width)
         _ = self._sets
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        graph: Any = "tree",
-        loss: str = "hamming",
-        fit_intercept: bool = True,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.graph = graph
-        self.loss = loss
-        self.fit_intercept = fit_intercept
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:

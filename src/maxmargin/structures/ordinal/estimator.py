@@ -1,6 +1,5 @@
 """OrdinalClassifier: classes in an order."""
 
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.data.labels import label_array
+from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.ordinal.problem import Ordinal, distances
 from maxmargin.structures.rows.estimator import RowClassifier
@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 _POWERS = {"absolute": 1, "squared": 2}
 
 
+@estimator
 class OrdinalClassifier(RowClassifier):
     """Ordered classes by one direction and thresholds, with a certificate of optimality.
 
@@ -30,8 +31,6 @@ class OrdinalClassifier(RowClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     loss : {"absolute", "squared"} or array-like, default="absolute"
         How many classes the answer is from the truth; the square of it; or the cost of each wrong
         answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
@@ -39,30 +38,6 @@ class OrdinalClassifier(RowClassifier):
     classes : array-like, default=None
         The classes in their order, also those that may be missing from `y`; None sorts those in
         `y`.
-    rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -73,8 +48,6 @@ class OrdinalClassifier(RowClassifier):
     thresholds_ : ndarray of shape (n_classes - 1,)
         Between neighbouring classes.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -100,47 +73,15 @@ class OrdinalClassifier(RowClassifier):
     ['cold', 'warm', 'hot']
     """
 
-    _parameter_constraints = RowClassifier._parameter_constraints | {
+    loss: Any = "absolute"
+    classes: ArrayLike | None = None
+
+    _parameter_constraints = {
         "loss": [StrOptions(set(_POWERS)), "array-like", dict],
         "classes": ["array-like", None],
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: Any = "absolute",
-        classes: ArrayLike | None = None,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.classes = classes
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
-
-    thresholds_: Floats
+    thresholds_: Floats = fitted()
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
         """Minus how many classes predictions are from the truth, on average: zero is perfect."""

@@ -2,7 +2,6 @@
 
 import warnings
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     check_bias,
     check_costs,
@@ -32,6 +31,7 @@ NOTHING = 0.01
 """Part of the objective of zero weights by which a fit must be able to do better."""
 
 
+@estimator
 class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     """Linear SVM for two classes, trained for a measure of the whole data set.
 
@@ -62,20 +62,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         Value of the constant feature, whose weight is regularised as any other.
     solver : str or solver object, default="one-slack"
         See `StructuredSVM`. With one hinge, "n-slack" is the same problem.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
     n_jobs : int, default=None
         Here for the sake of the other estimators: there is one search at a time.
     random_state : int, RandomState instance or None, default=0
@@ -89,8 +75,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     intercept_ : ndarray of shape (1,)
     pos_label_ : label
         The positive class.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
 
     See Also
@@ -118,7 +102,15 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     True
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    loss: str = "f1"
+    beta: float = 1.0
+    k: float | None = None
+    pos_label: Any = None
+    fit_intercept: bool = True
+    intercept_scaling: float = 1.0
+    solver: Any = "one-slack"
+
+    _parameter_constraints = {
         "loss": [StrOptions(TABLE_LOSSES | {"auc"})],
         "beta": [Interval(Real, 0, None, closed="neither")],
         "k": [
@@ -130,45 +122,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: str = "f1",
-        beta: float = 1.0,
-        k: float | None = None,
-        pos_label: Any = None,
-        fit_intercept: bool = True,
-        intercept_scaling: float = 1.0,
-        solver: Any = "one-slack",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.beta = beta
-        self.k = k
-        self.pos_label = pos_label
-        self.fit_intercept = fit_intercept
-        self.intercept_scaling = intercept_scaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: None = None) -> Self:
@@ -248,10 +201,10 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             )
         return self
 
-    classes_: NDArray[Any]
-    pos_label_: bool | int | float | str
-    coef_: Floats
-    intercept_: Floats
+    classes_: NDArray[Any] = fitted()
+    pos_label_: bool | int | float | str = fitted()
+    coef_: Floats = fitted()
+    intercept_: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

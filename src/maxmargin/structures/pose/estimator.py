@@ -5,7 +5,6 @@ Images and poses as users give them, checked.
 
 from collections.abc import Sequence
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import LARGEST, are_moderate, check_shape
 from maxmargin.core.threads import Threads
-from maxmargin.estimators.base import n_threads
+from maxmargin.estimators.base import estimator, fitted, n_threads
 from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
@@ -110,6 +109,7 @@ class PoseErrors(NamedTuple):
     angles: Floats
 
 
+@estimator
 class PoseEstimator(KernelEstimator):
     """Location and angle of the object in an image, by a kernel structural SVM.
 
@@ -121,8 +121,6 @@ class PoseEstimator(KernelEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     window : int or (int, int), default=32
         Height and width of the object in pixels, the same for all angles.
     cell : int, default=4
@@ -145,35 +143,12 @@ class PoseEstimator(KernelEstimator):
         Predict any angle instead of one of the `n_angles`.
     solver : "auto" or MiniBatchDual, default="auto"
         "auto" takes three diverse poses from each search.
-    rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of
-        one.
-    tol : float, default=1e-2
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=100000
-        Most mini-batches.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the images.
 
     Attributes
     ----------
     angles_ : ndarray of shape (n_angles,)
     coef_ : ndarray of shape (n_angles, n_features)
         The detector of each angle.
-    model_, support_size_, certificate_, status_, history_, n_iter_
-        As in `KernelStructuredSVM`.
 
     See Also
     --------
@@ -208,7 +183,18 @@ class PoseEstimator(KernelEstimator):
     (True, True)
     """
 
-    _parameter_constraints = KernelEstimator._parameter_constraints | {
+    window: int | tuple[int, int] = 32
+    cell: int = 4
+    n_orientations: int = 9
+    signed: bool = False
+    scales: Sequence[float] = (1.0,)
+    n_angles: int = 16
+    gamma: float | None = None
+    angle_weight: float = 0.5
+    refine: bool = True
+    tol: float = 1e-2
+
+    _parameter_constraints = {
         "window": [Interval(Integral, 1, None, closed="left"), tuple, list],
         "cell": [Interval(Integral, 1, None, closed="left")],
         "n_orientations": [Interval(Integral, 1, None, closed="left")],
@@ -220,53 +206,6 @@ class PoseEstimator(KernelEstimator):
         "refine": ["boolean"],
         "solver": [StrOptions({"auto"}), MiniBatchDual],
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        window: int | tuple[int, int] = 32,
-        cell: int = 4,
-        n_orientations: int = 9,
-        signed: bool = False,
-        scales: Sequence[float] = (1.0,),
-        n_angles: int = 16,
-        gamma: float | None = None,
-        angle_weight: float = 0.5,
-        refine: bool = True,
-        solver: Any = "auto",
-        rescaling: str = "margin",
-        tol: float = 1e-2,
-        warm_start: bool = False,
-        max_iter: int = 100_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.window = window
-        self.cell = cell
-        self.n_orientations = n_orientations
-        self.signed = signed
-        self.scales = scales
-        self.n_angles = n_angles
-        self.gamma = gamma
-        self.angle_weight = angle_weight
-        self.refine = refine
-        self.solver = solver
-        self.rescaling = rescaling
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -302,7 +241,7 @@ class PoseEstimator(KernelEstimator):
         solver = SOLVER if self.solver == "auto" else self.solver
         return self._fit_oracle(oracle, problem, solver, images, y_true)
 
-    _problem: PoseProblem
+    _problem: PoseProblem = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

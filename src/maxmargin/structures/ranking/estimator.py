@@ -2,7 +2,6 @@
 
 import warnings
 from numbers import Integral, Real
-from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.base import check_weights, estimator, fitted
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
 from maxmargin.training.streaming import Checked, Fixed, StreamedEstimator
 
@@ -25,7 +24,8 @@ MOST_RELEVANCE = 1000.0
 """Higher relevance would have an infinite gain."""
 
 
-class Ranker(StreamedEstimator, StructuredEstimator):
+@estimator
+class Ranker(StreamedEstimator, RescaledEstimator):
     """Learning to rank with a linear score, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. The hinge of a
@@ -34,8 +34,6 @@ class Ranker(StreamedEstimator, StructuredEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     loss : {"pairwise", "ndcg", "map", "auc", "precision@k"}, default="pairwise"
         What a wrong order costs: the share of pairs of different relevance that stand wrong, each
         with a hinge of its own (with margin rescaling); or one less the NDCG, the average
@@ -49,26 +47,6 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses. With
         "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the share of wrong
         pairs multiplies the violation of the query as a whole.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the queries.
 
     Attributes
     ----------
@@ -79,8 +57,6 @@ class Ranker(StreamedEstimator, StructuredEstimator):
     n_left_out_ : int
         Queries, in all calls, that cannot tell one order from another, such as those with a single
         document.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
 
     See Also
@@ -105,47 +81,15 @@ class Ranker(StreamedEstimator, StructuredEstimator):
     [[0, 2, 1], [3, 4]]
     """
 
-    _parameter_constraints = StructuredEstimator._parameter_constraints | {
+    loss: str = "pairwise"
+    k: int | None = None
+    threshold: float = 1.0
+
+    _parameter_constraints = {
         "loss": [StrOptions(PAIR_LOSSES | LIST_LOSSES)],
         "k": [Interval(Integral, 1, None, closed="left"), None],
         "threshold": [Interval(Real, 0, None, closed="neither")],
-        "rescaling": [StrOptions({"margin", "slack"})],
     }
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        loss: str = "pairwise",
-        k: int | None = None,
-        threshold: float = 1.0,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.loss = loss
-        self.k = k
-        self.threshold = threshold
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -268,9 +212,9 @@ class Ranker(StreamedEstimator, StructuredEstimator):
         oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, C[kept])
         return self._rescaled(oracle)
 
-    coef_: Floats
-    n_queries_: int
-    n_left_out_: int
+    coef_: Floats = fitted()
+    n_queries_: int = fitted()
+    n_left_out_: int = fitted()
 
     def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
         return fixed | {"coef_": weights}

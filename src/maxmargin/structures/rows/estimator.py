@@ -5,35 +5,28 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths
-from maxmargin.estimators.structured import StructuredEstimator
+from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
 from maxmargin.training.partitions import Survey, check_widths
-from maxmargin.training.sharded import ENGINES, ShardedEstimator
+from maxmargin.training.sharded import ShardedEstimator
 from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
 
 
-class RowEstimator(ShardedEstimator, StructuredEstimator):
+@estimator
+class RowEstimator(ShardedEstimator, RescaledEstimator):
     """Base of the estimators on feature rows."""
 
-    _parameter_constraints: dict[str, list[Any]] = StructuredEstimator._parameter_constraints | {
-        "rescaling": [StrOptions({"margin", "slack"})],
-        "engine": ENGINES,
-    }
-
-    rescaling: str
-
-    classes_: NDArray[Any]
-    _problem: RowProblem
-    _weights: Floats
+    classes_: NDArray[Any] = fitted()
+    _problem: RowProblem = fitted()
+    _weights: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -74,12 +67,13 @@ class RowEstimator(ShardedEstimator, StructuredEstimator):
         return tags
 
 
+@estimator
 class RowClassifier(ClassifierMixin, RowEstimator):
     """Base of those whose outputs are a few classes."""
 
-    _problem: ClassProblem
-    coef_: Floats
-    loss_matrix_: Floats
+    _problem: ClassProblem = fitted()
+    coef_: Floats = fitted()
+    loss_matrix_: Floats = fitted()
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -1,13 +1,13 @@
 """HierarchicalClassifier: classes in a tree."""
 
 from collections.abc import Mapping
-from os import PathLike
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle
@@ -17,6 +17,7 @@ from maxmargin.training.streaming import Checked, Fixed, numbers_among
 Floats = NDArray[np.float64]
 
 
+@estimator
 class HierarchicalClassifier(RowClassifier):
     """Classes of a taxonomy with weights for every node, and a certificate of optimality.
 
@@ -27,8 +28,6 @@ class HierarchicalClassifier(RowClassifier):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the hinges.
     taxonomy : dict, list of str or "auto", default="auto"
         ``{child: parent}``; nested ``{node: {child: {...}}}``, the innermost also as lists; a list
         of paths such as "a/b/c" (or "a.b.c" if none has a slash), which are also the names of the
@@ -42,30 +41,6 @@ class HierarchicalClassifier(RowClassifier):
         left out. Other names do not count.
     fit_intercept : bool, default=True
         An intercept for every node.
-    rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
-    solver : str or solver object, default="auto"
-        See `StructuredSVM`.
-    tol : float, default=1e-3
-        Relative duality gap that is good enough.
-    warm_start : bool, default=False
-        Start `fit` from the dual solution of the fit before, also when C has changed.
-    max_iter : int, default=10000
-        Most rounds.
-    time_limit : float, default=None
-        Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
-    n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
-    random_state : int, RandomState instance or None, default=0
-        Order of the examples.
-    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train, see `StructuredSVM`.
 
     Attributes
     ----------
@@ -82,8 +57,6 @@ class HierarchicalClassifier(RowClassifier):
         The same for intercepts; zeros where not fitted.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
         What the column's class costs where the row's is right.
-    certificate_, status_, history_, n_iter_
-        As in `StructuredSVM`.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -103,56 +76,22 @@ class HierarchicalClassifier(RowClassifier):
     ['rec.autos']
     """
 
-    _parameter_constraints = RowClassifier._parameter_constraints | {
+    taxonomy: Any = "auto"
+    loss: Any = "tree"
+    edge_lengths: Mapping[Any, float] | None = None
+    fit_intercept: bool = True
+
+    _parameter_constraints = {
         "taxonomy": [StrOptions({"auto"}), dict, "array-like"],
         "loss": [StrOptions({"tree", "zero-one"}), "array-like", dict],
         "edge_lengths": [dict, None],
         "fit_intercept": ["boolean"],
     }
 
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        taxonomy: Any = "auto",
-        loss: Any = "tree",
-        edge_lengths: Mapping[Any, float] | None = None,
-        fit_intercept: bool = True,
-        rescaling: str = "margin",
-        solver: Any = "auto",
-        tol: float = 1e-3,
-        warm_start: bool = False,
-        max_iter: int = 10_000,
-        time_limit: float | None = None,
-        checkpoint: str | PathLike[str] | None = None,
-        checkpoint_every: float = 60.0,
-        resume: bool = False,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-        engine: Any = None,
-    ) -> None:
-        self.C = C
-        self.taxonomy = taxonomy
-        self.loss = loss
-        self.edge_lengths = edge_lengths
-        self.fit_intercept = fit_intercept
-        self.rescaling = rescaling
-        self.solver = solver
-        self.tol = tol
-        self.warm_start = warm_start
-        self.max_iter = max_iter
-        self.time_limit = time_limit
-        self.checkpoint = checkpoint
-        self.checkpoint_every = checkpoint_every
-        self.resume = resume
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.engine = engine
-
-    nodes_: list[Any]
-    parents_: NDArray[np.int64]
-    node_coef_: Floats
-    intercept_: Floats
+    nodes_: list[Any] = fitted()
+    parents_: NDArray[np.int64] = fitted()
+    node_coef_: Floats = fitted()
+    intercept_: Floats = fitted()
 
     def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
         classes = self._found_classes(examples.y, classes)
