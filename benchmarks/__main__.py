@@ -18,7 +18,7 @@ from benchmarks.common import parser, say
 from benchmarks.progress import Progress
 from benchmarks.recording import read_result, result_file
 from benchmarks.runner import outcomes, why_measure
-from maxmargin.report.progress import duration
+from maxmargin.data.live_line import duration
 
 MINUTES, QUICK_MINUTES = 30.0, 3.0
 """How long one claim may take."""

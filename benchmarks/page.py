@@ -12,7 +12,7 @@ from benchmarks.fingerprint import ROOT
 from benchmarks.publishing import publish, published
 from benchmarks.recording import published_file
 from benchmarks.reporting import Quote, Row, count
-from maxmargin.report.progress import duration
+from maxmargin.data.live_line import duration
 
 DOCS = ROOT / "docs"
 PAGE = DOCS / "benchmarks.md"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from benchmarks.common import say
 from benchmarks.reporting import Row, count, table
 from benchmarks.runner import Outcome, Run, expected_seconds
-from maxmargin.report.progress import Field, LiveLine, about, duration
+from maxmargin.data.live_line import Field, LiveLine, about, duration
 
 IN_PLACE, IN_A_LOG = 0.5, 60.0
 """Seconds from one line of progress to the next."""

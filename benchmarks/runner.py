@@ -17,7 +17,7 @@ from benchmarks.claims import about
 from benchmarks.fingerprint import ROOT, what_changed
 from benchmarks.recording import MalformedError, Recording, published_file, read_result, result_file
 from benchmarks.reporting import Report, Row, count, write_json
-from maxmargin.report.progress import duration
+from maxmargin.data.live_line import duration
 
 PATIENCE = 10.0
 """Seconds that a process has to end by itself after it was told to."""

@@ -19,7 +19,7 @@ from benchmarks.common import load, parser, run, say
 from benchmarks.reporting import Bars, Report, Row
 from benchmarks.sequences import fit, letters
 from maxmargin.core.result import Iteration
-from maxmargin.report.remaining import TimeLeft
+from maxmargin.report.progress import TimeLeft
 
 FACTOR = 2.0
 MOMENTS = np.linspace(1.0 / 3.0, 0.98, 60)

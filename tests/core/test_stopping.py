@@ -14,7 +14,7 @@ import maxmargin as mm
 from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.report.remaining import TimeLeft
+from maxmargin.report.progress import TimeLeft
 from maxmargin.solvers.names import SOLVERS, make_solver
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -12,7 +12,7 @@ import time
 
 
 class Screen:
-    """Understands what a progress line uses: new lines, returns, and clearing to the end."""
+    """Understands what a progress line uses: new lines, returns, going up, and erasing a line."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -22,8 +22,12 @@ class Screen:
     def feed(self, text: str) -> "Screen":
         text = text.replace("\r\n", "\n")
         while text:
-            if text.startswith("\x1b[J"):
-                self.rows[-1], text = self.rows[-1][: self.at], text[3:]
+            if text.startswith("\x1b[2K"):
+                self.rows[-1], text = "", text[4:]
+                continue
+            if text.startswith("\x1b[1A"):
+                assert self.rows.pop() == ""
+                text = text[4:]
                 continue
             first, text = text[0], text[1:]
             assert first != "\x1b", f"another escape sequence: {text[:10]!r}"

@@ -4,7 +4,9 @@ import io
 import os
 import pickle
 import re
+import subprocess
 import sys
+import time
 import types
 
 import numpy as np
@@ -18,8 +20,9 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.core.result import Iteration
-from maxmargin.report import progress as live_line
-from maxmargin.report.progress import Field, LiveLine, ProgressLine, _News, _Run, fitted
+from maxmargin.data import live_line
+from maxmargin.data.live_line import Field, LiveLine, fitted
+from maxmargin.report.progress import ProgressLine, _News, _Run
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 
@@ -39,7 +42,7 @@ def _terminal_of_some_kind(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
 
 
-def round_at(seconds=1.0, **values):
+def iteration_at(seconds=1.0, **values):
     given = {"oracle_calls": 12_345, "cache_hits": 678, "primal": 2.0, "dual": 1.0, "cuts": 9}
     return Iteration(seconds, **given | values)
 
@@ -49,7 +52,7 @@ def news(line=None, *, fit=(0,), n_fits=None, iterations=1, **rest):
 
 
 class Failing:
-    """A callback that fails after the first round."""
+    """A callback that fails after the first iteration."""
 
     def setup(self, estimator, context):
         pass
@@ -72,7 +75,7 @@ def test_it_keeps_to_the_protocols_of_scikit_learn():
     assert isinstance(ProgressLine(), AutoPropagatedCallback)
 
 
-def test_in_a_file_every_round_is_a_line_if_asked_for():
+def test_in_a_file_every_iteration_is_a_line_if_asked_for():
     stream = io.StringIO()
     model = mm.LinearClassifier().set_callbacks(ProgressLine(every=0, stream=stream))
     model.fit(IRIS, SPECIES)
@@ -89,7 +92,7 @@ def test_in_a_file_every_round_is_a_line_if_asked_for():
 def test_in_a_file_a_short_fit_is_one_line():
     stream = io.StringIO()
     mm.LinearClassifier().set_callbacks(ProgressLine(stream=stream)).fit(IRIS, SPECIES)
-    assert stream.getvalue().startswith("C 1  round")
+    assert stream.getvalue().startswith("C 1  iteration")
     assert stream.getvalue().count("\n") == 1
 
 
@@ -100,7 +103,7 @@ def test_in_a_file_the_lines_of_a_long_fit_come_ever_less_often(monkeypatch):
     run = _Run(LiveLine(stream), None)
     for second in range(10_000):
         clock[0] = float(second)
-        run.hear(news(round_at(second, primal=1.0 + 1e3 / (second + 1))))
+        run.hear(news(iteration_at(second, primal=1.0 + 1e3 / (second + 1))))
     lines = stream.getvalue().splitlines()
     assert 150 < len(lines) < 300  # at every five seconds, they would be 2,000
     assert lines[0].split("  ")[-2] == "5.0 s"
@@ -112,15 +115,15 @@ def test_in_a_terminal_the_line_is_rewritten():
     mm.LinearRegressor().set_callbacks(line).fit(IRIS, SPECIES)
     assert terminal.getvalue().count("\r") > 2
     (shown, rest) = terminal.screen()
-    assert re.fullmatch(r"C 1  round \d+  gap .*  converged", shown)
+    assert re.fullmatch(r"C 1  iteration \d+  gap .*  converged", shown)
     assert rest == ""
 
 
 def test_nothing_of_a_longer_line_is_left_behind():
     terminal = Terminal()
     run = _Run(LiveLine(terminal), 0.0)
-    run.hear(news(round_at(dual=1.23456)))
-    run.hear(news(round_at(dual=1.0)))
+    run.hear(news(iteration_at(dual=1.23456)))
+    run.hear(news(iteration_at(dual=1.0)))
     run.close()
     assert re.fullmatch(r".*dual 1  .*left", terminal.screen()[0])
 
@@ -129,7 +132,7 @@ def test_it_goes_to_standard_error(capsys):
     mm.LinearClassifier().set_callbacks(ProgressLine()).fit(IRIS, SPECIES)
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("C 1  round")
+    assert captured.err.startswith("C 1  iteration")
 
 
 def test_the_line_ends_also_after_an_error():
@@ -140,25 +143,25 @@ def test_the_line_ends_also_after_an_error():
     assert terminal.getvalue().endswith("\n")
 
 
-def test_the_clock_moves_on_during_a_long_round(monkeypatch):
-    monkeypatch.setattr("maxmargin.report.progress._TICK", 0.01)
+def test_the_clock_moves_on_during_a_long_iteration(monkeypatch):
+    monkeypatch.setattr(live_line, "REFRESHES_PER_SECOND", 100)
     terminal = Terminal()
     run = _Run(LiveLine(terminal), None)
-    run.hear(news(round_at(5.0)))
+    run.hear(news(iteration_at(5.0)))
     for _ in range(200):
         if "5.1 s" in terminal.getvalue():
             break
-        run._closing.wait(0.05)
+        time.sleep(0.05)
     run.close()
     assert "  5.1 s  " in terminal.getvalue()
 
 
-def test_a_gap_that_is_only_expected_has_a_tilde_and_an_unknown_one_a_question_mark():
+def test_an_estimated_gap_has_a_tilde_and_an_unknown_one_a_question_mark():
     stream = io.StringIO()
     run = _Run(LiveLine(stream), 0.0)
-    run.hear(news(round_at(primal=np.inf)))
-    run.hear(news(round_at(primal=np.inf, expected=2.0)))
-    run.hear(news(round_at(primal=2.0, expected=1.1)))
+    run.hear(news(iteration_at(primal=np.inf)))
+    run.hear(news(iteration_at(primal=np.inf, objective=2.0)))
+    run.hear(news(iteration_at(primal=2.0, objective=1.1)))
     gaps = [re.search(r"gap (\S+)", line)[1] for line in stream.getvalue().splitlines()]
     assert gaps == ["?", "~5e-01", "5.0e-01"]
 
@@ -171,7 +174,7 @@ def test_classes_on_their_own_count_as_parts():
     parts = [re.search(r"(\d) of 3 classes", line)[1] for line in lines]
     assert parts == ["1", "2", "3", "3"]
     assert "? left" not in lines[1]
-    assert "round" not in stream.getvalue()
+    assert "iteration" not in stream.getvalue()
 
 
 def test_steps_of_a_latent_model_are_counted_and_no_time_is_promised():
@@ -181,7 +184,7 @@ def test_steps_of_a_latent_model_are_counted_and_no_time_is_promised():
     line = ProgressLine(every=0, stream=stream)
     mm.LatentClassifier().set_callbacks(line).fit(bags, np.repeat([0, 1], 10))
     *lines, _ = stream.getvalue().splitlines()
-    assert lines[0].startswith("C 1  completion 1  iteration 1  ")
+    assert lines[0].startswith("C 1  imputation 1  iteration 1  ")
     assert all(line.endswith("? left") for line in lines)
 
 
@@ -203,31 +206,31 @@ def test_a_warm_start_that_has_nothing_to_do():
 # Inside other estimators.
 
 
-def inferred(n_jobs, stream):
+def searched(n_jobs, stream):
     X, y = make_blobs(60, centers=3, random_state=0)
     model = make_pipeline(StandardScaler(), mm.LinearClassifier())
-    infer = GridSearchCV(
+    search = GridSearchCV(
         model, {"linearclassifier__C": [0.1, 1.0]}, cv=2, error_score="raise", n_jobs=n_jobs
     )
-    infer.set_callbacks(ProgressLine(every=0, stream=stream)).fit(X, y)
-    return infer
+    search.set_callbacks(ProgressLine(every=0, stream=stream)).fit(X, y)
+    return search
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_search_counts_its_fits_in_this_process_and_in_others(n_jobs):
     stream = io.StringIO()
-    infer = inferred(n_jobs, stream)
+    search = searched(n_jobs, stream)
     lines = stream.getvalue().splitlines()
     counts = [int(line.split()[0]) for line in lines if " of 4 fits" in line]
     assert counts == sorted(counts)
     assert set(counts) >= {1, 2, 3, 4}
     assert re.fullmatch(r"5 fits  .* s", lines[-1])
-    assert not hasattr(infer.best_estimator_[-1], "_skl_callbacks")
+    assert not hasattr(search.best_estimator_[-1], "_skl_callbacks")
 
 
 def test_a_search_leaves_one_line_in_a_terminal():
     terminal = Terminal()
-    inferred(1, terminal)
+    searched(1, terminal)
     (shown, rest) = terminal.screen()
     assert re.fullmatch(r"5 fits  .* s", shown)
     assert rest == ""
@@ -237,16 +240,16 @@ def test_a_pipeline_shows_its_last_step():
     stream = io.StringIO()
     model = make_pipeline(StandardScaler(), mm.LinearClassifier())
     model.set_callbacks(ProgressLine(stream=stream)).fit(IRIS, SPECIES)
-    assert re.fullmatch(r"C 1  round \d+ .*converged\n", stream.getvalue())
+    assert re.fullmatch(r"C 1  iteration \d+ .*converged\n", stream.getvalue())
 
 
 def test_news_of_several_fits_at_a_time():
     stream = io.StringIO()
     run = _Run(LiveLine(stream), 0.0)
-    run.hear(news(round_at(), fit=(0, 1), n_fits=3))
-    run.hear(news(round_at(), fit=(0, 2), n_fits=3))
+    run.hear(news(iteration_at(), fit=(0, 1), n_fits=3))
+    run.hear(news(iteration_at(), fit=(0, 2), n_fits=3))
     run.hear(news(fit=(0, 1), n_fits=3, status="converged"))
-    run.hear(news(round_at(), fit=(0, 2), n_fits=3, iterations=7))
+    run.hear(news(iteration_at(), fit=(0, 2), n_fits=3, iterations=7))
     run.close()
     lines = stream.getvalue().splitlines()
     assert [line[: len("0 of 3 fits")] for line in lines[:4]] == [
@@ -271,7 +274,7 @@ def test_it_can_be_pickled_with_an_estimator_and_used_again(capsys):
 @pytest.mark.parametrize("width", [2, 5, 20, 33, 40, 80, 200])
 def test_fields_go_by_importance_and_never_wrap(width):
     run = _Run(LiveLine(Terminal()), 0.0)
-    run.hear(news(round_at(primal=1.0012)))
+    run.hear(news(iteration_at(primal=1.0012)))
     run.close()
     fields = run._latest.fields()
     shown = fitted(fields, width)
@@ -316,8 +319,8 @@ def test_in_a_real_terminal(width):
     assert "gap " in rows[1]
     assert rows[1].endswith("converged")
     assert ("cuts" in rows[1]) == (width == 200)
-    for shown in text.split("\r"):
-        assert len(shown.split("\x1b")[0].strip()) < width
+    for shown in text.replace("\x1b[2K", "").split("\r"):
+        assert len(shown.strip()) < width
 
 
 def test_ctrl_c_in_a_real_terminal():
@@ -339,7 +342,8 @@ def test_a_terminal_that_cannot_move_its_cursor():
 def test_a_stream_that_claims_to_be_a_terminal_without_a_size():
     line = LiveLine(Terminal())
     line.show([Field("x" * 200, 1)])
-    assert len(line.stream.getvalue()) == len("\r") + 79 + len("\x1b[J")
+    line.end()
+    assert line.stream.screen() == ["x" * 79, ""]
 
 
 def test_a_terminal_of_no_width(monkeypatch):
@@ -350,7 +354,8 @@ def test_a_terminal_of_no_width(monkeypatch):
     monkeypatch.setattr(os, "get_terminal_size", lambda fd: os.terminal_size((0, 0)))
     line = LiveLine(Unsized())
     line.show([Field("x" * 200, 1)])
-    assert len(line.stream.getvalue()) == len("\r") + 79 + len("\x1b[J")
+    line.end()
+    assert line.stream.screen() == ["x" * 79, ""]
 
 
 def test_a_notebook_gets_plain_lines_on_standard_output(monkeypatch, capsys):
@@ -375,3 +380,36 @@ def test_a_process_among_others_writes_plain_lines(monkeypatch):
     process = types.SimpleNamespace(name="LokyProcess-1")
     monkeypatch.setattr("multiprocessing.current_process", lambda: process)
     assert not LiveLine(Terminal()).in_place
+
+
+def test_without_news_nothing_stays_in_a_terminal():
+    terminal = Terminal()
+    _Run(LiveLine(terminal), None).close()
+    assert "starting" in terminal.getvalue()
+    assert terminal.screen() == [""]
+
+
+PRINTING = """
+class Printing:
+    def setup(self, estimator, context): pass
+    def on_fit_task_begin(self, estimator, context): pass
+    def on_fit_task_end(self, estimator, context):
+        if context.task_id == 0 and context.parent is not None:
+            print("printed")
+    def teardown(self, estimator, context): pass
+"""
+
+
+def test_what_is_printed_meanwhile_stands_above_the_line():
+    program = PRINTING + PROGRAM.format(tol=1e-8).replace("every=0.02)", "every=0), Printing()")
+    text, code = run_in_terminal(program, 80)
+    assert code == 0
+    rows = Screen(80).feed(text).rows
+    assert rows[:2] == ["before", "printed"]
+    assert rows[2].endswith("converged")
+    assert rows[3:] == ["after converged", ""]
+
+
+def test_rich_is_imported_only_for_terminals():
+    program = "import sys, maxmargin.data.live_line; sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from maxmargin.core.result import Iteration
-from maxmargin.report.remaining import TimeLeft
+from maxmargin.report.progress import TimeLeft
 
 HISTORIES = json.loads(Path(__file__).with_name("histories.json").read_text())
 FEW_ROUNDS = {"letters, online, lambda 0.1, tol 0.01"}

@@ -29,11 +29,11 @@ from maxmargin.cli.files import (
 from maxmargin.cli.task import Data, Task
 from maxmargin.core.result import AbsoluteGap, Status
 from maxmargin.data.files import STANDARD_INPUT, create
+from maxmargin.data.live_line import duration, short
 from maxmargin.estimators.causes import NotConvergedWarning
 from maxmargin.io.atomic import atomic_write
 from maxmargin.io.models import ModelFileError
 from maxmargin.report.markup import plural
-from maxmargin.report.progress import duration, short
 
 Say = Callable[[str], None]
 

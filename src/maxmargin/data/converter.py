@@ -10,9 +10,9 @@ from numpy.typing import DTypeLike
 
 from maxmargin.data.csr_folder import CsrFolder, CsrFolderWriter
 from maxmargin.data.files import PathLike
+from maxmargin.data.live_line import Field, LiveLine, about, duration
 from maxmargin.data.sources import Source, is_matrix
 from maxmargin.data.sources_opening import open_examples
-from maxmargin.report.progress import Field, LiveLine, about, duration
 
 _SECONDS_BETWEEN_CHANGES = 0.1
 _SECONDS_BETWEEN_LINES = 5.0

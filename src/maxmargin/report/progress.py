@@ -1,192 +1,47 @@
-"""ProgressLine: what a fit is doing, on one line.
-
-A line of text that changes: rewritten in a terminal, written again elsewhere.
-
-Amounts as people read them: short.
-"""
+"""ProgressLine: what a fit is doing, on one line, and how much longer it will take."""
 
 import math
-import multiprocessing
-import os
-import sys
 import threading
 import time
-from collections.abc import Sequence
+from bisect import bisect_left
 from contextlib import suppress
 from typing import Any, NamedTuple, TextIO
 
-from maxmargin.core.result import AbsoluteGap, Iteration
-from maxmargin.report.remaining import TimeLeft
+import numpy as np
+from numpy.typing import NDArray
 
-_CLEAR_TO_END = "\x1b[J"
-
-
-class Field(NamedTuple):
-    """A part of a line; where there is no room for all, the least important go."""
-
-    text: str
-    importance: int
-
-
-def fitted(fields: Sequence[Field], width: int) -> str:
-    """As many fields as have room, the important ones first.
-
-    Examples
-    --------
-    >>> fitted([Field("iteration 3", 2), Field("cuts 7", 1), Field("gap 0.1", 3)], width=20)
-    'iteration 3  gap 0.1'
-    """
-    left = [field for field in fields if field.text]
-    while len(left) > 1 and len(_joined(left)) > width:
-        left.remove(min(left, key=lambda field: field.importance))
-    return _joined(left)[:width]
-
-
-def _joined(fields: Sequence[Field]) -> str:
-    return "  ".join(field.text for field in fields)
-
-
-class LiveLine:
-    """Writes a line to a stream, and again when it has changed.
-
-    In a terminal it is rewritten in place and never wraps. In a file, a notebook, a terminal that
-    cannot move its cursor, or a process that shares its terminal with others, each text is a line
-    of its own.
-
-    Parameters
-    ----------
-    stream : file, default=None
-        None means standard error; in a notebook, which shows that as something to worry about,
-        standard output.
-    """
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        if stream is None:
-            stream = sys.stdout if _in_notebook() else sys.stderr
-        self.stream = stream
-        self.in_place = (
-            stream.isatty()
-            and os.environ.get("TERM") != "dumb"
-            and not _in_notebook()
-            and multiprocessing.current_process().name == "MainProcess"
-        )
-        self._is_open = False
-
-    def show(self, fields: Sequence[Field]) -> None:
-        """Write the line, or rewrite it."""
-        if not self.in_place:
-            self._write(_joined([field for field in fields if field.text]) + "\n")
-            return
-        # In the last column some terminals wrap. Where the terminal has become narrower, the line
-        # may have been wrapped already; what is below the cursor is cleared, and nothing above,
-        # since terminals differ in where the cursor is then.
-        self._write("\r" + fitted(fields, self._width() - 1) + _CLEAR_TO_END)
-        self._is_open = True
-
-    def end(self) -> None:
-        """Leave the line on the screen and go to the next."""
-        if self._is_open:
-            self._is_open = False
-            self._write("\n")
-
-    def _write(self, text: str) -> None:
-        self.stream.write(text)
-        self.stream.flush()
-
-    def _width(self) -> int:
-        try:
-            columns = os.get_terminal_size(self.stream.fileno()).columns
-        except (OSError, ValueError):  # says it is a terminal, but has no size
-            columns = 0
-        return max(columns, 2) if columns else 80
-
-
-def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this."""
-    shell = sys.modules.get("IPython")
-    return shell is not None and hasattr(shell.get_ipython(), "kernel")
-
-
-def short(number: float) -> str:
-    """A count in at most five characters.
-
-    Examples
-    --------
-    >>> short(87), short(12_345), short(999_960), short(2_000_000_000)
-    ('87', '12.3k', '1M', '2G')
-    """
-    for sign in ("", "k", "M", "G"):
-        number = float(f"{number:.3g}")
-        if number < 1000.0:
-            return f"{number:g}{sign}"
-        number /= 1000.0
-    return f"{number:.3g}T"
-
-
-def duration(seconds: float) -> str:
-    """Time that has passed.
-
-    Examples
-    --------
-    >>> duration(3.14), duration(200), duration(3700)
-    ('3.1 s', '3 min 20 s', '1 h 1 min')
-    """
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
-
-
-def about(seconds: float) -> str:
-    """Time that something will take, no finer than anybody can know.
-
-    Examples
-    --------
-    >>> about(0.2), about(3.14), about(47), about(95), about(4_000), about(200_000)
-    ('1 s', '3 s', '50 s', '1.6 min', '1.1 h', '2.3 days')
-    """
-    for unit, size, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 24)):
-        amount = seconds / size
-        digits = 2 if amount < 3 and size > 1 else 1
-        rounded = float(f"{amount:.{digits}g}")
-        if rounded < most:
-            return f"{max(rounded, 1):g} {unit}"
-    return f"{seconds / 86400:.2g} days"
-
+from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
+from maxmargin.data.live_line import Field, LiveLine, about, duration, short
 
 try:  # A private part of scikit-learn: without it, fits in other processes are not shown.
     from sklearn.callback import _transport as transport
 except ImportError:
     transport = None
 
-_EVERY_IN_PLACE = 0.1
-_EVERY_ELSEWHERE = 5.0
+_EVERY_IN_PLACE, _EVERY_ELSEWHERE = 0.1, 5.0
+"""Seconds between two changes of the line."""
 
-_SHARE_OF_TIME = 0.02
+_FRACTION_OF_TIME = 0.02
 """Of the time so far, that a log waits for its next line: a long fit needs few lines."""
-
-_TICK = 0.5
-"""Seconds after which the clock of a line moves on, however long the round."""
 
 
 class ProgressLine:
     """Callback that shows on one line how far a fit has come, and how much longer it may take.
 
-    The line tells round, relative gap, dual value, searches, planes kept, answers from the cache,
-    and the time: so far, and left, extrapolated from the rate at which the gap has been closing; a
-    question mark means that nobody can tell yet. A gap with a tilde is what the searches let
-    expect, before the objective has been valued.
+    The line has the iteration, the relative duality gap, the dual objective, oracle calls, cutting
+    planes kept, constraints found in the cache, and the time: so far, and left, extrapolated from
+    the rate at which the gap has been closing; a question mark means that it cannot be told yet. A
+    gap with a tilde is an estimate, before the objective has been evaluated over all examples.
 
     In a terminal the line is rewritten in place, and drops what matters least where it has no
-    room; in a log file or a notebook a new line is written now and then. Set on a search or a
+    room; in a log file or a notebook a new line is written now and then. Set on a grid search or a
     pipeline, it shows all the fits in there, in other processes too. For silence, set no callback.
 
     Parameters
     ----------
     every : float, default=None
-        Least seconds between two changes of the line. None means 0.1 in a terminal; elsewhere 5,
-        and more and more in a long fit.
+        Minimum number of seconds between two changes of the line. None means 0.1 in a terminal;
+        elsewhere 5, and more in a long fit.
     stream : file, default=None
         Where to write; None means standard error, in a notebook standard output.
 
@@ -196,7 +51,7 @@ class ProgressLine:
 
     Notes
     -----
-    Of a grid search the line tells how many fits are done. Like scikit-learn's own bar it is set
+    Of a grid search the line shows how many fits are done. Like scikit-learn's own bar it is set
     on the outermost estimator, which hands it on to those inside.
 
     Examples
@@ -234,7 +89,7 @@ class ProgressLine:
         """Nothing to show yet."""
 
     def on_fit_task_end(self, estimator: Any, context: Any) -> bool:
-        """Show the round, or the fit, that has ended."""
+        """Show the iteration, or the fit, that has ended."""
         line = getattr(context, "iteration", None)
         ends_fit = (
             line is None and context.task_name == "fit" and hasattr(estimator, "certificate_")
@@ -317,7 +172,7 @@ class _News(NamedTuple):
     time_limit: float | None
     iterations: int
     line: Iteration | None
-    """The last round; None at the end."""
+    """The last iteration; None at the end."""
     status: str = ""
     """Why it has ended."""
     gap: float = math.inf
@@ -333,13 +188,12 @@ class _Run:
         self._latest: _Fit | None = None
         self._is_new = False
         self._ended, self._n_fits = 0, 0
-        self._started = self._shown_at = time.perf_counter()
+        self._started = time.perf_counter()
+        # The terminal's lock is taken before this one, never inside it: its own thread renders.
         self._lock = threading.Lock()
-        self._closing = threading.Event()
-        self._ticker: threading.Thread | None = None
         if line.in_place:
-            self._ticker = threading.Thread(target=self._tick, daemon=True)
-            self._ticker.start()
+            line.show(self._fields)
+        self._shown_at = self._started
 
     def hear(self, news: _News) -> None:
         """Take notice, and show it unless the line has just been written."""
@@ -351,20 +205,18 @@ class _Run:
             if news.status:
                 del self._fits[news.fit]
                 self._ended += 1
-            if time.perf_counter() - self._shown_at >= self._pause:
-                self._show()
+            due = time.perf_counter() - self._shown_at >= self._pause
+        if due:
+            self._show()
 
     def close(self) -> None:
         """Show the last state, and end the line."""
-        self._closing.set()
-        if self._ticker is not None:
-            self._ticker.join()
         if self._n_fits:
             count = Field(f"{self._ended} fits", 2)
             self._line.show([count, Field(duration(self._elapsed), 1)])
         elif self._latest is not None and (self._line.in_place or self._is_new):
             self._show()
-        self._line.end()
+        self._line.end(clear=self._latest is None)
 
     @property
     def _elapsed(self) -> float:
@@ -377,28 +229,24 @@ class _Run:
             return self._every
         if self._line.in_place:
             return _EVERY_IN_PLACE
-        return max(_EVERY_ELSEWHERE, _SHARE_OF_TIME * self._elapsed)
-
-    def _tick(self) -> None:
-        while not self._closing.wait(_TICK):
-            with self._lock:
-                if time.perf_counter() - self._shown_at >= _TICK:
-                    self._show()
+        return max(_EVERY_ELSEWHERE, _FRACTION_OF_TIME * self._elapsed)
 
     def _show(self) -> None:
-        fit = self._latest
-        if fit is None:
-            fields = [Field("starting", 2), Field(duration(self._elapsed), 1)]
-        elif fit.news.n_fits is None:
-            fields = fit.fields()
-        else:
-            count = Field(f"{self._ended} of {fit.news.n_fits} fits", 9)
-            fields = [count, *fit.numbers(), *_times(self._elapsed, self._left(fit.news.n_fits))]
-        self._line.show(fields)
+        self._line.show(self._fields)
         self._shown_at, self._is_new = time.perf_counter(), False
 
+    def _fields(self) -> list[Field]:
+        with self._lock:
+            fit = self._latest
+            if fit is None:
+                return [Field("starting", 2), Field(duration(self._elapsed), 1)]
+            if fit.news.n_fits is None:
+                return fit.fields()
+            count = Field(f"{self._ended} of {fit.news.n_fits} fits", 9)
+            return [count, *fit.numbers(), *_times(self._elapsed, self._left(fit.news.n_fits))]
+
     def _left(self, n_fits: int) -> float | None:
-        """Time for the other fits of a search, if they are like those before."""
+        """Time for the other fits of a grid search, if they are like those before."""
         if not self._ended:
             return None
         return self._elapsed * max(n_fits - self._ended, 0) / self._ended
@@ -462,3 +310,130 @@ def _times(elapsed: float, left: float | None) -> list[Field]:
         Field(duration(elapsed), 7),
         Field("? left" if left is None else f"about {about(left)} left", 8),
     ]
+
+
+Floats = NDArray[np.float64]
+
+RECENT = 0.7
+"""Last fraction of the time so far whose iterations count: older ones had another rate."""
+
+MIN_GAPS = 4
+"""From so many gaps on, a rate is fitted."""
+
+MAX_HORIZON = 30.0
+"""Multiple of the time so far, beyond which no time left is told."""
+
+GAIN_SINCE = 0.8
+"""The dual's gain at an iteration is counted from this fraction of its time on."""
+
+_MAX_ITERATIONS = 512
+
+
+class TimeLeft:
+    """Extrapolates the logarithm of the gap to the tolerance.
+
+    Gaps fall exponentially with time or, with some solvers, like a power of it; whichever has
+    fitted better of late is taken. Most iterations have a gap: they evaluated the objective, or
+    estimate it. For the others the recent gain of the dual stands in, which falls as the gap does;
+    the last iteration that has both says how many times larger the gap is.
+
+    Parameters
+    ----------
+    tol : float or AbsoluteGap
+        Gap at which the fit ends.
+    time_limit : float or None
+        Seconds after which it ends anyway.
+
+    Examples
+    --------
+    >>> from maxmargin.core.result import Iteration
+    >>> left = TimeLeft(tol=1e-4)
+    >>> for second in range(1, 11):  # half of the gap is closed every second
+    ...     left.add(Iteration(second, 0, 0, primal=1.0 + 0.5**second, dual=1.0, cuts=0))
+    >>> round(left.seconds(now=10.0), 1)
+    3.3
+    """
+
+    def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:
+        self._bounds, self._time_limit = Stopping.within(tol), time_limit
+        self._last: Iteration | None = None
+        self._at: list[float] = []
+        self._duals: list[float] = []
+        self._log_gaps: list[float] = []  # NaN where an iteration has none
+        self._log_gains: list[float] = []
+
+    def add(self, line: Iteration) -> None:
+        """Take notice of an iteration."""
+        last, self._last = self._last, line
+        tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
+        gap = min(line.relative_gap, line.objective_gap) if tells else math.nan
+        self._at.append(line.seconds)
+        self._duals.append(line.dual)
+        before = self._duals[bisect_left(self._at, GAIN_SINCE * line.seconds)]
+        self._log_gaps.append(_log(gap))
+        self._log_gains.append(_log((line.dual - before) / abs(line.dual or 1.0)))
+        if len(self._at) > _MAX_ITERATIONS:
+            self._thin()
+
+    def seconds(self, now: float) -> float | None:
+        """From `now`, in seconds since the solver started; None if nothing can be told."""
+        if self._last is None:
+            return None
+        if self._last.done:
+            total = self._last.seconds / self._last.done
+            return max(total - now, 0.0)
+        if self._last.stage:  # how many more will come is not known
+            return None
+        end = self._end(now)
+        known = [] if end is None or not now < end < MAX_HORIZON * now else [end - now]
+        if self._time_limit is not None:
+            known.append(max(self._time_limit - now, 0.0))
+        return min(known, default=None)
+
+    def _end(self, now: float) -> float | None:
+        """When the gap will be closed."""
+        at, log_gaps = self._points()
+        recent = at >= (1.0 - RECENT) * now
+        if np.count_nonzero(recent) < MIN_GAPS:
+            return None
+        log_gaps = np.minimum.accumulate(log_gaps)[recent]
+        at = at[recent]
+        exponential, error = _falling(at, log_gaps)
+        power, other_error = _falling(np.log(at), log_gaps)
+        to_go = log_gaps[-1] - math.log(self._bounds.relative_tol(self._duals[-1]))
+        if to_go <= 0.0 or exponential <= 0.0 or power <= 0.0:
+            return None
+        if error <= other_error:
+            return float(at[-1] + to_go / exponential)
+        return float(at[-1] * math.exp(min(to_go / power, 100.0)))
+
+    def _points(self) -> tuple[Floats, Floats]:
+        """Times, and the logarithm of the gap then, as far as it can be told."""
+        at, log_gaps = np.array(self._at), np.array(self._log_gaps)
+        log_gains = np.array(self._log_gains)
+        ratios = (log_gaps - log_gains)[np.isfinite(log_gaps) & np.isfinite(log_gains)]
+        if len(ratios):
+            log_gaps = np.where(np.isnan(log_gaps), log_gains + ratios[-1], log_gaps)
+        known = np.isfinite(log_gaps) & (at > 0.0)
+        return at[known], log_gaps[known]
+
+    def _thin(self) -> None:
+        """Forget every other iteration without a gap; if all have one, every other one."""
+        quiet = [k for k, log_gap in enumerate(self._log_gaps[:-1]) if not math.isfinite(log_gap)]
+        gone = set(quiet[::2] if len(quiet) > len(self._at) // 2 else range(0, len(self._at), 2))
+        for values in (self._at, self._duals, self._log_gaps, self._log_gains):
+            values[:] = [value for k, value in enumerate(values) if k not in gone]
+
+
+def _log(number: float) -> float:
+    return math.log(number) if 0.0 < number < math.inf else math.nan
+
+
+def _falling(x: Floats, y: Floats) -> tuple[float, float]:
+    """How steeply a straight line through points falls, and its sum of squared errors."""
+    x, y = x - x.mean(), y - y.mean()
+    spread = float(x @ x)
+    if spread == 0.0:
+        return 0.0, math.inf
+    slope = float(x @ y) / spread
+    return -slope, float(np.sum((y - slope * x) ** 2))
