@@ -26,8 +26,8 @@ from maxmargin.compiled.cuts import add_to
 from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.estimator import DependencyParser
 from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
+from maxmargin.structures.dependency.inference import projectivized
 from maxmargin.structures.dependency.oracle import DependencyOracle, parse
-from maxmargin.structures.dependency.trees import projectivized
 
 Floats = NDArray[np.float64]
 Sentences = Sequence[DependencySentence]

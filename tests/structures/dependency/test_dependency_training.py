@@ -14,6 +14,7 @@ from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.structures.dependency.features import N_TEMPLATES, _set_arc_columns
+from maxmargin.structures.dependency.inference import Structure, check_trees, projectivized
 from maxmargin.structures.dependency.oracle import (
     DependencyOracle,
     EncodedSentences,
@@ -23,7 +24,6 @@ from maxmargin.structures.dependency.oracle import (
     parse,
 )
 from maxmargin.structures.dependency.problem import DependencyTrees, GivenArcs
-from maxmargin.structures.dependency.trees import Structure, check_trees, projectivized
 
 ONE = Threads(1)
 STRUCTURES = [Structure(*flags) for flags in product([True, False], repeat=2)]
@@ -313,7 +313,7 @@ def test_names_get_numbers_and_unseen_ones_zero():
         ([2, 5], (False, False), "Sentence 1: the head of word 2 is 5, but heads are 0, .* to 2"),
         ([-1, 1], (False, False), "Sentence 1: the head of word 1 is -1"),
         ([1, 0], (False, False), "Sentence 1: word 1 is its own head"),
-        ([0, 3, 2], (False, False), "Sentence 1: following the heads from word 2 .* circle"),
+        ([0, 3, 2], (False, False), "Sentence 1: following the heads from word 2 .* cycle"),
         ([0, 0], (True, True), "Sentence 1: word 2 is the second one with the root"),
         ([3, 0, 2, 2], (True, True), "Sentence 1: the tree is not projective, .* from 3 to 1 cro"),
     ],

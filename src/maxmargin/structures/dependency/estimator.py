@@ -22,7 +22,13 @@ from maxmargin.data.labels import label_array
 from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
-from maxmargin.structures.dependency.inference import top_trees, tree_marginals
+from maxmargin.structures.dependency.inference import (
+    Structure,
+    check_trees,
+    projectivized,
+    top_trees,
+    tree_marginals,
+)
 from maxmargin.structures.dependency.oracle import (
     FIRST_NUMBER,
     ArcFeatures,
@@ -34,7 +40,6 @@ from maxmargin.structures.dependency.oracle import (
     parse,
 )
 from maxmargin.structures.dependency.problem import GivenArcs
-from maxmargin.structures.dependency.trees import Structure, check_trees, projectivized
 
 Numbers = NDArray[np.int64]
 

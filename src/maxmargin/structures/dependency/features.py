@@ -1,27 +1,25 @@
-"""Features of the arcs of a sentence, hashed in compiled code from the numbers of words and tags.
+"""Arc features of sentences, hashed in compiled routines from the numbers of words and tags.
 
-An arc from a head to a modifier has indicator features in the manner of McDonald et al. (2005):
-words and tags of both, the tags around them and between them, each with the direction and once more
-with the distance. Where arcs have labels, each label has weights of its own for a smaller set of
-features.
+An arc from a head to a modifier has indicator features after McDonald et al. (2005): words and tags
+of both, the tags around and between them, each with the direction and once more with the distance.
+Where arcs have labels, each label has weights of its own for a smaller set of templates.
 
-No feature has a name. The numbers it is made of are multiplied by fixed odd numbers and summed, and
-the sum, stirred, is its column; two features may share one. Kernels take sentences as
-`EncodedSentences` and the places of weights as `FeatureLayout`, see
-`maxmargin.structures.dependency.oracle`. An arc into a word is one number, ``head * n_labels +
-label``.
+Features have no names: the numbers of a template are multiplied by fixed odd numbers and summed,
+and a hash of the sum is the column; collisions are possible. Sentences are `EncodedSentences`, the
+layout of the weights is `FeatureLayout`, see `maxmargin.structures.dependency.oracle`. An arc into
+a word is one number, ``head * n_labels + label``.
 """
 
 import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.structures.dependency.inference import search_tree
+from maxmargin.structures.dependency.inference import best_heads
 
 N_TEMPLATES = 22
-"""Features of an arc with the direction, as many with the distance; tags between come on top."""
+"""Templates of an arc with the direction, as many with the distance; tags between come on top."""
 
 N_LABEL_TEMPLATES = 9
-"""Features of a labelled arc."""
+"""Templates of a labelled arc."""
 
 _HEAD_WORD = np.uint64(0x9E3779B97F4A7C15)
 _HEAD_TAG = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -40,15 +38,15 @@ _HALF = np.uint64(32)
 _PLACE = np.uint64(29)
 
 LINE = 8
-"""Weights in a line of the processor's cache."""
+"""Weights in a cache line of the processor."""
 
 VALUE = 1.0 / 6.0
-"""Of a feature that is there. An arc has some fifty of them, a vector of about length one."""
+"""Of a feature that fires. An arc has about fifty of them, a vector of norm about one."""
 
 
 @inlined
 def _stirred(key):  # type: ignore[no-untyped-def]
-    """A key whose upper half looks random."""
+    """Mix the bits of a key, so that its upper half looks random."""
     return (key ^ (key >> _HALF)) * _STIR
 
 
@@ -106,7 +104,7 @@ def _set_arc_columns(words, tags, head, modifier, n_lines, keys, columns):  # ty
     keys[21] = ht + after_head + t
     direction, distance = _direction(head, modifier), _distance(head, modifier)
     for k in range(N_TEMPLATES):
-        # Both columns are in one line of the cache; which of its places come first is random, too.
+        # Both columns are in one cache line, at random places.
         stirred = _stirred(keys[k] + np.uint64(k + 1) * _TEMPLATE + direction)
         line = LINE * _below(stirred, n_lines)
         place = np.int64((stirred >> _PLACE) & np.uint64(LINE - 1))
@@ -123,14 +121,14 @@ def _between_key(tags, head, modifier):  # type: ignore[no-untyped-def]
 
 @inlined
 def _between_column(key, tag, n_lines):  # type: ignore[no-untyped-def]
-    """Column of a tag between head and modifier; tags with numbers near by share a line."""
+    """Column of a tag between head and modifier; tags with close numbers share a cache line."""
     stirred = _stirred(key + np.uint64(tag // LINE) * _BETWEEN)
     return LINE * _below(stirred, n_lines) + tag % LINE
 
 
 @inlined
 def _with_tag(between, count, tag):  # type: ignore[no-untyped-def]
-    """Put a tag among those between, unless it is there; returns how many they are."""
+    """Add a tag to those between, once; returns how many there are."""
     for q in range(count):
         if between[q] == tag:
             return count
@@ -140,7 +138,7 @@ def _with_tag(between, count, tag):  # type: ignore[no-untyped-def]
 
 @compiled
 def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore[no-untyped-def]
-    """Rows of a labelled arc."""
+    """Rows of the label weights of an arc."""
     hw, ht = np.uint64(words[head]) * _HEAD_WORD, np.uint64(tags[head]) * _HEAD_TAG
     w, t = np.uint64(words[modifier]) * _WORD, np.uint64(tags[modifier]) * _TAG
     before = np.uint64(tags[modifier - 1]) * _BEFORE
@@ -161,7 +159,7 @@ def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore
 
 @compiled
 def _best_label(weights, layout, rows, right, temperature, labels):  # type: ignore[no-untyped-def]
-    """The label with the highest score, and that score; one is added for labels not `right`.
+    """The label with the highest score, and that score; labels other than `right` get one more.
 
     With a temperature, the score is a soft maximum.
     """
@@ -203,8 +201,8 @@ def score_arcs(  # type: ignore[no-untyped-def]
     root = ends[i] + 3 * i + 1
     n_lines = layout.n_columns // LINE
     for low in range(n):
-        # First the columns of all arcs that start or end here, then their weights: these are far
-        # apart, and the processor waits for many of them at the same time.
+        # First the columns of all arcs that start or end here, then their weights: so cache
+        # misses overlap.
         n_turns = 2 if low > 0 else 1
         n_tags = 0
         for high in range(low + 1, n + 1):
@@ -251,7 +249,7 @@ def infer_hashed(  # type: ignore[no-untyped-def]
     examples, starts, found, totals, scores, arcs, heads, keys, columns, between, counts, labels,
     floats, integers,
 ):  # fmt: skip
-    """Arcs of the best tree of each block, ``head * n_labels + label``, from ``starts[k]`` on."""
+    """Arcs of the best tree of each example, ``head * n_labels + label``, from ``starts[k]`` on."""
     for k in range(len(examples)):
         i = examples[k]
         n = ends[i + 1] - ends[i]
@@ -260,7 +258,7 @@ def infer_hashed(  # type: ignore[no-untyped-def]
             keys, columns, between, counts, labels,
         )  # fmt: skip
         square = scores[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
-        totals[k] = search_tree(square, projective, single_root, heads, floats, integers)
+        totals[k] = best_heads(square, projective, single_root, heads, floats, integers)
         for m in range(1, n + 1):
             found[starts[k] + m - 1] = arcs[heads[m - 1] * (n + 1) + m]
 
@@ -281,7 +279,7 @@ def write_cuts(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """Features of true arcs less those of found ones, where they differ, from ``places[k]`` on.
 
-    Moves each place to the end of its plane; without `writing` that is all.
+    Advances each place to the end of its cut; without `writing` that is all.
     """
     n_labels, n_lines = layout.n_labels, layout.n_columns // LINE
     for k in range(len(examples)):
@@ -289,10 +287,8 @@ def write_cuts(  # type: ignore[no-untyped-def]
         root = ends[i] + 3 * i + 1
         at = places[k]
         for m in range(1, ends[i + 1] - ends[i] + 1):
-            code, other_code = (
-                np.int64(y_true[ends[i] + m - 1]),
-                np.int64(found[starts[k] + m - 1]),
-            )
+            code = np.int64(y_true[ends[i] + m - 1])
+            other_code = np.int64(found[starts[k] + m - 1])
             if code == other_code:
                 continue
             modifier = root + m

@@ -31,8 +31,7 @@ from maxmargin.structures.dependency.features import (
     score_arcs,
     write_cuts,
 )
-from maxmargin.structures.dependency.inference import tree_scratch
-from maxmargin.structures.dependency.trees import Structure, check_trees
+from maxmargin.structures.dependency.inference import Structure, check_trees, tree_scratch
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]

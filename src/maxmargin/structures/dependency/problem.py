@@ -1,7 +1,4 @@
-"""Dependency trees over arc features of one's own.
-
-What makes heads a dependency tree: compiled checks, and how to make one projective.
-"""
+"""Dependency trees over arc features of one's own."""
 
 from collections.abc import Sequence
 from itertools import pairwise, product
@@ -13,9 +10,14 @@ from numpy.typing import NDArray
 from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem
-from maxmargin.structures.dependency.inference import search_tree, top_trees, tree_scratch
+from maxmargin.structures.dependency.inference import (
+    Structure,
+    best_heads,
+    check_trees,
+    top_trees,
+    tree_scratch,
+)
 from maxmargin.structures.dependency.oracle import DependencyOracle
-from maxmargin.structures.dependency.trees import Structure, check_trees
 
 Numbers = NDArray[np.int64]
 
@@ -25,9 +27,9 @@ Arcs = NDArray[np.uint32]
 
 
 class GivenArcs:
-    """Sentences as arrays of arc features, for searches and planes.
+    """Arrays of arc features as `maxmargin.structures.dependency.oracle.ArcFeatures`.
 
-    The weights are one for each feature and, with labels, one more for each feature and label.
+    There is one weight for each feature and, with labels, one more for each feature and label.
 
     Parameters
     ----------
@@ -47,12 +49,12 @@ class GivenArcs:
 
     @property
     def oracle_work(self) -> float:
-        """Multiplications of one search, on average."""
+        """Multiplications of one inference, on average."""
         per_arc = self.n_features + 3 * float(self.lengths.mean())
         return per_arc * float(np.mean(self.lengths**2))
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
-        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
+        """Scores of the arcs of sentence `i` with the best, or a soft maximum of, their labels."""
         scores, by_label = self._scores(weights, i)
         if not self.labelled:
             return scores
@@ -85,7 +87,7 @@ class GivenArcs:
             labels = by_label.argmax(axis=2)
             scores = scores + by_label.max(axis=2)
             heads = np.zeros(n, dtype=np.int32)
-            totals[k] = search_tree(scores, *structure, heads, *scratch)
+            totals[k] = best_heads(scores, *structure, heads, *scratch)
             found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
 
     def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers:
@@ -151,13 +153,13 @@ class DependencyTrees(Problem):
     structure : {"projective", "non-projective"}, default="projective"
         Only trees without crossing arcs, or any.
     single_root : bool, default=True
-        Only one word may hang on the root.
+        The root has one modifier only.
     n_labels : int, default=None
         Labels are numbers from 0 on; None for trees without.
 
     See Also
     --------
-    DependencyParser : Ready made, for sentences of words and tags.
+    DependencyParser : For sentences of words and tags.
 
     Examples
     --------
@@ -219,7 +221,7 @@ class DependencyTrees(Problem):
         scores, by_label = arcs._scores(np.asarray(w), 0)
         words = np.arange(1, len(x))
         projective, single_root = self.structure
-        # With its best labels, a tree is no worse than with others: no further tree is needed.
+        # A tree with its best labels is no worse than with others: no further tree is needed.
         trees = top_trees(
             scores + by_label.max(axis=2), k, projective=projective, single_root=single_root
         )
@@ -232,7 +234,7 @@ class DependencyTrees(Problem):
         return [self._output(tree) for _, tree in found[:k]]
 
     def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str) -> Oracle:
-        """A training set that looks at trees as arrays, for margin rescaling."""
+        """The oracle over arrays of arcs, for margin rescaling."""
         arcs = GivenArcs(X, self.n_labels)
         y_true = [self._arcs(y) for y in Y]
         for i, (tree, n) in enumerate(zip(y_true, arcs.lengths.tolist(), strict=True)):
@@ -252,7 +254,7 @@ class DependencyTrees(Problem):
         return self._output(found)
 
     def _arcs(self, y: Any) -> Numbers:
-        """An output as arcs in one number each."""
+        """An output as one number an arc, ``head * n_labels + label``."""
         tree = np.asarray(y, dtype=np.int64)
         if self.n_labels is None:
             return tree.reshape(len(tree))
@@ -260,7 +262,7 @@ class DependencyTrees(Problem):
         return tree[:, 0] * self.n_labels + tree[:, 1]
 
     def _output(self, arcs: NDArray[Any]) -> Any:
-        """The other way round."""
+        """The output of arcs."""
         if self.n_labels is None:
             return tuple(arcs.tolist())
         heads, labels = np.divmod(arcs, self.n_labels)
@@ -268,7 +270,7 @@ class DependencyTrees(Problem):
 
 
 def _best_labels(scores: Floats, k: int) -> list[tuple[float, Numbers]]:
-    """The k best choices of one label for each word, by the sum of their scores (words, labels)."""
+    """The k best labellings by the sum of their scores ``(n_words, n_labels)``."""
     sums, chosen = np.zeros(1), np.zeros((1, 0), dtype=np.int64)
     for of_word in scores:
         all_sums = (sums[:, None] + of_word).ravel()
@@ -279,6 +281,7 @@ def _best_labels(scores: Floats, k: int) -> list[tuple[float, Numbers]]:
 
 
 def _as_features(one: Any, i: int, first: Any) -> Floats:
+    """Checked arc features of sentence `i`."""
     try:
         features = np.ascontiguousarray(one, dtype=np.float64)
     except (TypeError, ValueError) as error:
