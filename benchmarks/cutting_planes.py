@@ -17,7 +17,7 @@ may violate by more than epsilon, while 1-slack asks that of their mean.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -39,7 +39,9 @@ from benchmarks.cutting_plane_problems import (
     add_sizes,
 )
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
-from maxmargin.dual.working_set import StepRule
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.result import Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun
 
 
@@ -166,27 +168,27 @@ class Watched(mm.NSlack):
     mean: list[float] = field(default_factory=list, repr=False)
     worst: list[float] = field(default_factory=list, repr=False)
 
-    def _rounds(self, run: BlockRun) -> Iterator[None]:
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
         self.mean.clear()
         self.worst.clear()
-        rule = StepRule(max_steps=100)
+        return super().start(oracle, stopping, threads, seed)
+
+    def iterate(self, run: BlockRun) -> None:
         C = run.oracle.C
-        while True:
-            found = np.zeros(run.oracle.n_examples)
-            solved = run.n_cuts
-            for block in run.everything:
-                found[block] = run.infer(np.array([block]), ADD_ONLY).gap
-                if run.n_cuts - solved >= self.update_every:
-                    self._solve(run, rule)
-                    solved = run.n_cuts
-            run.gap = float(found.sum())
-            self._solve(run, rule)
-            run.estimate = run.dual + run.gap - run.half_square
-            self.mean.append(run.gap / float(C.sum()))
-            self.worst.append(float((found / C).max()))
-            if run.looks_done():
-                run.value()
-            yield
+        found = np.zeros(run.oracle.n_examples)
+        solved = run.n_cuts
+        for block in run.everything:
+            found[block] = run.infer(np.array([block]), ADD_ONLY).gap
+            if run.n_cuts - solved >= self.update_every:
+                self._solve_qp(run)
+                solved = run.n_cuts
+        run.gap = float(found.sum())
+        self._solve_qp(run)
+        run.estimate = run.dual + run.gap - run.half_square
+        self.mean.append(run.gap / float(C.sum()))
+        self.worst.append(float((found / C).max()))
+        if run.looks_done():
+            run.value()
 
 
 def passes_until(violations: list[float], epsilon: float) -> str:

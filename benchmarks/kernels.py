@@ -28,7 +28,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.estimators.kernel import KernelStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel
-from maxmargin.solvers.mini_batch_dual import MiniBatchDual, MiniBatchRun
+from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 HALF_A_POINT = 0.005
 TIMES = 3.0
@@ -162,12 +162,11 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
     rounds, recomputed = 0, 0
     with Threads(1) as threads:
         solver = MiniBatchDual(prune_every=10**9)
-        state = MiniBatchRun(solver, training, Stopping(tol=1e-3), threads, seed=0)
-        for _ in state.iterations():
+        state = solver.start(training, Stopping(tol=1e-3), threads, seed=0)
+        while Certificate(state.primal, state.dual).relative_gap > 1e-3:
+            solver.iterate(state)
             rounds += 1
             recomputed += len(state.cuts) ** 2
-            if Certificate(state.primal, state.dual).relative_gap <= 1e-3:
-                break
     table = state.cuts.parts
     allowed = len(table) ** 2 + rounds
     row = Row(

@@ -145,9 +145,9 @@ def one_pass(task: StreamTask, solver: Online, looks: int = 0) -> dict[str, Any]
             watch.aside(look)
 
     stream = SourceStream.of(task.problem, Rows(task, block, after), C)
-    learner, rounds = solver._start(stream, Stopping(TOLERANCE, 1), Threads(1), seed=0)
+    learner = solver.start(stream, Stopping(TOLERANCE, 1), Threads(1), seed=0)
     watch = Stopwatch()
-    next(rounds)
+    solver.iterate(learner)
     seconds = watch.seconds
     if looks:
         watch.aside(look)

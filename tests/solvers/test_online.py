@@ -171,7 +171,7 @@ def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
     case = random_classes(seed)
     limit = 1 << 30 if kilobytes is None else 1024 * kilobytes
     solver = Online(schedule=schedule, cache_bytes=limit, acceleration=False)
-    run, iterations = solver._start(CaseStream(case, size), Stopping(1e-12), Threads(1), seed=0)
+    run = solver.start(CaseStream(case, size), Stopping(1e-12), Threads(1), seed=0)
     duals = [run.dual]
     original = run.explore
 
@@ -182,7 +182,7 @@ def test_whatever_the_stream_the_dual_never_falls_and_never_passes_the_optimum(
 
     run.explore = explore
     for _ in range(passes):
-        next(iterations)
+        solver.iterate(run)
         duals.append(run.dual)
     scale = 1e-9 * max(1.0, case.optimum.value)
     assert all(b >= a - scale for a, b in pairwise(duals))
@@ -196,10 +196,10 @@ def test_a_small_cache_merges_and_freezes_and_stays_valid(kind):
     case = random_classes(7, n=30, d=8) if kind == "classes" else random_chains(7, n=20, d=6)
     limit = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case) // 2
     solver = Online(schedule="gap", cache_bytes=limit)
-    run, iterations = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    run = solver.start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
     certificates = []
     for _ in range(8):
-        next(iterations)
+        solver.iterate(run)
         assert run.cache.n_bytes <= limit
         primals, dual = run.stream.evaluate(run.candidates, run.point(), run.threads)
         certificates.append((min(primals), dual))
@@ -217,9 +217,9 @@ def test_merging_alone_keeps_every_plane_checkable():
     case = case.with_cost(30.0 * case.C)
     needed = _bytes_of(solve(CaseStream(case), Online(), tol=1e-3), case)
     solver = Online(cache_bytes=int(1.2 * needed))
-    run, iterations = solver._start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
+    run = solver.start(CaseStream(case), Stopping(1e-3), Threads(1), seed=0)
     for _ in range(3):
-        next(iterations)
+        solver.iterate(run)
     assert run.cache.n_merged
     assert run.cache.frozen is None
     oracle = case.oracle()
@@ -227,7 +227,7 @@ def test_merging_alone_keeps_every_plane_checkable():
 
 
 def _bytes_of(result, case):
-    run = Online().new_run(CaseStream(case), Stopping(), Threads(1), 0)
+    run = Online().start(CaseStream(case), Stopping(), Threads(1), 0)
     run.resume(result.dual_point)
     run.cache.shrink()
     return run.cache.n_bytes
@@ -239,7 +239,7 @@ def test_starts_from_an_earlier_result(tight):
     solver = Online(cache_bytes=TIGHT if tight else 1 << 30)
     first = solve(CaseStream(case), solver, tol=1e-4, max_iter=3)
     assert isinstance(first.dual_point, FrozenPoint) == tight
-    run = solver.new_run(CaseStream(case), Stopping(), Threads(1), 0)
+    run = solver.start(CaseStream(case), Stopping(), Threads(1), 0)
     run.resume(first.dual_point)
     assert run.dual == pytest.approx(first.certificate.dual, rel=1e-9)
     half = case.with_cost(0.5 * case.C)
@@ -428,7 +428,7 @@ def test_a_checkpoint_goes_on_to_the_same_bits(tmp_path, limit):
 def test_positions_of_a_part_of_a_stream_begin_anywhere():
     case = case_of("classes", 0)
     part = InMemory(case.oracle(), first=100)
-    run = Online().new_run(part, Stopping(), Threads(1), 0)
+    run = Online().start(part, Stopping(), Threads(1), 0)
     Online().explore(run)
     assert run.point().examples.min() >= 100
     primals, dual = part.evaluate([run.weights], run.point(), Threads(1))

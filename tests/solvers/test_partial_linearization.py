@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from maxmargin.dual.marginal_choice import distributions_of
 from structured_referee import (
     Case,
     Chains,
@@ -21,7 +20,7 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.marginal_explicit import ExplicitPoint
+from maxmargin.dual.marginal_explicit import ExplicitPoint, distributions_of
 from maxmargin.structures.chain.marginals import ChainDistributions
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
 

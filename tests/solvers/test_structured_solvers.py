@@ -109,14 +109,15 @@ def assert_history(result, optimum):
 def test_no_search_for_weights_that_planes_in_hand_rule_out(monkeypatch):
     """However hopeful the solver, it values nothing of which it could know it to be in vain."""
     oracle = case_of("chains", 0).oracle()
-    run, iterations = Auto(max_sweeps=0)._start(oracle, Stopping(1e-6, 100), Threads(1), 0)
+    solver = Auto(max_sweeps=0)
+    run = solver.start(oracle, Stopping(1e-6, 100), Threads(1), 0)
     monkeypatch.setattr(BlockRun, "looks_done", lambda self: True)
     for _ in range(3):
-        next(iterations)
+        solver.iterate(run)
     assert run.calls == 3 * oracle.n_examples
     assert run.primal == np.inf
     monkeypatch.setattr(run.working_set, "hinges", lambda weights: 0.0)
-    next(iterations)
+    solver.iterate(run)
     assert run.calls == (4 + 2) * oracle.n_examples  # the weights and their average
     assert run.primal < np.inf
 
@@ -164,10 +165,10 @@ def test_slack_rescaling(name, kind):
 def test_what_a_run_keeps_in_step_is_true_and_its_dual_never_falls(name):
     case = case_of("compiled", 1)
     oracle = training_of("compiled", case)
-    run, iterations = ALL[name]._start(oracle, Stopping(1e-12), Threads(1), seed=3)
+    run = ALL[name].start(oracle, Stopping(1e-12), Threads(1), seed=3)
     last = run.dual
     for _ in range(12):
-        next(iterations)
+        ALL[name].iterate(run)
         if not getattr(ALL[name], "acceleration", False):  # which may lower it for a while
             assert run.dual >= last - 1e-12
         last, point = run.dual, run.point()
@@ -446,9 +447,9 @@ def test_gap_sampling_close_to_the_optimum():
 def test_one_slack_asks_less_of_its_cache_the_more_work_searches_are(monkeypatch):
     oracle = compiled_chains(random_chains(5, n=60))
     kind = type(oracle)
-    run, iterations = OneSlack()._start(oracle, Stopping(1e-3), Threads(1), seed=0)
+    run = OneSlack().start(oracle, Stopping(1e-3), Threads(1), seed=0)
     for _ in range(5):
-        next(iterations)
+        OneSlack().iterate(run)
     asked = {}
     for work in (None, 1e9, 0.0):
         monkeypatch.setattr(kind, "oracle_work", work)

@@ -1,6 +1,5 @@
 """Auto: the default, which decides between searching and sweeping by what they have gained."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,20 +60,17 @@ class Auto(StructuredSolver):
     max_idle: int = 3
     batch_size: int | None = None
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[BlockRun, Iterator[None]]:
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
         averaging = oracle.n_features <= AVERAGE_BELOW
         run = BlockRun(oracle, stopping, threads, seed, self.batch_size, averaging)
-        momentum = run.momentum = Momentum(run, self.acceleration)
-        return run, self._iterations(run, momentum)
+        run.momentum = Momentum(run, self.acceleration)
+        return run
 
-    def _iterations(self, run: BlockRun, momentum: Momentum) -> Iterator[None]:
-        while True:
-            self.improve(run, momentum, run.shuffled)
-            run.value_if_done()
-            run.working_set.drop_idle(self.max_idle)
-            yield
+    def iterate(self, run: BlockRun) -> None:
+        assert run.momentum is not None
+        self.improve(run, run.momentum, run.shuffled)
+        run.value_if_done()
+        run.working_set.drop_idle(self.max_idle)
 
     def improve(self, run: BlockRun, momentum: Momentum, order: Order) -> None:
         """Search for planes of the blocks `order`, and sweep for as long as that pays."""

@@ -8,6 +8,7 @@ there. So to choose the best imputations and then to minimise, in turn, never ra
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,13 +19,11 @@ from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.checks import check_shape
 from maxmargin.core.latent import LatentOracle
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.loop import OnIteration
+from maxmargin.solvers.loop import CheckpointFile, LoopRun, OnIteration, Solver
 from maxmargin.solvers.structured import RESUMED, StructuredSolver
 
 Floats = NDArray[np.float64]
@@ -113,6 +112,8 @@ class _Descent(Stateful):
         self.latent, self.stopping, self.threads = latent, stopping, threads
         self.place: _Place | None = None
         self.point: Any = None
+        self._oracle: Oracle | None = None
+        """Of the present imputations, once it is made."""
         self.step_tol = FIRST_TOL
         self.status: str = Status.FAILED
         self.history: list[Iteration] = []
@@ -130,34 +131,31 @@ class _Descent(Stateful):
                 certificate = self._certified(oracle, weights, [again.dual_point])
         self.place = _Place(weights, imputations, certificate, [], [])
 
-    def run(self, max_steps: int, solve: Solve, checkpoint: Callable[[bool], None]) -> None:
-        """Step down until what is left of the gap is within the tolerance.
+    def step(self, max_steps: int, solve: Solve) -> bool:
+        """Solve the convex problem of the present imputations, and impute anew.
 
-        `checkpoint` is called between steps; with True when the next one was stopped half way.
+        Returns whether it was solved, and not stopped half way.
         """
         assert self.place is not None
-        oracle = self.latent.imputed(self.place.imputations)
-        while self.status not in _FINISHED:
-            if len(self.place.certificates) == max_steps:
-                self.status = Status.MAX_ITER
-                return
-            checkpoint(False)
-            before = self.place.certificate.primal
-            result = self._solve(oracle, solve)
-            if result.status not in _FINISHED:
-                checkpoint(True)
-            oracle, settled = self._take(oracle, result)
-            # A small gap with imputations that change is no end: many small steps may lead far.
-            if settled and self._is_done:
-                self.status = Status.CONVERGED
-            elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
-                self.status = result.status
-                return
-            elif settled:
-                self.step_tol = 0.0
-            elif 0.0 < before < math.inf:
-                gain = 1.0 - self.place.certificate.primal / before
-                self.step_tol = min(FIRST_TOL, PART_OF_GAIN * gain)
+        if len(self.place.certificates) == max_steps:
+            self.status = Status.MAX_ITER
+            return True
+        if self._oracle is None:
+            self._oracle = self.latent.imputed(self.place.imputations)
+        before = self.place.certificate.primal
+        result = self._solve(self._oracle, solve)
+        self._oracle, settled = self._take(self._oracle, result)
+        # A small gap with imputations that change is no end: many small steps may lead far.
+        if settled and self._is_done:
+            self.status = Status.CONVERGED
+        elif result.status not in _SOLVED or (settled and result.status is Status.RELAXED):
+            self.status = result.status
+        elif settled:
+            self.step_tol = 0.0
+        elif 0.0 < before < math.inf:
+            gain = 1.0 - self.place.certificate.primal / before
+            self.step_tol = min(FIRST_TOL, PART_OF_GAIN * gain)
+        return result.status in _FINISHED
 
     @property
     def _is_done(self) -> bool:
@@ -247,36 +245,129 @@ class _Descent(Stateful):
         )
 
 
-class _Starts(Stateful):
-    """All starts: the best of those that have ended, and the one under way."""
+class _Task(NamedTuple):
+    """What is to be solved, and where to begin."""
 
-    state_names = ("best", "descent")
+    latent: LatentOracle
+    initial: Any
+    start: LatentStart | None
+    on_iteration: OnIteration | None
+
+
+class LatentRun(LoopRun):
+    """All starts: the best of those that have ended, and the one under way.
+
+    An iteration is a convex step. Its own iterations are the lines of history.
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ("best", "descent")
     state_types: ClassVar[dict[str, Any]] = {"best": LatentResult | None}
 
-    def __init__(self, first: _Descent) -> None:
+    oracle: _Task
+
+    def __init__(
+        self,
+        solver: "ConvexConcave",
+        task: _Task,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+    ) -> None:
+        super().__init__(task, stopping, threads)
+        self.solver, self.seed = solver, seed
         self.best: LatentResult | None = None
-        self.descent = first
+        self.descent = _Descent(task.latent, stopping, threads)
+        self._between = self.descent
+        """The start under way as it was before a step that was stopped half way."""
 
     def check_state(self) -> None:
         """Evaluate the objectives anew: a file is not believed what its weights are worth."""
         place = self.descent.place
         for known in (self.best, place):
             if known is not None and math.isfinite(known.certificate.primal):
-                oracle = self.descent.latent.imputed(known.imputations)
+                oracle = self.oracle.latent.imputed(known.imputations)
                 check_shape("weights", known.weights, oracle.n_features)
-                primal = oracle.primal(known.weights, self.descent.threads)
+                primal = oracle.primal(known.weights, self.threads)
                 worth = (1.0 + RESUMED) * known.certificate.primal
                 if oracle.exact and primal > worth:
                     raise ValueError(f"its objective is {primal:.6g}, not {worth:.6g}")
 
     @property
+    def content(self) -> Any:
+        return self.oracle[:3]
+
+    @property
+    def depends_on(self) -> dict[str, Any]:
+        return {"max_iter": self.stopping.max_iter}
+
+    def state(self) -> Stateful:
+        """Of the last whole step."""
+        whole = copy(self)
+        whole.descent = self._between
+        return whole
+
+    def go_on_from(self, checkpoint: CheckpointFile, solver: Solver, seed: int) -> bool:
+        # The state is taken over in place.
+        more = self.depends_on
+        resumed = checkpoint.begin(self, self.content, solver, self.stopping, seed, **more)
+        self._between = self.descent
+        return resumed
+
+    def is_whole(self, status: Status | None) -> bool:
+        return True  # `state` is
+
+    @property
     def ended(self) -> int:
-        """How many have."""
+        """Starts that have."""
         return 0 if self.best is None else len(self.best.restart_objectives)
 
-    def follow(self, descent: _Descent) -> None:
-        """The one under way has ended, and this is the next."""
-        self.best, self.descent = self.result(), descent
+    def reason_to_stop(self) -> Status | None:
+        status = Status(self.descent.status)
+        if status is Status.FAILED:  # it is under way
+            return None
+        if status in _FINISHED and self.ended + 1 < self.solver.restarts:
+            descent = _Descent(self.oracle.latent, self.stopping, self.threads)
+            self.best, self.descent = self.result(), descent
+            self._between = descent
+            return None
+        return status
+
+    def iterate(self) -> None:
+        """Begin a start if there is none, and make a convex step."""
+        descent = self.descent
+        if descent.place is None:
+            self._begin(descent)
+        self._between = copy(descent)
+        if descent.step(self.solver.max_imputations, self._solve):
+            self._between = descent
+
+    def _begin(self, descent: _Descent) -> None:
+        latent, initial, again, _ = self.oracle
+        if self.ended:
+            initial = again = None
+        first = latent.init_latent(np.random.default_rng([self.seed, self.ended]))
+        if self.ended == 0 and initial is None and again is None:
+            again = self._rehearsed()
+        descent.begin(first if initial is None else initial, again)
+
+    def _solve(self, oracle: Oracle, bounds: Stopping, point: Any, counted: Any) -> Result:
+        show, n_jobs = self.oracle.on_iteration, self.threads.n_threads
+        shown = show and (lambda line, weights: show(counted(line), weights))
+        return self.solver.solver.solve(
+            oracle, bounds, n_jobs=n_jobs, seed=self.seed, start=point, on_iteration=shown
+        )
+
+    def _rehearsed(self) -> LatentStart | None:
+        """Weights of an easier problem, if there is one."""
+        oracle = self.oracle.latent.rehearsal()
+        if oracle is None:
+            return None
+        bounds = replace(self.stopping, tol=max(FIRST_TOL, self.stopping.tol), may_be_zero=False)
+        n_jobs = self.threads.n_threads
+        result = self.solver.solver.solve(oracle, bounds, n_jobs=n_jobs, seed=self.seed)
+        if result.status is Status.INTERRUPTED:
+            raise KeyboardInterrupt
+        return LatentStart(result.weights, None)
 
     def result(self) -> LatentResult | None:
         """The best so far; if the last start has been stopped, it says why."""
@@ -290,10 +381,17 @@ class _Starts(Stateful):
         status = Status(best.status if last.status in _FINISHED else last.status)
         return replace(best, status=status, restart_objectives=ends)
 
+    def answer(self) -> Floats | None:
+        found = self.result()
+        return None if found is None else found.weights
+
+    def uncertified(self) -> LatentResult | None:
+        return self.result()
+
 
 @registered("ConvexConcave")
 @dataclass(frozen=True, kw_only=True)
-class ConvexConcave:
+class ConvexConcave(Solver):
     """The convex-concave procedure around any solver, from several starts.
 
     Parameters
@@ -306,11 +404,13 @@ class ConvexConcave:
         Most convex steps of each start.
     """
 
+    requires: ClassVar[tuple[type, ...]] = (LatentOracle,)
+
     solver: StructuredSolver
     restarts: int = 1
     max_imputations: int = 100
 
-    def solve(
+    def solve(  # type: ignore[override]
         self,
         latent: LatentOracle,
         stopping: Stopping,
@@ -320,7 +420,7 @@ class ConvexConcave:
         initial: Any = None,
         start: LatentStart | None = None,
         on_iteration: OnIteration | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: CheckpointFile | None = None,
     ) -> LatentResult:
         """Train; never raises for stopping early, the result's status tells.
 
@@ -344,60 +444,25 @@ class ConvexConcave:
         ProblemError
             If a method of the problem failed; its ``result`` holds what was learned before.
         """
+        task = _Task(latent, initial, start, on_iteration)
+        result: Any = super().solve(task, stopping, n_jobs=n_jobs, seed=seed, checkpoint=checkpoint)
+        return result  # type: ignore[no-any-return]
 
-        def solve(oracle: Oracle, bounds: Stopping, point: Any, counted: Any) -> Result:
-            shown = on_iteration and (lambda line, weights: on_iteration(counted(line), weights))
-            return self.solver.solve(
-                oracle, bounds, n_jobs=n_jobs, seed=seed, start=point, on_iteration=shown
-            )
+    def check(self, oracle: _Task) -> None:
+        super().check(oracle.latent)
 
-        def save(final: bool) -> None:
-            if checkpoint is not None:
-                checkpoint.offer(lambda: starts, final)
+    def start(self, oracle: _Task, stopping: Stopping, threads: Threads, seed: int) -> LatentRun:
+        return LatentRun(self, oracle, stopping, threads, seed)
 
-        with Threads(n_jobs) as threads:
-            starts = _Starts(_Descent(latent, stopping, threads))
-            if checkpoint is not None:
-                content, most = (latent, initial, start), stopping.max_iter
-                checkpoint.begin(starts, content, self, stopping, seed, max_iter=most)
-            try:
-                while True:
-                    descent, restart = starts.descent, starts.ended
-                    if descent.place is None:
-                        given, again = (initial, start) if restart == 0 else (None, None)
-                        first = latent.init_latent(np.random.default_rng([seed, restart]))
-                        if restart == 0 and given is None and again is None:
-                            again = self._rehearsed(latent, stopping, n_jobs, seed)
-                        descent.begin(first if given is None else given, again)
-                    descent.run(self.max_imputations, solve, save)
-                    if descent.status not in _FINISHED or restart + 1 >= self.restarts:
-                        break
-                    starts.follow(_Descent(latent, stopping, threads))
-            except KeyboardInterrupt:
-                starts.descent.status = Status.INTERRUPTED
-            except ProblemError as error:
-                error.result = starts.result()
-                raise
-            found = starts.result()
-            if found is None:
-                raise KeyboardInterrupt  # before anything was begun
-            found = _compared_with_zero(found, latent, stopping, threads)
-            if found.status in _FINISHED:
-                save(True)
-            return found
+    def iterate(self, run: LatentRun) -> None:
+        run.iterate()
 
-    def _rehearsed(
-        self, latent: LatentOracle, stopping: Stopping, n_jobs: int, seed: int
-    ) -> LatentStart | None:
-        """Weights of an easier problem, if there is one."""
-        oracle = latent.rehearsal()
-        if oracle is None:
-            return None
-        bounds = replace(stopping, tol=max(FIRST_TOL, stopping.tol), may_be_zero=False)
-        result = self.solver.solve(oracle, bounds, n_jobs=n_jobs, seed=seed)
-        if result.status is Status.INTERRUPTED:
-            raise KeyboardInterrupt
-        return LatentStart(result.weights, None)
+    def finish(self, run: LatentRun, status: Status) -> LatentResult:
+        run.descent.status = status
+        found = run.result()
+        if found is None:
+            raise KeyboardInterrupt  # before anything was begun
+        return _compared_with_zero(found, run.oracle.latent, run.stopping, run.threads)
 
 
 def _compared_with_zero(

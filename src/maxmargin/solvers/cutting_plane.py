@@ -1,7 +1,6 @@
 """Cutting planes: a quadratic program over the planes found so far, solved again and again."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,32 +59,27 @@ class NSlack(StructuredSolver):
     precision: float = 0.1
     max_idle: int = 50
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(oracle, stopping, threads, seed, self.update_every)
-        return run, self._iterations(run)
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        return BlockRun(oracle, stopping, threads, seed, self.update_every)
 
-    def _iterations(self, run: BlockRun) -> Iterator[None]:
+    def iterate(self, run: BlockRun) -> None:
+        solved = run.n_cuts
+        found = 0.0
+        for start in range(0, run.oracle.n_examples, self.update_every):
+            examples = run.everything[start : start + self.update_every]
+            found += run.infer(examples, ADD_ONLY).gap
+            if run.n_cuts - solved >= self.update_every:
+                self._solve_qp(run)
+                solved = run.n_cuts
+        run.gap = found
+        self._solve_qp(run)
+        run.estimate_from_gaps(run.gap)
+        run.value_if_done()
+        run.working_set.drop_idle(self.max_idle)
+
+    def _solve_qp(self, run: BlockRun) -> None:
+        """Sweep until the gap over the working set is small beside that of the oracle calls."""
         rule = StepRule(max_steps=100)
-        while True:
-            solved = run.n_cuts
-            found = 0.0
-            for start in range(0, run.oracle.n_examples, self.update_every):
-                examples = run.everything[start : start + self.update_every]
-                found += run.infer(examples, ADD_ONLY).gap
-                if run.n_cuts - solved >= self.update_every:
-                    self._solve(run, rule)
-                    solved = run.n_cuts
-            run.gap = found
-            self._solve(run, rule)
-            run.estimate_from_gaps(run.gap)
-            run.value_if_done()
-            run.working_set.drop_idle(self.max_idle)
-            yield
-
-    def _solve(self, run: BlockRun, rule: StepRule) -> None:
-        """Sweep until the gap over the planes in hand is small beside that of the searches."""
         for sweep in range(MOST_SWEEPS):
             left = run.sweep(run.shuffled, rule).gap
             enough = self.precision * (run.gap if np.isfinite(run.gap) else abs(run.dual))
@@ -130,33 +124,28 @@ class OneSlack(StructuredSolver):
     precision: float = 0.1
     max_idle: int = 50
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple["SummedRun", Iterator[None]]:
-        run = SummedRun(oracle, stopping, threads, seed)
-        return run, self._iterations(run)
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> "SummedRun":
+        return SummedRun(oracle, stopping, threads, seed)
 
-    def _iterations(self, run: "SummedRun") -> Iterator[None]:
-        while True:
-            run.hits_in_a_row += 1
-            from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
-            cut = run.cached_cut() if from_cache else None
-            if cut is not None and run.violation(cut) > run.asked(self.accept):
-                run.hits += run.oracle.n_examples
-                run.estimate(cut)
-            else:
-                run.hits_in_a_row = 0
-                cut, hinges = run.found_cut(self.cache)
-                run.last_violation = run.violation(cut)
-                run.offer(run.weights, hinges)
-            run.cuts.add(cut)
-            if self.line_search:
-                run.cuts.step_towards_best()
-            else:
-                run.cuts.solve(self.precision * max(run.last_violation, 0.0))
-            run.cuts.drop_idle(self.max_idle)
-            run.cuts.set_weights(run.weights)
-            yield
+    def iterate(self, run: "SummedRun") -> None:
+        run.hits_in_a_row += 1
+        from_cache = self.cache and run.hits_in_a_row <= MOST_HITS
+        cut = run.cached_cut() if from_cache else None
+        if cut is not None and run.violation(cut) > run.asked(self.accept):
+            run.hits += run.oracle.n_examples
+            run.estimate(cut)
+        else:
+            run.hits_in_a_row = 0
+            cut, hinges = run.found_cut(self.cache)
+            run.last_violation = run.violation(cut)
+            run.offer(run.weights, hinges)
+        run.cuts.add(cut)
+        if self.line_search:
+            run.cuts.step_towards_best()
+        else:
+            run.cuts.solve(self.precision * max(run.last_violation, 0.0))
+        run.cuts.drop_idle(self.max_idle)
+        run.cuts.set_weights(run.weights)
 
 
 class SummedRun(Run):

@@ -1,6 +1,5 @@
 """DualCoordinate: search for each block in turn, and coordinate steps over the planes in hand."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maxmargin.core.oracle import Oracle
@@ -53,22 +52,17 @@ class DualCoordinate(StructuredSolver):
         if self.bound not in ("tracked", "true"):
             raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(oracle, stopping, threads, seed, self.batch_size)
-        return run, self._iterations(run)
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        return BlockRun(oracle, stopping, threads, seed, self.batch_size)
 
-    def _iterations(self, run: BlockRun) -> Iterator[None]:
+    def iterate(self, run: BlockRun) -> None:
         rule = StepRule(max_steps=self.max_steps)
-        while True:
-            found = run.infer(run.shuffled, rule)
-            for _ in range(self.max_sweeps):
-                if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
-                    break
-            if self.bound == "true":
-                run.value()
-            else:
-                run.value_if_done()
-            run.working_set.drop_idle(self.max_idle)
-            yield
+        found = run.infer(run.shuffled, rule)
+        for _ in range(self.max_sweeps):
+            if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
+                break
+        if self.bound == "true":
+            run.value()
+        else:
+            run.value_if_done()
+        run.working_set.drop_idle(self.max_idle)

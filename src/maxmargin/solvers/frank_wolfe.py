@@ -1,6 +1,5 @@
 """FrankWolfe: towards the best plane, by an exact line search."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,34 +62,27 @@ class FrankWolfe(StructuredSolver):
         if not self.block and self.step != "frank-wolfe":
             raise ValueError(f"step={self.step!r} needs block=True.")
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[BlockRun, Iterator[None]]:
-        run = BlockRun(oracle, stopping, threads, seed, self.batch_size, self.averaging)
-        return run, self._block_iterations(run) if self.block else self._batch_iterations(run)
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        return BlockRun(oracle, stopping, threads, seed, self.batch_size, self.averaging)
 
-    def _block_iterations(self, run: BlockRun) -> Iterator[None]:
-        rule = StepRule(kind=STEPS[self.step], max_steps=1)
-        while True:
-            order = self._order(run)
-            run.infer(order, rule)
-            if len(order) < run.oracle.n_examples:
-                run.estimate_from_gaps(float(run.working_set.gaps.sum()))
-            for _ in range(self.cache_sweeps):
-                run.sweep(run.shuffled, rule)
-            if run.iterations_due(self.evaluate_every):
-                run.value()
-            else:
-                run.value_if_done()
-            run.working_set.drop_idle(MAX_IDLE)
-            yield
-
-    def _batch_iterations(self, run: BlockRun) -> Iterator[None]:
-        while True:
+    def iterate(self, run: BlockRun) -> None:
+        if not self.block:
             run.offer(run.weights, run.infer_at(run.weights))
             run.snapshot()
             run.working_set.step_towards_best(run.weights)
-            yield
+            return
+        rule = StepRule(kind=STEPS[self.step], max_steps=1)
+        order = self._order(run)
+        run.infer(order, rule)
+        if len(order) < run.oracle.n_examples:
+            run.estimate_from_gaps(float(run.working_set.gaps.sum()))
+        for _ in range(self.cache_sweeps):
+            run.sweep(run.shuffled, rule)
+        if run.iterations_due(self.evaluate_every):
+            run.value()
+        else:
+            run.value_if_done()
+        run.working_set.drop_idle(MAX_IDLE)
 
     def _order(self, run: BlockRun) -> Order:
         gaps = np.maximum(run.working_set.gaps, 0.0)

@@ -1,6 +1,5 @@
 """KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, update, violations_of
-from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
+from maxmargin.solvers.loop import Solver, SolverRun, in_spite_of_interrupt
 from maxmargin.solvers.momentum import Momentum
 
 Floats = NDArray[np.float64]
@@ -42,7 +41,7 @@ _SINGLE = 1e-2
 
 @registered("KernelClassesDual")
 @dataclass(frozen=True, kw_only=True)
-class KernelClassesDual(IterativeSolver):
+class KernelClassesDual(Solver):
     """Visits the examples that violate the optimum most, each with an exact step over its classes.
 
     Scores of all examples are kept up to date with the kernel row of each example that moves, so
@@ -61,15 +60,19 @@ class KernelClassesDual(IterativeSolver):
     KernelClassesDual(cache_bytes=100000000)
     """
 
+    requires: ClassVar[tuple[type, ...]] = (ClassOracle,)
+
     cache_bytes: int = 1_000_000_000
 
-    def _start(
+    def start(
         self, oracle: ClassOracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple["ClassRun", Iterator[None]]:
-        run = ClassRun(self, oracle, stopping, threads, seed)
-        return run, run.iterations()
+    ) -> "ClassRun":
+        return ClassRun(self, oracle, stopping, threads, seed)
 
-    def _end(self, run: Any, status: Status) -> Result:
+    def iterate(self, run: "ClassRun") -> None:
+        run.update_worst()
+
+    def finish(self, run: Any, status: Status) -> Result:
         """The model of the dual point, valued anew from the data and the kernel alone."""
         if run.certificate is None:
             status = in_spite_of_interrupt(run.value, status)
@@ -84,7 +87,7 @@ class KernelClassesDual(IterativeSolver):
         return Result(answer, point, certificate, status, len(run.history), run.history)
 
 
-class ClassRun(IterativeRun):
+class ClassRun(SolverRun):
     """One solve.
 
     Parameters
@@ -98,7 +101,7 @@ class ClassRun(IterativeRun):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *IterativeRun.state_names, "coef", "scores", "highest", "lowest", "cache", "certificate",
+        *SolverRun.state_names, "coef", "scores", "highest", "lowest", "cache", "certificate",
     )  # fmt: skip
 
     state_types: ClassVar[dict[str, Any]] = {"certificate": Certificate | None}
@@ -182,19 +185,17 @@ class ClassRun(IterativeRun):
         """The present model."""
         return self.oracle.model_of(self.dual_coef)
 
-    def iterations(self) -> Iterator[None]:
-        """The worst examples, a batch at a time; then all whose kernel rows are at hand."""
-        while True:
-            self.certificate = None
-            violations = self.highest - self.lowest
-            bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
-            queue = np.flatnonzero((violations >= bar) & (self.cache.slot_of < 0))
-            self._update(queue[np.argsort(-violations[queue], kind="stable")], bar)
-            self._polish(violations, bar)
-            self._survey()
-            if self.stopping.is_enough(self.primal, self.dual):
-                self.value()
-            yield
+    def update_worst(self) -> None:
+        """The worst examples, a batch at a time; then all whose kernel rows are cached."""
+        self.certificate = None
+        violations = self.highest - self.lowest
+        bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
+        queue = np.flatnonzero((violations >= bar) & (self.cache.slot_of < 0))
+        self._update(queue[np.argsort(-violations[queue], kind="stable")], bar)
+        self._polish(violations, bar)
+        self._survey()
+        if self.stopping.is_enough(self.primal, self.dual):
+            self.value()
 
     def _update(self, queue: Order, bar: float) -> None:
         """Visit those of the examples whose violation is still above the bar at their turn."""

@@ -1,16 +1,21 @@
-"""The loop that iterative solvers share: rounds, records, reasons to stop, checkpoints.
+"""The training loop of all solvers: stopping, history, Ctrl-C, checkpoints, certification.
 
-A solver is a small configuration object that starts a run and says what a round is. What a run
-keeps, linear weights (structured.py) or a model in terms of a kernel (mini_batch_dual.py), the
-loop need not know.
+A solver is a small configuration object. It says what it requires of an oracle, how a run starts
+and what an iteration is; what a run keeps, the loop need not know:
+
+    run = solver.start(oracle, stopping, threads, seed)
+    while run.reason_to_stop() is None:
+        solver.iterate(run)
+    result = solver.finish(run, status)
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -19,102 +24,95 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.io.checkpoint import Checkpoint
 
 OnIteration = Callable[[Iteration, Callable[[], Any]], bool]
-"""Called after each round with its numbers and a way to get the weights; True stops."""
+"""Called after each iteration with its numbers and a way to get the weights; True stops."""
 
 
-class IterativeRun(Stateful, ABC):
-    """One solve: the data, the best values so far, and what they have cost.
+class CheckpointFile(Protocol):
+    """Where the loop keeps the state of a run; see `maxmargin.Checkpoint`."""
+
+    path: Path
+
+    def begin(
+        self, state: Stateful, content: Any, solver: Any, stopping: Stopping, seed: int, **more: Any
+    ) -> bool:
+        """Note what the run is about, and restore `state` from the file, if it is to; whether."""
+
+    def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
+        """Write the state if it is time to, or if it is the `final` one."""
+
+
+class LoopRun(Stateful, ABC):
+    """What the loop needs of a run.
 
     Parameters
     ----------
-    oracle : training set
-        With ``content``, all that tells it from others, and ``exact``, whether its oracle never
-        misses the maximum; and ``watch``, which looks at what a user's oracle finds, or None.
+    oracle : object
+        What the solver requires: the training examples, bound to a problem.
     stopping : Stopping
     threads : Threads
-    seed : int
     """
 
-    state_names: ClassVar[tuple[str, ...]] = (
-        "primal", "best_dual", "random", "calls", "hits", "history",
-    )  # fmt: skip
-
-    cut_short: ClassVar[frozenset[Status]] = frozenset({Status.TIME_LIMIT})
-    """Reasons to stop in the middle of a round: going on from there would give another answer."""
-
-    def __init__(self, oracle: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
-        self.oracle = oracle
-        self.stopping = stopping
-        self.threads = threads
-        self.random = np.random.default_rng(seed)
-        self.primal = math.inf
-        self.best_dual = -math.inf
-        self.calls = 0
-        self.hits = 0
+    def __init__(self, oracle: Any, stopping: Stopping, threads: Threads) -> None:
+        self.oracle, self.stopping, self.threads = oracle, stopping, threads
         self.evaluated = math.inf
         """The lowest objective that was evaluated over all examples in this iteration."""
         self.history: list[Iteration] = []
 
-    @property
     @abstractmethod
-    def dual(self) -> float:
-        """Dual value of the present point."""
-
-    @property
-    @abstractmethod
-    def n_cuts(self) -> int:
-        """Planes kept."""
-
-    @property
-    @abstractmethod
-    def expected(self) -> float:
-        """Objective of the present weights as it can be estimated without an oracle call."""
-
-    @abstractmethod
-    def point(self) -> Any:
-        """The present dual point, as the training set values it and `resume` takes it."""
-
-    @abstractmethod
-    def resume(self, start: Any) -> None:
-        """Take over a dual point of an earlier solve."""
+    def reason_to_stop(self) -> Status | None:
+        """Why to stop after the iterations so far; None to go on."""
 
     @abstractmethod
     def answer(self) -> Any:
-        """The best weights, or model, so far; before any valuation, the present ones."""
+        """The best weights, or model, so far; before any evaluation, the present ones."""
 
-    @property
-    def is_done(self) -> bool:
-        """Whether the gap is closed."""
-        return self._closes_gap(self.primal)
+    @abstractmethod
+    def uncertified(self) -> Any:
+        """What is known when no oracle call can be trusted any more; nothing is promised."""
 
-    def _closes_gap(self, primal: float) -> bool:
-        return self.stopping.is_enough(primal, self.best_dual)
+    def note_dual(self) -> None:
+        """Keep the dual value of the present point if it is the highest."""
+
+    def record(self) -> None:
+        """Write an iteration into the history."""
 
     def heed_watch(self) -> None:
-        """Warn, once, if the oracle's answers have contradicted each other."""
-        if self.oracle.watch is not None:
-            self.oracle.watch.warn()
+        """Warn, once, if the answers of a user's oracle have contradicted each other."""
 
-    def iterations_due(self, every: int) -> bool:
-        """Whether the round under way is one of those `every` so many."""
-        return (len(self.history) + 1) % every == 0
+    def confirm(self) -> bool:
+        """Whether a gap that is closed by the run's own account is closed indeed."""
+        return True
 
-    def reason_to_stop(self) -> Status | None:
-        """Why to stop after the rounds so far; None to go on."""
-        if self.history and self.is_done:
-            return Status.CONVERGED
-        return self.stopping.reason(len(self.history))
+    # Checkpoints
+
+    @property
+    def content(self) -> Any:
+        """All that tells the training data from others."""
+        return self.oracle.content
+
+    @property
+    def depends_on(self) -> dict[str, Any]:
+        """What else the answer depends on, beside the data, the solver and its seed."""
+        return {}
 
     def state(self) -> Stateful:
-        """All that the next rounds depend on, with the data."""
+        """All that the next iterations depend on, with the data."""
         return self
 
-    def go_on_from(self, checkpoint: Checkpoint, solver: "IterativeSolver", seed: int) -> bool:
+    def is_whole(self, status: Status | None) -> bool:
+        """Whether the state is that of an iteration that was not cut short.
+
+        To go on from the middle of one would give another answer.
+        """
+        return status is not Status.TIME_LIMIT
+
+    def go_on_from(self, checkpoint: CheckpointFile, solver: "Solver", seed: int) -> bool:
         """Take over the state of a checkpoint, if it asks for that and there is one."""
-        resumed = checkpoint.begin(self.state(), self.oracle.content, solver, self.stopping, seed)
+        resumed = checkpoint.begin(
+            self.state(), self.content, solver, self.stopping, seed, **self.depends_on
+        )
         if resumed:
             try:
                 self.check_resumed()
@@ -127,6 +125,82 @@ class IterativeRun(Stateful, ABC):
 
     def check_resumed(self) -> None:
         """Raise an error if a state that was read contradicts the data."""
+
+
+class SolverRun(LoopRun):
+    """The state of one solve: the best values so far, and what they have cost.
+
+    Parameters
+    ----------
+    oracle, stopping, threads
+        See `LoopRun`.
+    seed : int
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = (
+        "primal", "best_dual", "random", "calls", "hits", "history",
+    )  # fmt: skip
+
+    def __init__(self, oracle: Any, stopping: Stopping, threads: Threads, seed: int) -> None:
+        super().__init__(oracle, stopping, threads)
+        self.random = np.random.default_rng(seed)
+        self.primal = math.inf
+        self.best_dual = -math.inf
+        self.calls = 0
+        self.hits = 0
+
+    @property
+    @abstractmethod
+    def dual(self) -> float:
+        """Dual value of the present point."""
+
+    @property
+    @abstractmethod
+    def n_cuts(self) -> int:
+        """Cutting planes, or dual variables that are not zero."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> float:
+        """Objective of the present weights as it can be estimated without an oracle call."""
+
+    @abstractmethod
+    def point(self) -> Any:
+        """The present dual point, as the oracle evaluates it and `resume` takes it."""
+
+    @abstractmethod
+    def resume(self, start: Any) -> None:
+        """Take over a dual point of an earlier solve."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the gap is closed."""
+        return self._closes_gap(self.primal)
+
+    def _closes_gap(self, primal: float) -> bool:
+        return self.stopping.is_enough(primal, self.best_dual)
+
+    def heed_watch(self) -> None:
+        if self.oracle.watch is not None:
+            self.oracle.watch.warn()
+
+    def iterations_due(self, every: int) -> bool:
+        """Whether the iteration under way is one of those `every` so many."""
+        return (len(self.history) + 1) % every == 0
+
+    def reason_to_stop(self) -> Status | None:
+        if self.history and self.is_done:
+            return Status.CONVERGED
+        return self.stopping.reason(len(self.history))
+
+    def note_dual(self) -> None:
+        self.best_dual = max(self.best_dual, self.dual)
+
+    def record(self) -> None:
+        self.history.append(self.as_iteration())
+
+    def uncertified(self) -> Result:
+        return uncertified(self, self.point())
 
     def as_iteration(self) -> Iteration:
         """The state as a line of history."""
@@ -144,18 +218,37 @@ class IterativeRun(Stateful, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IterativeSolver(ABC):
-    """Base of the solvers whose runs go round by round."""
+class Solver(ABC):
+    """Base of all solvers: what a run requires, how it starts, and what an iteration is."""
+
+    requires: ClassVar[tuple[type, ...]] = (object,)
+    """Classes or runtime-checkable protocols, of which an oracle must be one."""
+
+    def check(self, oracle: Any) -> None:
+        """Raise an error, before any work, if `oracle` lacks what this solver requires.
+
+        Raises
+        ------
+        TypeError
+        """
+        if not isinstance(oracle, self.requires):
+            known = " or ".join(kind.__name__ for kind in self.requires)
+            raise TypeError(
+                f"{type(self).__name__} requires an oracle of the kind {known}, but was given "
+                f"{type(oracle).__name__}: choose another solver."
+            )
 
     @abstractmethod
-    def _start(
-        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[Any, Iterator[None]]:
-        """A run, and the rounds that improve it for ever."""
+    def start(self, oracle: Any, stopping: Stopping, threads: Threads, seed: int) -> Any:
+        """A new run: mostly a `SolverRun`."""
 
     @abstractmethod
-    def _end(self, run: Any, status: Status) -> Result:
-        """The answer of a run, certified."""
+    def iterate(self, run: Any) -> None:
+        """Improve a run."""
+
+    @abstractmethod
+    def finish(self, run: Any, status: Status) -> Result:
+        """The answer of a run, certified from the data alone."""
 
     def solve(
         self,
@@ -166,76 +259,89 @@ class IterativeSolver(ABC):
         seed: int = 0,
         start: Any = None,
         on_iteration: OnIteration | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: CheckpointFile | None = None,
     ) -> Result:
         """Train; never raises for stopping early, the result's status tells.
 
         Parameters
         ----------
-        oracle : training set
+        oracle : object
+            See `requires`.
         stopping : Stopping
         n_jobs : int
-            Threads for the searches. The answer does not depend on it.
+            Threads for the oracle calls. The answer does not depend on it.
         seed : int
-            Of the order of visits.
+            Of the order in which examples are updated.
         start : dual point of an earlier result, or None
         on_iteration : callable or None
             See `OnIteration`.
         checkpoint : Checkpoint or None
-            Where to keep the state after rounds, and whether to go on from there.
+            Where to keep the state after iterations, and whether to go on from there.
 
         Raises
         ------
         ProblemError
             If a method of the problem failed; its ``result`` holds what was learned before.
+        TypeError
+            If the oracle is not of a kind that the solver requires.
         ValueError
             If the checkpoint to go on from is of other data or parameters.
         """
+        self.check(oracle)
         with Threads(n_jobs) as threads:
-            run, iterations = self._start(oracle, stopping, threads, seed)
+            run = self.start(oracle, stopping, threads, seed)
             try:
                 resumed = checkpoint is not None and run.go_on_from(checkpoint, self, seed)
                 if start is not None and not resumed:
                     # Outputs that are none of this data's: then from the beginning.
                     with suppress(ValueError):
                         run.resume(start)
-                status = run_loop(run, iterations, on_iteration, checkpoint)
+                status = run_loop(self, run, on_iteration, checkpoint)
             except KeyboardInterrupt:
+                stopping.cancelled.set()
                 status = Status.INTERRUPTED
             except ProblemError as error:
-                error.result = uncertified(run, run.point())
+                error.result = run.uncertified()
                 raise
-            result = self._end(run, status)
+            result = self.finish(run, status)
             run.heed_watch()
             return result
 
 
 def run_loop(
-    run: IterativeRun,
-    iterations: Iterator[None],
-    on_iteration: OnIteration | None,
-    checkpoint: Checkpoint | None,
+    solver: Solver,
+    run: LoopRun,
+    on_iteration: OnIteration | None = None,
+    checkpoint: CheckpointFile | None = None,
 ) -> Status:
-    """Rounds until one of the reasons to stop."""
-    run.best_dual = max(run.best_dual, run.dual)
-    status = run.reason_to_stop()
+    """Iterations until one of the reasons to stop."""
+    run.note_dual()
+    status = _confirmed(run, run.reason_to_stop())
     while status is None:
         run.evaluated = math.inf
-        next(iterations)
+        solver.iterate(run)
         run.heed_watch()
-        run.best_dual = max(run.best_dual, run.dual)
-        run.history.append(run.as_iteration())
+        run.note_dual()
+        run.record()
         stop = on_iteration is not None and on_iteration(
             run.history[-1], lambda: run.answer().copy()
         )
         status = run.reason_to_stop() or (Status.STOPPED if stop else None)
-        if checkpoint is not None and status not in run.cut_short:
+        if checkpoint is not None and run.is_whole(status):
             checkpoint.offer(run.state, final=status is not None)
+        status = _confirmed(run, status) or (Status.STOPPED if stop else None)
     return status
 
 
-def uncertified(run: IterativeRun, point: Any) -> Result:
-    """What is known when no search can be trusted any more; nothing is promised."""
+def _confirmed(run: LoopRun, status: Status | None) -> Status | None:
+    """The reason to stop; if it was a gap that is not closed after all, what else there is."""
+    if status is Status.CONVERGED and not run.confirm():
+        return run.reason_to_stop()
+    return status
+
+
+def uncertified(run: SolverRun, point: Any) -> Result:
+    """What is known when no oracle call can be trusted any more; nothing is promised."""
     certificate = Certificate(math.inf, run.best_dual, not run.oracle.exact)
     return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 

@@ -1,7 +1,6 @@
 """MiniBatchDual: kernel structural SVMs by cutting planes in mini-batches (He, 2016)."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,7 +16,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import TINY, Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_planes import CutsState, KernelCuts
-from maxmargin.solvers.loop import IterativeRun, IterativeSolver, in_spite_of_interrupt
+from maxmargin.solvers.loop import Solver, SolverRun, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -36,7 +35,7 @@ _STEPS = ("qp", "smo")
 
 @registered("MiniBatchDual")
 @dataclass(frozen=True, kw_only=True)
-class MiniBatchDual(IterativeSolver):
+class MiniBatchDual(Solver):
     """Cutting planes of one mini-batch at a time, through a kernel.
 
     A round searches the examples of a mini-batch, takes in the outputs that violate their example's
@@ -75,6 +74,8 @@ class MiniBatchDual(IterativeSolver):
     'qp'
     """
 
+    requires: ClassVar[tuple[type, ...]] = (KernelOracle,)
+
     batch_size: int | None = None
     outputs_per_call: int = 1
     diversity: float = 0.0
@@ -95,13 +96,15 @@ class MiniBatchDual(IterativeSolver):
         if self.steps not in _STEPS:
             raise ValueError(f"steps is {self.steps!r}, but must be 'qp' or 'smo'.")
 
-    def _start(
+    def start(
         self, oracle: KernelOracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple["MiniBatchRun", Iterator[None]]:
-        run = MiniBatchRun(self, oracle, stopping, threads, seed)
-        return run, run.iterations()
+    ) -> "MiniBatchRun":
+        return MiniBatchRun(self, oracle, stopping, threads, seed)
 
-    def _end(self, run: Any, status: Status) -> Result:
+    def iterate(self, run: "MiniBatchRun") -> None:
+        run.update_batch()
+
+    def finish(self, run: Any, status: Status) -> Result:
         """The best model and the dual point, valued anew from the data and the kernel alone."""
         point = run.point()
         if run.certificate is None:
@@ -112,7 +115,7 @@ class MiniBatchDual(IterativeSolver):
         return Result(run.answer(), point, run.certificate, status, len(run.history), run.history)
 
 
-class MiniBatchRun(IterativeRun):
+class MiniBatchRun(SolverRun):
     """One solve.
 
     Parameters
@@ -125,7 +128,7 @@ class MiniBatchRun(IterativeRun):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *IterativeRun.state_names, "order", "inferred", "hinges", "fresh", "outputs_in_hand",
+        *SolverRun.state_names, "order", "inferred", "hinges", "fresh", "outputs_in_hand",
         "best_point", "certificate", "nothing_violates",
     )  # fmt: skip
 
@@ -250,25 +253,23 @@ class MiniBatchRun(IterativeRun):
         """The best model so far; before any valuation, the present one."""
         return self.model() if self.best is None else self.best
 
-    def iterations(self) -> Iterator[None]:
-        """Mini-batches for ever; each pass in a new order."""
+    def update_batch(self) -> None:
+        """Oracle calls for the next mini-batch, and steps; each pass is in a new order."""
         n = self.oracle.n_examples
         size = self.solver.batch_size or min(max(n // 20, 8), 64)
-        while True:
-            if self.inferred >= len(self.order):
-                self.order, self.inferred = self.random.permutation(n), 0
-                self.fresh = 0
-            examples = self.order[self.inferred : self.inferred + size]
-            found = self._infer(self.model(), examples)
-            self.inferred += len(examples)
-            self.hinges[examples] = found.hinges
-            suboptimality = self._suboptimality(found)
-            self.fresh += self._take_in(found, suboptimality)
-            costs = self.oracle.C[found.outputs.examples]
-            self._improve(examples, float(costs @ np.maximum(suboptimality, 0.0)))
-            if self.inferred == n:
-                self._end_pass()
-            yield
+        if self.inferred >= len(self.order):
+            self.order, self.inferred = self.random.permutation(n), 0
+            self.fresh = 0
+        examples = self.order[self.inferred : self.inferred + size]
+        found = self._infer(self.model(), examples)
+        self.inferred += len(examples)
+        self.hinges[examples] = found.hinges
+        suboptimality = self._suboptimality(found)
+        self.fresh += self._take_in(found, suboptimality)
+        costs = self.oracle.C[found.outputs.examples]
+        self._improve(examples, float(costs @ np.maximum(suboptimality, 0.0)))
+        if self.inferred == n:
+            self._end_pass()
 
     def _infer(self, model: KernelModel, examples: Order) -> Found:
         solver = self.solver

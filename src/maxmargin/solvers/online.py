@@ -1,9 +1,8 @@
 """Online: new examples are explored, and those in hand get another look in between."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,8 +13,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.loop import OnIteration, uncertified
+from maxmargin.solvers.loop import CheckpointFile, OnIteration, uncertified
 from maxmargin.solvers.online_run import StreamRun
 from maxmargin.solvers.stream import InMemory, Stream
 from maxmargin.solvers.structured import StructuredSolver
@@ -82,6 +80,8 @@ class Online(StructuredSolver):
     DualCoordinate : Algorithm 1, on data in memory.
     """
 
+    requires: ClassVar[tuple[type, ...]] = (Oracle, Stream)
+
     passes: int | None = None
     schedule: str = "larank"
     tol_cache: float = 0.01
@@ -110,7 +110,7 @@ class Online(StructuredSolver):
         seed: int = 0,
         start: Any = None,
         on_iteration: OnIteration | None = None,
-        checkpoint: Checkpoint | None = None,
+        checkpoint: CheckpointFile | None = None,
     ) -> Result:
         """Train on a training set or on a `Stream`; see `StructuredSolver.solve`.
 
@@ -131,17 +131,11 @@ class Online(StructuredSolver):
             return replace(result, status=Status.PASSES)
         return result
 
-    def _end(self, run: StreamRun, status: Status) -> Result:
+    def finish(self, run: StreamRun, status: Status) -> Result:
         in_memory = isinstance(run.oracle, Oracle)
-        return super()._end(run, status) if in_memory else _certified(run, status)
+        return super().finish(run, status) if in_memory else _certified(run, status)
 
-    def _start(
-        self, oracle: Oracle | Stream, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[StreamRun, Iterator[None]]:
-        run = self.new_run(oracle, stopping, threads, seed)
-        return run, self._iterations(run)
-
-    def new_run(
+    def start(
         self,
         oracle: Oracle | Stream,
         stopping: Stopping,
@@ -161,14 +155,12 @@ class Online(StructuredSolver):
             self,
         )
 
-    def _iterations(self, run: StreamRun) -> Iterator[None]:
-        while True:
-            self.explore(run)
-            seen = Certificate(run.expected, run.dual).relative_gap
-            run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.tol))
-            if run.passes != self.passes and run.looks_done():
-                run.value()
-            yield
+    def iterate(self, run: StreamRun) -> None:
+        self.explore(run)
+        seen = Certificate(run.expected, run.dual).relative_gap
+        run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.tol))
+        if run.passes != self.passes and run.looks_done():
+            run.value()
 
     def explore(self, run: StreamRun) -> None:
         """One pass over the run's stream, and the cache optimised in the end."""

@@ -84,8 +84,6 @@ class StreamRun(TrackedRun):
 
     state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
 
-    cut_short = frozenset({Status.TIME_LIMIT, Status.INTERRUPTED})
-
     def __init__(
         self,
         oracle: Any,
@@ -133,6 +131,9 @@ class StreamRun(TrackedRun):
     def must_stop(self) -> bool:
         """Whether there is no time left, or somebody has cancelled."""
         return self.stopping.out_of_time or self.stopping.cancelled.is_set()
+
+    def is_whole(self, status: Status | None) -> bool:
+        return status not in (Status.TIME_LIMIT, Status.INTERRUPTED)
 
     def point(self) -> DualPointOfStream:
         listed, frozen = self.cache.point(), self.cache.frozen

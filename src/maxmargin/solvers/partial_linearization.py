@@ -1,10 +1,9 @@
 """PartialLinearization: towards a reweighted distribution; ExponentiatedGradient: all the way."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
@@ -12,7 +11,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import DistributionPoint
-from maxmargin.dual.marginal_explicit import distributions_of
+from maxmargin.dual.marginal_explicit import MarginalOracle, distributions_of
 from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
@@ -262,16 +261,46 @@ class DistributionRun(TrackedRun):
         return hinges.most / max(float(self.oracle.C.sum()), 1e-300) or 1.0
 
 
-def _iterations(run: DistributionRun, block: bool, evaluate_every: int) -> Iterator[None]:
-    """One pass a round, and now and then the true value of the weights."""
-    while True:
-        if not block:
+@dataclass(frozen=True, kw_only=True)
+class DistributionSolver(StructuredSolver):
+    """Base of the solvers that keep a distribution over the outputs of every example."""
+
+    block: bool = True
+    temperature: float | str = SCHEDULED
+    averaging: bool = True
+    evaluate_every: int = 10
+    batch_size: int = 1
+
+    fixed_step: ClassVar[float | None] = None
+    """Length of all steps; None makes exact ones."""
+
+    def check(self, oracle: Any) -> None:
+        """Refuse an oracle that has no marginals and cannot list its outputs."""
+        super().check(oracle)
+        if not isinstance(oracle, MarginalOracle):
+            oracle.outputs(0)
+
+    def start(
+        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
+    ) -> DistributionRun:
+        return DistributionRun(
+            oracle,
+            stopping,
+            threads,
+            seed,
+            temperature=self.temperature,
+            fixed_step=self.fixed_step,
+            batch_size=self.batch_size,
+            averaging=self.averaging,
+        )
+
+    def iterate(self, run: DistributionRun) -> None:
+        if not self.block:
             run.update_together()
-        else:
-            run.update(run.shuffled)
-            if run.iterations_due(evaluate_every) or run.looks_done():
-                run.value()
-        yield
+            return
+        run.update(run.shuffled)
+        if run.iterations_due(self.evaluate_every) or run.looks_done():
+            run.value()
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -280,7 +309,7 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 @registered("PartialLinearization")
 @dataclass(frozen=True, kw_only=True)
-class PartialLinearization(StructuredSolver):
+class PartialLinearization(DistributionSolver):
     """Partial linearization of the dual (Mohapatra et al., 2016).
 
     Every example has a distribution over its outputs. A step leads towards the same distribution
@@ -321,12 +350,6 @@ class PartialLinearization(StructuredSolver):
     [['b', 'a'], ['a', 'a'], ['b']]
     """
 
-    block: bool = True
-    temperature: float | str = SCHEDULED
-    averaging: bool = True
-    evaluate_every: int = 10
-    batch_size: int = 1
-
     def __post_init__(self) -> None:
         known = self.temperature == SCHEDULED
         if not (known or (_is_number(self.temperature) and self.temperature >= 0.0)):
@@ -335,24 +358,10 @@ class PartialLinearization(StructuredSolver):
                 f"{self.temperature!r}."
             )
 
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[DistributionRun, Iterator[None]]:
-        run = DistributionRun(
-            oracle,
-            stopping,
-            threads,
-            seed,
-            temperature=self.temperature,
-            batch_size=self.batch_size,
-            averaging=self.averaging,
-        )
-        return run, _iterations(run, self.block, self.evaluate_every)
-
 
 @registered("ExponentiatedGradient")
 @dataclass(frozen=True, kw_only=True)
-class ExponentiatedGradient(StructuredSolver):
+class ExponentiatedGradient(DistributionSolver):
     """Exponentiated gradient on the dual (Collins et al., 2008).
 
     `PartialLinearization` with steps of length one. The dual can fall, and will where the
@@ -389,27 +398,10 @@ class ExponentiatedGradient(StructuredSolver):
     [['b', 'a'], ['a', 'a'], ['b']]
     """
 
-    block: bool = True
     temperature: float = 1.0
-    averaging: bool = True
-    evaluate_every: int = 10
-    batch_size: int = 1
+
+    fixed_step: ClassVar[float | None] = 1.0
 
     def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and self.temperature > 0.0):
             raise ValueError(f"temperature must be a positive number, but is {self.temperature!r}.")
-
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[DistributionRun, Iterator[None]]:
-        run = DistributionRun(
-            oracle,
-            stopping,
-            threads,
-            seed,
-            temperature=self.temperature,
-            fixed_step=1.0,
-            batch_size=self.batch_size,
-            averaging=self.averaging,
-        )
-        return run, _iterations(run, self.block, self.evaluate_every)

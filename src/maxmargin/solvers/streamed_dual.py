@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from maxmargin.core.checks import check_finite, check_indices, check_types
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
-from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.row_cache import Portion, StoredCoefficients
-from maxmargin.io.checkpoint import Checkpoint
+from maxmargin.solvers.loop import Solver, SolverRun
 from maxmargin.solvers.online_dual import BlockLearner
-from maxmargin.solvers.sequential_dual import OnIteration
 from maxmargin.solvers.summed_value import SummedValue, parts_of
 
 Floats = NDArray[np.float64]
@@ -46,7 +43,7 @@ class _Late(NamedTuple):
 
 @registered("StreamedDual")
 @dataclass(frozen=True, kw_only=True)
-class StreamedDual:
+class StreamedDual(Solver):
     """Dual coordinate ascent on blocks of examples that need not be in memory all at once.
 
     In memory are one block (and the next, which a thread reads meanwhile), the weights, the dual
@@ -86,94 +83,69 @@ class StreamedDual:
 
     cache_bytes: int = 1 << 27
 
-    def solve(
+    def start(
         self,
-        blocks: Callable[[], Iterator[BlockProblem | None]],
+        oracle: Callable[[], Iterator[BlockProblem | None]],
         stopping: Stopping,
-        *,
-        n_jobs: int = 1,
-        seed: int = 0,
-        on_iteration: OnIteration | None = None,
-        checkpoint: Checkpoint | None = None,
-    ) -> Result:
-        """Solve the sum of the problems that `blocks` gives; see `SequentialDual.solve`.
+        threads: Threads,
+        seed: int,
+    ) -> "StreamedRun":
+        """A run over the sum of the problems that `oracle` gives.
 
         Parameters
         ----------
-        blocks : callable
-            ``blocks()`` goes through the blocks, each a problem on its own examples; None stands
-            for a block of which nothing can be made yet. In the first pass problems may become
-            wider from block to block; if they get more outputs, what was learned before is lost.
-            Later passes must give the same examples.
+        oracle : callable
+            ``oracle()`` goes through the batches, each a problem on its own examples; None stands
+            for a batch of which nothing can be made yet. In the first pass problems may become
+            wider from batch to batch; if they get more outputs, what was learned before is lost.
+            Later passes must give the same examples. For checkpoints it must have a `content`,
+            which tells it from others, and be `Stateful`.
         stopping : Stopping
-            A round is a pass.
-        n_jobs : int
-            Threads, apart from the one that reads.
+            An iteration is a pass.
+        threads : Threads
+            Apart from the one that reads. Same seed and number of threads, same answer.
         seed : int
-            Same seed and `n_jobs`, same answer.
-        on_iteration : callable or None
-            Called after each pass.
-        checkpoint : Checkpoint or None
-            Where to keep the state after passes, and whether to go on from there. The `blocks` must
-            then have a `content`, which tells them from others, and be `Stateful`.
         """
-        with Threads(n_jobs) as threads:
-            run = _Run(BlockLearner(self.cache_bytes, seed), blocks, stopping, threads)
-            try:
-                if checkpoint is not None:
-                    content = blocks.content  # type: ignore[attr-defined]
-                    if checkpoint.begin(run, content, self, stopping, seed, n_jobs=n_jobs):
-                        run.check_resumed(checkpoint.path)
-                status = run.reason_to_stop()
-                while status is None:
-                    run.read(learn=True)
-                    stop = on_iteration is not None and on_iteration(run.history[-1], run.weights)
-                    status = run.reason_to_stop() or (Status.STOPPED if stop else None)
-                    # A pass that ran out of time is not whole: it would lead to another answer.
-                    if checkpoint is not None and stopping.reason(-1) is None:
-                        checkpoint.offer(lambda: run, final=status is not None)
-            except KeyboardInterrupt:
-                stopping.cancelled.set()
-                status = Status.INTERRUPTED
-            # What the last pass has learned is not valued yet, and after Ctrl-C nothing may be.
-            if status in (Status.MAX_ITER, Status.INTERRUPTED) or not run.best:
-                while not run.read(learn=False):
-                    pass
-            if run.is_done:
-                status = Status.CONVERGED
-            return run.result(status)
+        return StreamedRun(BlockLearner(self.cache_bytes, seed), oracle, stopping, threads, seed)
+
+    def iterate(self, run: "StreamedRun") -> None:
+        run.read(learn=True)
+
+    def finish(self, run: "StreamedRun", status: Status) -> Result:
+        # What the last pass has learned is not evaluated yet, and after Ctrl-C nothing may be.
+        if status in (Status.MAX_ITER, Status.INTERRUPTED) or not run.best:
+            while not run.surveyed:
+                run.evaluate()
+            run.evaluate()
+        return run.result(Status.CONVERGED if run.is_done else status)
 
 
-class _Run(Stateful):
+class StreamedRun(SolverRun):
     """One solve: what was learned, what is stored, and the best answer so far."""
 
-    state_names = (
-        "learner", "blocks", "stored", "late", "n_rows", "surveyed", "passes", "best",
-        "best_primals", "at_zero", "best_dual", "history",
+    state_names: ClassVar[tuple[str, ...]] = (
+        "learner", "oracle", "stored", "late", "n_rows", "surveyed", "best", "best_primals",
+        "at_zero", "best_dual", "history",
     )  # fmt: skip
 
     def __init__(
         self,
         learner: BlockLearner,
-        blocks: Callable[[], Iterator[BlockProblem | None]],
+        oracle: Callable[[], Iterator[BlockProblem | None]],
         stopping: Stopping,
         threads: Threads,
+        seed: int,
     ) -> None:
+        super().__init__(oracle, stopping, threads, seed)
         self.learner = learner
-        self.blocks, self.stopping, self.threads = blocks, stopping, threads
         self.stored: list[Stored | None] = []
         self.late: dict[int, list[_Late]] = {}
         self.n_rows = 0
         self.surveyed = False
-        self.passes = 0
         self.best: list[Floats] = []
         self.best_primals: list[float] = []
         self.at_zero = math.inf
         """Objective of zero weights; infinite before it is evaluated."""
-        self.best_dual = -math.inf
-        self.evaluated = math.inf
-        """The lowest objective that the last pass has found, if it evaluated any."""
-        self.history: list[Iteration] = []
 
     def check_state(self) -> None:
         """Refuse what is no list of coefficients, or of weights."""
@@ -200,8 +172,8 @@ class _Run(Stateful):
         if len(self.best) != len(self.best_primals):
             raise ValueError("the weights of its objective are missing")
 
-    def check_resumed(self, path: Path) -> None:
-        """Evaluate the best weights and the dual point anew, in a pass over the blocks.
+    def check_resumed(self) -> None:
+        """Evaluate the best weights and the dual point anew, in a pass over the batches.
 
         A file is not believed what they are worth.
         """
@@ -215,38 +187,73 @@ class _Run(Stateful):
         within = 1.0 + RESUMED
         if not (primal <= within * known.primal and known.dual <= dual + RESUMED * abs(dual)):
             raise ValueError(
-                f"{path} is damaged: its weights have the objective {primal:.6g}, not "
-                f"{known.primal:.6g}, or its dual point the value {dual:.6g}, not "
-                f"{known.dual:.6g}; remove the file to begin anew."
+                f"its weights have the objective {primal:.6g}, not {known.primal:.6g}, or its dual "
+                f"point the value {dual:.6g}, not {known.dual:.6g}"
             )
 
+    @property
+    def depends_on(self) -> dict[str, Any]:
+        return {"n_jobs": self.threads.n_threads}
+
+    def heed_watch(self) -> None:
+        """There is no oracle that a user wrote."""
+
+    def is_whole(self, status: Status | None) -> bool:
+        return self.stopping.reason(-1) is None
+
+    @property
+    def dual(self) -> float:
+        """Of the last certified point: what sweeps keep account of is not believed."""
+        return self.best_dual
+
+    @property
+    def n_cuts(self) -> int:
+        return sum(part.n_stored for stored in self.stored for part in stored or ())
+
+    @property
+    def expected(self) -> float:
+        return self.learner.expected
+
+    def point(self) -> list[Stored | None]:
+        return self.stored
+
+    def resume(self, start: Any) -> None:
+        raise ValueError("A streamed solve begins anew.")
+
+    def answer(self) -> Floats:
+        """The best weights that are known, or those most likely to be."""
+        return np.hstack(self.best or self.learner.average())
+
     def reason_to_stop(self) -> Status | None:
-        """Why to stop after the passes so far; None to go on."""
         if self.is_done:
             return Status.CONVERGED
-        return self.stopping.reason(self.passes)
+        return self.stopping.reason(len(self.history))
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap is closed."""
-        return self.stopping.is_enough(self.certificate.primal, self.best_dual)
+        return self._closes_gap(self.certificate.primal)
 
     @property
     def certificate(self) -> Certificate:
+        """Of the best weights and dual point so far."""
         return Certificate(sum(self.best_primals) if self.best else math.inf, self.best_dual)
-
-    def weights(self) -> Floats:
-        """The best weights that are known, or those most likely to be."""
-        return np.hstack(self.best or self.learner.average())
 
     def result(self, status: Status) -> Result:
         self._write_back()
         tol = self.stopping.relative_tol(self.at_zero)
         certificate = self.certificate.compared_with_zero(self.at_zero, tol)
-        return Result(self.weights(), self.stored, certificate, status, self.passes, self.history)
+        return Result(
+            self.answer(), self.stored, certificate, status, len(self.history), self.history
+        )
 
-    def read(self, learn: bool) -> bool:
-        """One pass over the blocks; whether it valued what was known at its beginning.
+    def evaluate(self) -> None:
+        """One more pass, without learning, as an iteration of its own."""
+        self.evaluated = math.inf
+        self.read(learn=False)
+        self.history.append(self.as_iteration())
+
+    def read(self, learn: bool) -> None:
+        """One pass over the batches, which evaluates what was known at its beginning.
 
         The first complete pass cannot: it only finds out how many features and outputs there are.
         """
@@ -270,11 +277,8 @@ class _Run(Stateful):
         else:
             self._settle(value)
             self.learner.correct(sums, value.unclipped())
-        self.passes += 1
         if learn and not self.is_done:
             self._polish(self.learner.updates - updates)
-        self.history.append(self._iteration())
-        return value is not None
 
     def _valued(self, value: SummedValue | None) -> Iterator[tuple[int, BlockProblem | None]]:
         """The blocks with their numbers, valued where they are read: in the reader's thread.
@@ -283,7 +287,7 @@ class _Run(Stateful):
         until the block is learned from, and that is after it has come from here.
         """
         k = -1
-        for k, problem in enumerate(self.blocks()):
+        for k, problem in enumerate(self.oracle()):
             if value is not None:
                 if problem is None or k >= len(self.stored):
                     raise ValueError("The source gave other blocks than on the first pass.")
@@ -324,9 +328,10 @@ class _Run(Stateful):
     def _polish(self, updates_of_pass: int) -> None:
         """Before the next pass, which costs far more: let the cached rows settle."""
         allowed = self.stopping.allowed_gap(self.learner.dual)
-        enough = SETTLED * 4.0 ** (1 - self.passes) * allowed
+        passes = len(self.history) + 1
+        enough = SETTLED * 4.0 ** (1 - passes) * allowed
         if self.stopping.reason(-1) is None:
-            self.learner.polish(self.passes * updates_of_pass, enough, self.threads)
+            self.learner.polish(passes * updates_of_pass, enough, self.threads)
 
     def _restored(
         self, stored: Stored | None, parts: tuple[LinearProblem, ...]
@@ -373,18 +378,8 @@ class _Run(Stateful):
                 self.best[m], self.best_primals[m] = value.candidates[c][m], float(primals[m, c])
         self.best_dual = max(self.best_dual, value.dual())
 
-    def _iteration(self) -> Iteration:
-        """The pass as a line of history."""
-        cuts = sum(part.n_stored for stored in self.stored for part in stored or ())
-        certificate = self.certificate
-        exact = math.isfinite(self.evaluated)
-        return Iteration(
-            seconds=self.stopping.seconds,
-            oracle_calls=self.learner.updates,
-            cache_hits=self.learner.cache_updates,
-            primal=certificate.primal,
-            dual=certificate.dual if self.best else self.learner.dual,
-            cuts=cuts,
-            objective=self.evaluated if exact else self.learner.expected,
-            exact=exact,
-        )
+    def as_iteration(self) -> Iteration:
+        self.calls, self.hits = self.learner.updates, self.learner.cache_updates
+        self.primal = self.certificate.primal
+        line = super().as_iteration()
+        return line if self.best else replace(line, dual=self.learner.dual)

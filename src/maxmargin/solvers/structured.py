@@ -5,7 +5,6 @@ A solver is a small configuration object. It decides which moves to make on a `R
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -24,8 +23,8 @@ from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
-    IterativeRun,
-    IterativeSolver,
+    Solver,
+    SolverRun,
     in_spite_of_interrupt,
     uncertified,
 )
@@ -58,7 +57,7 @@ BATCHES_PER_PASS = 10
 """Nor more than let the weights change at least this often in a pass over all blocks."""
 
 
-class Run(IterativeRun):
+class Run(SolverRun):
     """One solve with linear weights, and the best of them so far.
 
     Parameters
@@ -70,7 +69,7 @@ class Run(IterativeRun):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        *IterativeRun.state_names, "weights", "best", "guess", "least_primal", "momentum",
+        *SolverRun.state_names, "weights", "best", "guess", "least_primal", "momentum",
     )  # fmt: skip
 
     state_types: ClassVar[dict[str, Any]] = {"best": Floats | None}
@@ -442,7 +441,7 @@ class BlockRun(TrackedRun):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StructuredSolver(IterativeSolver):
+class StructuredSolver(Solver):
     """Base of the solvers of structured problems.
 
     Unless a solver says otherwise, the objective in its history is exact when its weights were
@@ -450,14 +449,10 @@ class StructuredSolver(IterativeSolver):
     that have changed since.
     """
 
-    @abstractmethod
-    def _start(
-        self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[Run, Iterator[None]]:
-        """A run, and the rounds that improve it for ever; each valuation is an `offer`."""
+    requires: ClassVar[tuple[type, ...]] = (Oracle,)
 
-    def _end(self, run: Any, status: Status) -> Result:
-        """The answer of a run, certified."""
+    def finish(self, run: Any, status: Status) -> Result:
+        """The answer of a run, certified by `Oracle.primal` and `Oracle.dual` alone."""
         return _certified(run, status)
 
 

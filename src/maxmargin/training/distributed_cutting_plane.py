@@ -4,7 +4,6 @@ What a summed plane is made of stays in the shards, under its number. They hear 
 which numbers are still in use.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -19,7 +18,7 @@ from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun
-from maxmargin.solvers.loop import IterativeRun
+from maxmargin.solvers.loop import SolverRun
 from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
 from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle
 from maxmargin.training.shards import Delta, LostShardError
@@ -42,20 +41,19 @@ class DistributedOneSlack(OneSlack):
     OneSlack, DistributedDual
     """
 
-    def _start(
+    def start(
         self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple["ShardedSummedRun", Iterator[None]]:
-        run = ShardedSummedRun(oracle, stopping, threads, seed)
-        return run, self._iterations(run)
+    ) -> "ShardedSummedRun":
+        return ShardedSummedRun(oracle, stopping, threads, seed)
 
-    def _end(self, run: Any, status: Status) -> Result:
+    def finish(self, run: Any, status: Status) -> Result:
         def certify(status: Status) -> Result:
-            result: Result = super(DistributedOneSlack, self)._end(run, status)
+            result: Result = super(DistributedOneSlack, self).finish(run, status)
             if run.oracle.lists_point:
                 return replace(result, dual_point=run.listed)
             return result
 
-        return certified_on_shards(run, status, certify, lambda: self._iterations(run))
+        return certified_on_shards(run, status, certify, self)
 
 
 class Part(NamedTuple):
@@ -143,7 +141,7 @@ class ShardedSummedRun(SummedRun):
     """A run of `OneSlack` whose planes are summed up where the examples are."""
 
     # The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
-    state_names = ("listed", *IterativeRun.state_names, "best", "guess", "least_primal")
+    state_names = ("listed", *SolverRun.state_names, "best", "guess", "least_primal")
 
     oracle: ShardedOracle  # type: ignore[assignment]
 

@@ -23,7 +23,7 @@ from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import AVERAGE_BELOW, Auto
-from maxmargin.solvers.loop import IterativeRun
+from maxmargin.solvers.loop import SolverRun
 from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun
 from maxmargin.training.distributed_links import ClusterIteration, Counts, Link, certified_on_shards
 from maxmargin.training.distributed_shard import DualShard, Move, Orders, Progress
@@ -59,7 +59,7 @@ class DistributedRun(Run):
     solver : DistributedDual
     """
 
-    state_names = (*IterativeRun.state_names, "best", "guess", "least_primal", "scale")
+    state_names = (*SolverRun.state_names, "best", "guess", "least_primal", "scale")
 
     oracle: ShardedOracle
 
@@ -514,24 +514,19 @@ class DistributedDual(StructuredSolver):
         if self.staleness < 0:
             raise ValueError(f"staleness must not be negative, but is {self.staleness}.")
 
-    def _start(
-        self, oracle: Any, stopping: Stopping, threads: Threads, seed: int
-    ) -> tuple[DistributedRun, Iterator[None]]:
-        run = DistributedRun(oracle, stopping, threads, seed, self)
-        return run, self._iterations(run)
+    def start(self, oracle: Any, stopping: Stopping, threads: Threads, seed: int) -> DistributedRun:
+        return DistributedRun(oracle, stopping, threads, seed, self)
 
-    def _iterations(self, run: DistributedRun) -> Iterator[None]:
-        while True:
-            run.advance()
-            if run.is_new_pass() and run.looks_done():
-                run.value()
-            yield
+    def iterate(self, run: DistributedRun) -> None:
+        run.advance()
+        if run.is_new_pass() and run.looks_done():
+            run.value()
 
-    def _end(self, run: DistributedRun, status: Status) -> Result:
+    def finish(self, run: DistributedRun, status: Status) -> Result:
         def certify(status: Status) -> Result:
-            result = super(DistributedDual, self)._end(run, status)
+            result = super(DistributedDual, self).finish(run, status)
             if run.oracle.lists_point:
                 return replace(result, dual_point=run.listed_point())
             return result
 
-        return certified_on_shards(run, status, certify, lambda: self._iterations(run))
+        return certified_on_shards(run, status, certify, self)

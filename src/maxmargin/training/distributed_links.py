@@ -4,7 +4,7 @@ How a solve on shards ends: with a certificate, whoever is lost while it is made
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
-from maxmargin.solvers.loop import run_loop
+from maxmargin.solvers.loop import Solver, run_loop
 from maxmargin.training.distributed_shard import Move, Progress, accepted
 from maxmargin.training.sharded_oracle import ShardedOracle
 from maxmargin.training.shards import LostShardError
@@ -108,7 +108,7 @@ def certified_on_shards(
     run: Any,
     status: Status,
     certify: Callable[[Status], Result],
-    iterations: Callable[[], Iterator[None]],
+    solver: Solver,
 ) -> Result:
     """The answer of a run, certified.
 
@@ -123,8 +123,8 @@ def certified_on_shards(
         Why it has stopped.
     certify : callable
         Values the answer and the dual point anew; a shard may be lost meanwhile.
-    iterations : callable
-        Improve the run, for ever.
+    solver : Solver
+        Whose run it is.
     """
     while True:
         try:
@@ -140,4 +140,4 @@ def certified_on_shards(
         except LostShardError as lost:
             run.recover(lost.number)
         if status in AT_THE_END:
-            status = run_loop(run, iterations(), None, None)
+            status = run_loop(solver, run)

@@ -145,7 +145,7 @@ class StreamedEstimator(CertifiedEstimator):
         solver, run = self._online, self._learner
         with Threads(n_jobs) as threads:
             if run is None:
-                run = solver.new_run(oracle, stopping, threads, seed, comes_back=False)
+                run = solver.start(oracle, stopping, threads, seed, comes_back=False)
             if oracle.n_features != len(run.weights):
                 raise ValueError(
                     f"These examples have {oracle.n_features} joint features, but those of the "

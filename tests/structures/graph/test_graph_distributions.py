@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from maxmargin.dual.marginal_choice import distributions_of
 from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, compiled_chains, random_chains
 
@@ -17,7 +16,7 @@ import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import mix
-from maxmargin.dual.marginal_explicit import ExplicitDistributions
+from maxmargin.dual.marginal_explicit import ExplicitDistributions, distributions_of
 from maxmargin.structures.graph.clique_tree import CliqueTree
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs
