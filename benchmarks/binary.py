@@ -1,8 +1,8 @@
 """Binary SVM within 1e-3 of the optimum: 1.5 times as fast as LIBLINEAR.
 
 The hinge loss of a9a (32,561 rows of 123 features), C = 1 on the sum, no intercept. Each contender
-gets the loosest tolerance with which the objective of its weights, valued by numpy for all alike,
-is within 1e-3 of the optimal value: for LIBLINEAR (`-s 3`) the first of its `-e` values, for
+gets the loosest tolerance with which the objective of its weights, evaluated by numpy for all
+alike, is within 1e-3 of the optimal value: for LIBLINEAR (`-s 3`) the first of its `-e` values, for
 scikit-learn's LinearSVC and for us the first `tol`. The optimum is our own at `tol=1e-8`, whose
 certificate says how well it is known.
 

@@ -118,9 +118,9 @@ def measure(options: argparse.Namespace) -> Report:
 
 
 def gaps(history: list[list[float]]) -> Panel:
-    """Certified gap, and what the searches let expect, where they are known."""
+    """Certified gap, and what the oracle calls let expect, where they are known."""
     seconds, certified, expected = history
-    curves = {"certified": certified, "expected from the searches": expected}
+    curves = {"certified": certified, "expected from the oracle calls": expected}
     finite = {
         name: [(at, gap) for at, gap in zip(seconds, values, strict=True) if 0 < gap < 1]
         for name, values in curves.items()
@@ -158,7 +158,7 @@ def notes(found: dict[str, Any]) -> list[str]:
         f"The bar for memory is missed by {peaks['trained'] - needed:.0f} MB; "
         f"{peaks['imported']:.0f} MB are the interpreter, the libraries and compiled code before "
         "any data is read, and what exceeds the data and the weights are their second copy, of "
-        "the best weights so far, and the planes of the sentences."
+        "the best weights so far, and the cutting planes of the sentences."
     ]
 
 

@@ -9,7 +9,7 @@ peer counts the first that reaches its F1. The peers take as many iterations as 
 best F1 of those that `--thorough` tries. Then all train again in turns; the least time counts, and
 all are shown.
 
-Vowpal Wabbit's search gets its text file made beforehand, its time to write it is not counted.
+Vowpal Wabbit's oracle call gets its text file made beforehand, its time to write it is not counted.
 svm_hmm is no package: it runs, at the same C, if `SVM_HMM_LEARN` names its program.
 """
 
@@ -253,7 +253,7 @@ def notes(peers: dict[str, list[Found]], ours: list[Found]) -> list[str]:
         f"Memory is missed. Of the {own['trained'] - own['prepared']:.0f} MB that ours takes above "
         f"the dictionaries, {own['loaded'] - own['prepared']:.0f} are there before any training: "
         "scikit-learn, numba and compiled code. The rest is the matrix and its names, two copies "
-        "of the weights, and the planes of the sentences."
+        "of the weights, and the cutting planes of the sentences."
     ]
 
 

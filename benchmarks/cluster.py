@@ -1,6 +1,6 @@
 """Training on a Dask cluster: two worker processes against one.
 
-Two searches that are worth sharing out: tagging with a Viterbi search in plain Python (600
+Two oracles that are worth distributing: tagging with the Viterbi algorithm in plain Python (600
 sequences of 25 positions, 30 labels, C = 0.01 to a gap of 5 %), and parsing with a grammar of
 the Penn treebank sample (2,000 sentences of 10 to 40 words, C = 0.1, to a gap of 1 %). Both
 clusters are there all the time, and fits take turns on them. Driver, scheduler and workers
@@ -30,7 +30,7 @@ FEATURES, LABELS, POSITIONS = 20, 30, 25
 
 
 class PythonChains(mm.Problem):
-    """Chains of labels, every step of the search in plain Python."""
+    """Chains of labels, every step of the oracle call in plain Python."""
 
     def __init__(self, n_features: int, n_labels: int) -> None:
         self.n_features, self.n_labels = n_features, n_labels
@@ -136,10 +136,10 @@ def _compare(report: Report, name: str, found: dict[str, list[Timed]], quick: bo
             Row(
                 f"{name}, {who}",
                 "",
-                f"{spread(found[who])}, {line['searches']:,} searches, {line['moves']} moves, "
+                f"{spread(found[who])}, {line['searches']:,} oracle calls, {line['moves']} moves, "
                 f"{1e3 * line['idle_a_move']:.3g} ms overhead a move and "
-                f"{1e3 * line['idle_a_round']:.3g} ms a round, "
-                f"{line['bytes_a_round'] / 1e3:.3g} kB a round",
+                f"{1e3 * line['idle_a_round']:.3g} ms an iteration, "
+                f"{line['bytes_a_round'] / 1e3:.3g} kB an iteration",
             )
         )
     (one, of_one), (two, of_two) = lines.items()
@@ -164,9 +164,11 @@ def _compare(report: Report, name: str, found: dict[str, list[Timed]], quick: bo
     )
     if not quick:
         report.notes.append(
-            f"On {name}, the shards of two workers made {of_two['searches']:,} searches where one "
+            f"On {name}, the shards of two workers made {of_two['searches']:,} oracle calls where "
+            "one "
             f"made {of_one['searches']:,}: they hear of new weights more often than once a pass, "
-            "and valuations of the weights, which cost one pass or two, come at other times."
+            "and primal evaluations of the weights, which cost one pass or two, come at other "
+            "times."
         )
 
 

@@ -6,8 +6,8 @@ that is a model (`simulated_engine.py`): so stale weights and the gap are true, 
 modelled. What messages cost is measured on a Dask cluster of this machine ("loopback"); the data
 centre is assumed: 10 Gbit/s, 0.1 ms from machine to machine, half a millisecond of the scheduler
 and of the driver for a task, a tenth of jitter in the time of the work. The model is checked
-against real worker processes: with searches that wait, which a machine of few cores can run many of
-at the same time, and with searches that are busy, by as many as there are cores.
+against real worker processes: with oracle calls that wait, which a machine of few cores can run
+many of at the same time, and with oracle calls that are busy, by as many as there are cores.
 """
 
 import argparse
@@ -58,7 +58,7 @@ SOLVERS = {"dual": DistributedDual(), "one-slack": DistributedOneSlack()}
 
 
 class Kind(NamedTuple):
-    """A search: what it is called, its seconds (None: as measured), and how it is bound."""
+    """An oracle call: what it is called, its seconds (None: as measured), and how it is bound."""
 
     name: str
     costs: WorkCosts
@@ -198,7 +198,7 @@ def loopback(client: Any, repeats: int) -> Messages:
 
 
 class Measured(NamedTuple):
-    """A fit on real workers, and the seconds of one of their searches."""
+    """A fit on real workers, and the seconds of one of their oracle calls."""
 
     outcome: Outcome
     search: float
@@ -242,7 +242,7 @@ def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measure
 def check(
     client: Any, words: Words, here: Network, kind: Kind, workers: int, repeats: int
 ) -> tuple[Row, dict[str, Any]]:
-    """Real seconds against those predicted from what searches and messages take.
+    """Real seconds against those predicted from what oracle calls and messages take.
 
     Of several real fits the middle one: who comes first differs, and with it the number of passes.
     """
@@ -257,7 +257,7 @@ def check(
         f"{kind.name}, {workers} real worker{'s' if workers > 1 else ''}: predicted",
         f"within {AGREES:.0%}",
         f"{predicted.seconds:.3g} s ({off:+.0%}), {predicted.passes:.1f} passes; "
-        f"a search {1e3 * measured.search:.1f} ms",
+        f"an oracle call {1e3 * measured.search:.1f} ms",
         f"measured {real.seconds:.3g} s ({span(one.outcome.seconds for one in runs)}), "
         f"{real.passes:.1f} passes",
         abs(off) <= AGREES,
@@ -316,7 +316,7 @@ def measure(options: argparse.Namespace) -> Report:
     few = Words(options.check_words, C, options.quick)
     simulate(few, CHEAP, 2, Network(0, 0, 0, 0, 1e9), SOLVERS["dual"])  # compiles
     slow = options.search
-    expensive = Kind(f"search of {1e3 * slow:g} ms", WorkCosts(search=slow), FREE)
+    expensive = Kind(f"oracle call of {1e3 * slow:g} ms", WorkCosts(search=slow), FREE)
     checks = []
     with local_cluster(max(options.check_workers, default=1)) as client:
         loopback(client, 10)  # the first tasks are slower
@@ -358,7 +358,7 @@ if __name__ == "__main__":
     arguments = parser(__doc__, repeats=3)
     arguments.add_argument("--words", type=int, default=1000)
     arguments.add_argument(
-        "--search", type=float, default=0.01, help="seconds of an expensive search"
+        "--search", type=float, default=0.01, help="seconds of an expensive oracle call"
     )
     arguments.add_argument("--check-words", type=int, default=100)
     arguments.add_argument("--workers", type=int, nargs="+", default=list(WORKERS))

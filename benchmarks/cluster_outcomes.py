@@ -13,9 +13,9 @@ TOLERANCE = 1e-2
 class Outcome:
     """A fit, simulated or real.
 
-    `passes` counts searches of all examples, the certificate's included; `busy` is the share of the
-    time that workers work, `driver` that the driver does; `bytes_per_round` go and come while each
-    worker makes one move.
+    `passes` counts oracle calls of all examples, the certificate's included; `busy` is the share of
+    the time that workers work, `driver` that the driver does; `bytes_per_round` go and come while
+    each worker makes one move.
     """
 
     workers: int
@@ -47,7 +47,7 @@ class Outcome:
 
 
 Curves = dict[tuple[str, str, str], list[Outcome]]
-"""Outcomes for ever more workers, by search, network and solver."""
+"""Outcomes for ever more workers, by oracle call, network and solver."""
 
 
 def rows_of(title: str, outcomes: Sequence[Outcome]) -> Iterator[Row]:
@@ -59,13 +59,13 @@ def rows_of(title: str, outcomes: Sequence[Outcome]) -> Iterator[Row]:
             "",
             f"{sign}{outcome.seconds:.3g} s, efficiency {outcome.efficiency(one):.0%}, "
             f"{outcome.passes:.1f} passes, busy {outcome.busy:.0%}, driver {outcome.driver:.0%}, "
-            f"{outcome.bytes_per_round / 1e6:.3g} MB a round",
+            f"{outcome.bytes_per_round / 1e6:.3g} MB an iteration",
             outcome.bound_by(one),
         )
 
 
 def panels_of(curves: Curves, checks: Sequence[dict[str, Any]]) -> dict[str, Panel | Bars]:
-    """Seconds against workers, for each search, and what was checked; without what was given up."""
+    """Seconds against workers for each oracle, and what was checked; without what was given up."""
     panels: dict[str, Panel | Bars] = {}
     for kind in dict.fromkeys(kind for kind, _, _ in curves):
         drawn = {

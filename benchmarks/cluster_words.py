@@ -1,4 +1,4 @@
-"""The examples of the cluster's model: handwritten words, with a search that takes its time.
+"""The examples of the cluster's model: handwritten words, with an oracle call that takes its time.
 
 In a module of their own, so that worker processes can import them.
 """
@@ -25,7 +25,7 @@ Order = NDArray[np.int64]
 
 
 class Pause(NamedTuple):
-    """What a search takes longer than the compiled one.
+    """What an oracle call takes longer than the compiled one.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Pause(NamedTuple):
     busy: bool
 
     def take(self, n: int) -> None:
-        """The time of so many searches."""
+        """The time of so many oracle calls."""
         if not self.busy:
             time.sleep(n * self.seconds)
             return
@@ -48,7 +48,7 @@ class Pause(NamedTuple):
 
 
 class SlowOracle(Oracle):
-    """The same examples, whose search counts as one in plain Python, and takes longer.
+    """The same examples, whose oracle call counts as one in plain Python, and takes longer.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Words:
         ]
 
     def make_oracle(self, pause: Pause | None) -> Any:
-        """How a part is made a training set; without a pause its search is the compiled one."""
+        """How a partition gets its oracle; without a pause it is the compiled one."""
         return partial(_bound, self.tagger, self.fixed, pause)
 
 

@@ -3,10 +3,10 @@
 The multi-class hinge of Crammer and Singer, which Keerthi et al. (2008) train by the sequential
 dual method, on MNIST (60,000 rows), Covertype (464,809) and 20 Newsgroups (11,314), C = 1 on the
 sum, no intercept. Each contender gets the loosest tolerance with which the objective of its
-weights, valued by numpy for all alike, is within 1e-3 of the optimal value: for LIBLINEAR (`-s 4`)
-the first of its `-e` values, for us the first `tol`. The optimum is our own at `tol=1e-8`, whose
-certificate says how well it is known; `--check` compares it on 60 rows with that of a general QP
-solver.
+weights, evaluated by numpy for all alike, is within 1e-3 of the optimal value: for LIBLINEAR (`-s
+4`) the first of its `-e` values, for us the first `tol`. The optimum is our own at `tol=1e-8`,
+whose certificate says how well it is known; `--check` compares it on 60 rows with that of a general
+QP solver.
 
 Contenders train in turns in one process, several times; minima are compared and the spread is
 shown. Times are whole `fit` calls, checks and certificate included; LIBLINEAR's features are

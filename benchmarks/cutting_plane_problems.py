@@ -172,12 +172,13 @@ class Outcome:
 
     @property
     def passes(self) -> float:
-        """Searches for each example."""
+        """Oracle calls for each example."""
         return self.searches / self.n
 
     def __str__(self) -> str:
         gap = "" if self.arrived else f", gap {self.gap:.1e}"
-        return f"{self.seconds:.3g} s, {self.searches:,} searches, {self.planes:,} planes{gap}"
+        counts = f"{self.searches:,} oracle calls, {self.planes:,} cutting planes"
+        return f"{self.seconds:.3g} s, {counts}{gap}"
 
 
 class Laboratory:
@@ -204,7 +205,7 @@ class Laboratory:
         known = self.outcomes.get(key)
         if known is None or (tested and known.score is None):
             self.outcomes[key] = known = self._train(solver, n, C, tol, tested, most_rounds)
-            say(f"{self.name}, {key}: {known}, {known.rounds} rounds, score {known.score}")
+            say(f"{self.name}, {key}: {known}, {known.rounds} iterations, score {known.score}")
         return known
 
     def _train(

@@ -4,13 +4,13 @@ Table 1 and figure 7 of Joachims et al. (2009), on the data there is: Covertype 
 of length one), part-of-speech tags of the Brown corpus in the place of the Penn treebank's, and
 grammars on the sentences of at most 15 words of the treebank's sample. Both methods train to the
 same certified relative gap, on one thread; counted are CPU seconds of a whole fit, searches for a
-most violating output, and the planes that are kept at the end. The paper trained on 522,911 rows,
-35,531 sentences and 9,780 trees; here there are fewer, because n-slack would not end. C is the
-paper's for Covertype and grammars: the loss is 100 there and one here, so C is a hundredth of
+most violating output, and the cutting planes that are kept at the end. The paper trained on 522,911
+rows, 35,531 sentences and 9,780 trees; here there are fewer, because n-slack would not end. C is
+the paper's for Covertype and grammars: the loss is 100 there and one here, so C is a hundredth of
 theirs. For figure 7 both train at several C, and their dual values are compared; then their scores
 on test data.
 
-The last part asks why n-slack needs fewer searches than 1-slack here, and more in the paper. It
+The last part asks why n-slack needs fewer oracle calls than 1-slack here, and more in the paper. It
 trains, on fewer examples, 1-slack with a cache that is trusted less or more (`accept`), n-slack
 with one quadratic program a pass, and n-slack until the paper's own criterion is met: no example
 may violate by more than epsilon, while 1-slack asks that of their mean.
@@ -101,7 +101,8 @@ def table_1(name: str, found: Mapping[str, Outcome]) -> list[Quote]:
         ),
         Quote(
             where,
-            f"{theirs[ONE].searches:,} searches ({theirs[ONE].searches / n:.0f} an example) and "
+            f"{theirs[ONE].searches:,} oracle calls ({theirs[ONE].searches / n:.0f} an example) "
+            "and "
             f"{theirs[MANY].searches:,} ({theirs[MANY].searches / n:.0f})",
             f"{one.at_least}{one.searches:,} ({one.passes:.0f}) and {more}{many.searches:,} "
             f"({many.passes:.0f})",
@@ -111,7 +112,8 @@ def table_1(name: str, found: Mapping[str, Outcome]) -> list[Quote]:
             where,
             f"{theirs[ONE].vectors} support vectors and {theirs[MANY].vectors:,} "
             f"({theirs[MANY].vectors / n:.2g} an example)",
-            f"{one.planes:,} planes and {many.planes:,} ({many.planes / many.n:.2g} an example)",
+            f"{one.planes:,} cutting planes and {many.planes:,} ({many.planes / many.n:.2g} an "
+            "example)",
             one.planes < 1000 and one.planes < many.planes,
         ),
     ]
@@ -157,8 +159,9 @@ CACHES = {
     "accept=0.5": mm.OneSlack(accept=0.5),
     "accept=0.1": mm.OneSlack(accept=0.1),
 }
-"""How far 1-slack trusts its cache: part of what the last search found by which a cached plane must
-violate. By default it is less the more work searches are beside the rest of a round."""
+"""How far 1-slack trusts its cache: the fraction of the last oracle call's violation by which a
+cached cutting plane must violate. By default it is less the more work oracle calls are beside the
+rest of an iteration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +201,7 @@ def passes_until(violations: list[float], epsilon: float) -> str:
 
 
 def why(lab: Laboratory, report: Report) -> Panel:
-    """Searches an example under other rules, and how violations shrink."""
+    """Oracle calls an example under other rules, and how violations shrink."""
     problem = lab.problem
     n, epsilon = problem.sizes[0], problem.epsilon
     ones = {name: lab(solver, n) for name, solver in CACHES.items()}
@@ -211,15 +214,15 @@ def why(lab: Laboratory, report: Report) -> Panel:
     mean = passes_until(watched.mean, epsilon)
     report.rows += [
         Row(
-            f"{lab.name}, {n:,} examples, searches an example, 1-slack, cache: {name}",
+            f"{lab.name}, {n:,} examples, oracle calls an example, 1-slack, cache: {name}",
             "",
-            f"{one.at_least}{one.passes:.0f} ({one.seconds:.3g} s, {one.rounds} rounds)",
+            f"{one.at_least}{one.passes:.0f} ({one.seconds:.3g} s, {one.rounds} iterations)",
         )
         for name, one in ones.items()
     ]
     report.rows += [
         Row(
-            f"{lab.name}, {n:,} examples, searches an example, n-slack; one program a pass",
+            f"{lab.name}, {n:,} examples, oracle calls an example, n-slack; one program a pass",
             "",
             f"{many.at_least}{many.passes:.0f}; {lazy.at_least}{lazy.passes:.0f}",
         ),
@@ -231,11 +234,12 @@ def why(lab: Laboratory, report: Report) -> Panel:
         ),
     ]
     report.notes.append(
-        f"**{lab.name}.** The paper has {theirs[ONE]:.0f} searches an example for 1-slack and "
+        f"**{lab.name}.** The paper has {theirs[ONE]:.0f} oracle calls an example for 1-slack and "
         f"{theirs[MANY]:.0f} for n-slack. Here, on {n:,} examples to the same certified gap, "
         f"n-slack needs {many.at_least}{many.passes:.0f} ({lazy.at_least}{lazy.passes:.0f} with "
         f"one quadratic program a pass) and 1-slack {default.at_least}{default.passes:.0f} with "
-        f"its default cache, {doubting.at_least}{doubting.passes:.0f} if a cached plane must have "
+        f"its default cache, {doubting.at_least}{doubting.passes:.0f} if a cached cutting plane "
+        "must have "
         f"half of the last violation, {trusting.at_least}{trusting.passes:.0f} if a tenth. By "
         f"the paper's own criteria at epsilon {epsilon:g}, n-slack needs {worst} passes until no "
         f"example violates by more, and {mean} until their mean does not, which is all that "
@@ -255,13 +259,16 @@ def why(lab: Laboratory, report: Report) -> Panel:
 
 
 REASONS = (
-    "**Why n-slack needs fewer searches than 1-slack here, and more in the paper.** Both methods "
+    "**Why n-slack needs fewer oracle calls than 1-slack here, and more in the paper.** Both "
+    "methods "
     "stop here at the same certified gap, which is a mean over the examples. The paper's n-slack "
     "goes on until no single example violates by more than epsilon, which its 1-slack does not ask "
-    "for. And its 1-slack takes any plane from the cache that violates by more than epsilon; ours "
-    "searches anew when a cached plane violates by less than a part of what the last search found: "
-    "half of it where searches are cheap, a fifth where they take most of the time. That saves "
-    "rounds and costs searches. What each of the two makes out, data set by data set:"
+    "for. And its 1-slack takes any cutting plane from the cache that violates by more than "
+    "epsilon; ours "
+    "calls the oracle anew when a cached cutting plane violates by less than a part of what the "
+    "last oracle call found: "
+    "half of it where oracle calls are cheap, a fifth where they take most of the time. That saves "
+    "iterations and costs oracle calls. What each of the two makes out, data set by data set:"
 )
 
 
@@ -278,7 +285,7 @@ def measure(options: argparse.Namespace) -> Report:
                 Row(
                     f"{name} ({lab.problem.kind}), {n:,} examples, {who}",
                     f"gap <= {lab.problem.tol:g}",
-                    f"{one}, {one.rounds:,} rounds, gap {one.gap:.1e}",
+                    f"{one}, {one.rounds:,} iterations, gap {one.gap:.1e}",
                     met=one.arrived,
                 )
             )

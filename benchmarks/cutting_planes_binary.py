@@ -142,13 +142,13 @@ def rows(name: str, n: int, found: dict[str, dict[str, Any]]) -> list[Row]:
         Row(
             f"{name}, {n:,} rows, time of {ONE} / {LIBSVM}",
             "> 1x",
-            f"{ratio:.2f}x ({one['spread']}, {one['rounds']} rounds, gap {one['gap']:.1e}, "
+            f"{ratio:.2f}x ({one['spread']}, {one['rounds']} iterations, gap {one['gap']:.1e}, "
             f"accuracy {100 * one['score']:.2f} %)",
             f"{other['spread']}, accuracy {100 * other['score']:.2f} %",
             met=ratio > 1.0,
         ),
         Row(
-            f"{name}, {n:,} rows, planes / support vectors",
+            f"{name}, {n:,} rows, cutting planes / support vectors",
             "",
             f"{one['vectors']:,}",
             f"{other['vectors']:,}",
@@ -199,7 +199,7 @@ def measure(options: argparse.Namespace) -> Report:
         rounds = listed([one[ONE]["rounds"] for one in found])
         report.notes.append(
             f"{name}: from {sizes[0]:,} to {sizes[-1]:,} rows, time grows as n to the "
-            f"{powers[ONE]:.2f} for 1-slack (rounds {rounds}), "
+            f"{powers[ONE]:.2f} for 1-slack (iterations {rounds}), "
             f"{powers[LIBSVM]:.2f} for LIBSVM and {powers[DEFAULT]:.2f} for `LinearClassifier`."
         )
         report.details[name] = dict(zip(map(str, sizes), found, strict=True))

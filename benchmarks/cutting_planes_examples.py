@@ -1,12 +1,13 @@
 """Cutting planes against the number of examples.
 
-Figures 1 to 5 of Joachims et al. (2009): seconds, rounds, planes and searches of 1-slack with its
-cache of ten planes an example, of 1-slack without it, and of n-slack, against the number of
-training examples. Covertype, tags of the Brown corpus, and grammars of treebank sentences of at
-most 15 words. C multiplies the mean of the slacks and stays the same while the number of examples
-grows, as in the paper; for figure 2 it is, at each size, the one of three that does best on test
-data. All train to the same certified relative gap, on one thread; seconds are CPU seconds of a
-whole fit. A training that meets its time limit is left out where growth is told.
+Figures 1 to 5 of Joachims et al. (2009): seconds, iterations, cutting planes and oracle calls of
+1-slack with its cache of ten cutting planes an example, of 1-slack without it, and of n-slack,
+against the number of training examples. Covertype, tags of the Brown corpus, and grammars of
+treebank sentences of at most 15 words. C multiplies the mean of the slacks and stays the same while
+the number of examples grows, as in the paper; for figure 2 it is, at each size, the one of three
+that does best on test data. All train to the same certified relative gap, on one thread; seconds
+are CPU seconds of a whole fit. A training that meets its time limit is left out where growth is
+told.
 """
 
 import argparse
@@ -143,27 +144,31 @@ def quotes(name: str, found: Found, chosen: Found) -> list[Quote]:
         ),
         Quote(
             f"{PAPER}, figure 3, {name}",
-            "rounds of 1-slack: about constant" if flat else "rounds of 1-slack: grow slowly",
+            "iterations of 1-slack: about constant"
+            if flat
+            else "iterations of 1-slack: grow slowly",
             f"as n to the {powers(found, rounds, slacks)}: "
             f"{listed([one.rounds for one in found[ONE]])}",
             known(*grown.values(), holds=max(grown.values()) <= (CONSTANT if flat else SLOWLY)),
         ),
         Quote(
             f"{PAPER}, figure 3, {name}",
-            "a cache changes the rounds little",
+            "a cache changes the iterations little",
             f"by a factor of {power(apart)} at most",
             known(apart, holds=apart < 2.0),
         ),
         Quote(
             f"{PAPER}, figure 4, {name}",
-            "planes of 1-slack do not grow with n, those of n-slack do",
+            "cutting planes of 1-slack do not grow with n, those of n-slack do",
             f"{listed([one.planes for one in found[ONE]])} against "
             f"{listed([one.planes for one in found[MANY]])}",
             known(*vectors.values(), holds=vectors[ONE] <= CONSTANT and vectors[MANY] > SLOWLY),
         ),
         Quote(
             f"{PAPER}, figure 5, {name}",
-            "searches grow linearly with n" if flat else "searches grow a little faster than n",
+            "oracle calls grow linearly with n"
+            if flat
+            else "oracle calls grow a little faster than n",
             f"as n to the {powers(found, searches, tuple(SOLVERS))}",
             known(
                 *calls.values(),
@@ -185,7 +190,7 @@ FIGURES: dict[str, tuple[str, Callable[[Outcome], float], Sequence[str]]] = {
     "figure 1": ("CPU seconds", seconds, tuple(SOLVERS)),
     "figure 2, best C": ("CPU seconds", seconds, (UNCACHED, ONE)),
     "figure 3": ("rounds", rounds, (UNCACHED, ONE)),
-    "figure 4": ("planes at the end", planes, tuple(SOLVERS)),
+    "figure 4": ("cutting planes at the end", planes, tuple(SOLVERS)),
     "figure 5": ("searches", searches, tuple(SOLVERS)),
 }
 
@@ -211,7 +216,8 @@ def notes(report: Report, everything: Mapping[str, Found]) -> list[str]:
     result = []
     if any(quote.holds is False and "figure 5" in quote.where for quote in report.quotes):
         result.append(
-            "n-slack needs fewer searches than 1-slack here; why is looked into under the claim "
+            "n-slack needs fewer oracle calls than 1-slack here; why is looked into under the "
+            "claim "
             "`cutting_planes`."
         )
     last = {
@@ -228,8 +234,10 @@ def notes(report: Report, everything: Mapping[str, Found]) -> list[str]:
             for name, each in dear.items()
         )
         result.append(
-            f"A cache saves searches, but not always time ({times}). Where a search is as cheap as "
-            "ours, looking through ten planes costs as much as searching anew. The default solver "
+            f"A cache saves oracle calls, but not always time ({times}). Where an oracle call is "
+            "as cheap as "
+            "ours, looking through ten cutting planes costs as much as searching anew. The "
+            "default solver "
             "needs neither."
         )
     return result
@@ -252,7 +260,7 @@ def measure(options: argparse.Namespace) -> Report:
                 Row(
                     f"{name}, {one.n:,} examples, {who}",
                     f"gap <= {lab.problem.tol:g}",
-                    f"{one}, {one.rounds:,} rounds",
+                    f"{one}, {one.rounds:,} iterations",
                     met=one.arrived,
                 )
                 for one in outcomes

@@ -1,11 +1,11 @@
 """1-slack cutting planes against the cache, the tolerance and C.
 
-Figures 6, 8 and 9 of Joachims et al. (2009) on Covertype, tags of the Brown corpus, and grammars
-of treebank sentences of at most 15 words, on one thread: searches against the planes that are
-cached for each example; rounds without a cache and searches with it, against the tolerance and
-against C. The bounds of the paper are linear in C and in the inverse of epsilon. Its epsilon is
-absolute, our tolerance relative to the objective. Counts do not depend on the machine, so each
-training is made once.
+Figures 6, 8 and 9 of Joachims et al. (2009) on Covertype, tags of the Brown corpus, and grammars of
+treebank sentences of at most 15 words, on one thread: oracle calls against the cutting planes that
+are cached for each example; iterations without a cache and oracle calls with it, against the
+tolerance and against C. The bounds of the paper are linear in C and in the inverse of epsilon. Its
+epsilon is absolute, our tolerance relative to the objective. Counts do not depend on the machine,
+so each training is made once.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def caches(lab: Laboratory, n: int, report: Report, curves: Curves) -> None:
     met = all(one.arrived for one in found.values())
     report.rows.append(
         Row(
-            f"{lab.name}, {n:,} examples, searches with a cache of so many planes",
+            f"{lab.name}, {n:,} examples, oracle calls with a cache of so many cutting planes",
             f"gap <= {lab.problem.tol:g}",
             f"{text}{late}",
             met=met,
@@ -99,7 +99,7 @@ def caches(lab: Laboratory, n: int, report: Report, curves: Curves) -> None:
 
 
 def knobs(lab: Laboratory, n: int, report: Report, curves: Curves) -> None:
-    """Figures 8 and 9: rounds without a cache, searches with it."""
+    """Figures 8 and 9: iterations without a cache, oracle calls with it."""
     problem = lab.problem
     for figure, knob, factors, own in (
         ("8", "tol", TOLERANCES, problem.tol),
@@ -115,12 +115,13 @@ def knobs(lab: Laboratory, n: int, report: Report, curves: Curves) -> None:
                 for factor in factors
             ]
             counts = [getattr(one, count) for one in found]
-            curves[f"figure {figure}: {count}"][lab.name] = values, counts
+            curves[f"figure {figure}: {NAMES[count]}"][lab.name] = values, counts
             grown[count] = grows(hardness, counts, found)
             texts[count] = f"{power(grown[count])} ({listed(counts)}{unfinished(found)})"
             report.rows.append(
                 Row(
-                    f"{lab.name}, {n:,} examples, {who}, {count} against {knob} ({listed(values)})",
+                    f"{lab.name}, {n:,} examples, {who}, {NAMES[count]} against {knob} "
+                    f"({listed(values)})",
                     f"grow slower than {bound}",
                     f"as {bound} to the {texts[count]}",
                     met=below(grown[count], 1.0),
@@ -129,25 +130,28 @@ def knobs(lab: Laboratory, n: int, report: Report, curves: Curves) -> None:
         report.quotes += [
             Quote(
                 f"{PAPER}, figure {figure}, {lab.name}",
-                f"rounds grow much more slowly than {bound}, which the bound has",
+                f"iterations grow much more slowly than {bound}, which the bound has",
                 f"as {bound} to the {texts['rounds']}",
                 below(grown["rounds"], MUCH_MORE_SLOWLY),
             ),
             Quote(
                 f"{PAPER}, figure {figure}, {lab.name}",
-                f"with a cache, {knob} has hardly any influence on the searches",
+                f"with a cache, {knob} has hardly any influence on the oracle calls",
                 f"as {bound} to the {texts['searches']}",
                 below(grown["searches"], HARDLY),
             ),
         ]
 
 
+NAMES = {"rounds": "iterations", "searches": "oracle calls"}
+"""What a count of a fit is called."""
+
 AXES = {
-    "figure 6": ("planes cached for each example (leftmost: none)", "searches"),
-    "figure 8: rounds": ("tolerance", "rounds of 1-slack, no cache"),
-    "figure 8: searches": ("tolerance", "searches of 1-slack"),
-    "figure 9: rounds": ("C (mean)", "rounds of 1-slack, no cache"),
-    "figure 9: searches": ("C (mean)", "searches of 1-slack"),
+    "figure 6": ("cutting planes cached for each example (leftmost: none)", "oracle calls"),
+    "figure 8: iterations": ("tolerance", "iterations of 1-slack, no cache"),
+    "figure 8: oracle calls": ("tolerance", "oracle calls of 1-slack"),
+    "figure 9: iterations": ("C (mean)", "iterations of 1-slack, no cache"),
+    "figure 9: oracle calls": ("C (mean)", "oracle calls of 1-slack"),
 }
 
 

@@ -3,7 +3,7 @@
 The 10 % sample of the Penn Treebank (first 3,300 sentences for training) and UD English EWT, gold
 tags, first-order features. Attachment scores of the test sentences, of all words and without
 punctuation, beside two baselines: every word on its neighbour, and an averaged perceptron with the
-same features and searches. Published first-order parsers reach about 90 on the whole treebank,
+same features and inference. Published first-order parsers reach about 90 on the whole treebank,
 with some ten times the sentences of the sample. The scale of C was chosen on the sample's test
 sentences and on EWT's dev part. Asked for: a certified gap of 1e-2 within five minutes with
 two threads, and scores above the perceptron's, which makes ten passes in the same code.
@@ -111,7 +111,7 @@ def neighbours(sentences: Sentences) -> str:
 
 
 def perceptron(model: DependencyParser, data: Treebank, passes: int) -> dict[str, str]:
-    """Scores of an averaged perceptron with the features and the searches of a parser."""
+    """Scores of an averaged perceptron with the features and the oracle calls of a parser."""
     arcs, structure = model._arcs(data.train), model._structure
     truth = heads_of(data.train)
     if model.projectivize:
@@ -204,7 +204,7 @@ def measure(options: argparse.Namespace) -> Report:
     report.rows.append(Row("UAS published, first order", "", "", PUBLISHED))
     report.panels["Words with the right head, %"] = Bars(scores, "per cent of all words")
     report.notes.append(
-        "The perceptron has the same features and searches, so the difference is the training: "
+        "The perceptron has the same features and inference, so the difference is the training: "
         + "; ".join(
             f"{what} {found['ours'] - found['perceptron']:+.2f}"
             for what, found in scores.items()

@@ -1,16 +1,16 @@
-"""dlib's structural SVM solver, with the same searches: ours arrives first.
+"""dlib's structural SVM solver, with the same oracle: ours arrives first.
 
 dlib is the structural SVM solver that can be installed from PyPI
 (`dlib.solve_structural_svm_problem`: cutting planes over the sum of all slacks, with a cache of
-planes for each example). Here it and our default solver train the same two problems through the
-same Python methods: one search at a time, in the same plain Python object, whose inner search is
-our compiled one. So neither gains from a search that the other has not.
+cutting planes for each example). Here it and our default solver train the same two problems through
+the same Python methods: one oracle call at a time, in the same plain Python object, whose inner
+oracle call is our compiled one. So neither gains from an oracle call that the other has not.
 
 Words are OCR words as chains (200 of fold 0, pixels and transitions, Hamming count, C = 0.1 on the
 sum), digits are 600 of scikit-learn's digits (zero-one loss, C = 1). Each gets the loosest
 tolerance with which the objective, valued from the weights by searches over all examples, is
 within 1e-3 of the optimum, which our compiled estimators find at `tol=1e-6`. They then train in
-turns, several times; minima are compared. Searches are counted too: they do not depend on the
+turns, several times; minima are compared. Oracle calls are counted too: they do not depend on the
 machine.
 """
 
@@ -115,7 +115,7 @@ class Case(NamedTuple):
     optimum: float
 
     def value(self, w: Floats) -> float:
-        """Objective at `w`, by a search for each example."""
+        """Objective at `w`, by an oracle call for each example."""
         hinges = 0.0
         for x, truth in zip(self.X, self.Y, strict=True):
             y = self.problem.loss_augmented_inference(x, truth, w)
@@ -203,7 +203,7 @@ TRAINERS: dict[str, Callable[[Case, float], Floats]] = {OURS: train_ours, DLIB: 
 
 
 def compete(case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Tolerances that each needs, then times and searches with them."""
+    """Tolerances that each needs, then times and oracle calls with them."""
     trainers = {
         name: train for name, train in TRAINERS.items() if name == OURS or find_spec("dlib")
     }
@@ -238,10 +238,10 @@ def compete(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def rows(name: str, found: dict[str, Any]) -> list[Row]:
-    """Time and searches beside dlib's."""
+    """Time and oracle calls beside dlib's."""
     ours, theirs = found[OURS], found.get(DLIB)
     mine, count = span(ours["seconds"]), int(ours["search"][-1]["searches"])
-    titles = f"{name}, time to 1e-3 of the optimum", f"{name}, searches"
+    titles = f"{name}, time to 1e-3 of the optimum", f"{name}, oracle calls"
     if theirs is None:
         return [
             Row(titles[0], ">= 1x", mine, NOT_INSTALLED),
@@ -285,7 +285,8 @@ def measure(options: argparse.Namespace) -> Report:
         }
     report.panels["Within 1e-3 of the optimum"] = Bars(times, "seconds", "log")
     report.notes.append(
-        "Both pay Python for each search. dlib also pays for handing vectors over to it, entry by "
+        "Both pay Python for each oracle call. dlib also pays for handing vectors over to it, "
+        "entry by "
         "entry; its C++ interface, which does not, is out of reach from here."
     )
     return report

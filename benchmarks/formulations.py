@@ -2,10 +2,10 @@
 
 Figure 5 of Keerthi et al. (2008): test accuracy against training time of Crammer-Singer,
 Weston-Watkins and one-versus-rest with C = 1 on MNIST and Covertype, without intercept, all by
-`SequentialDual` on one thread. Each point is a fit of its own that is stopped after so many rounds
-(of each class, for one-versus-rest), each with 1.6 times the rounds of the one before, until one
-reaches a certified relative gap of 1e-3. Seconds are processor time of whole fits, checks and
-certificate included.
+`SequentialDual` on one thread. Each point is a fit of its own that is stopped after so many
+iterations (of each class, for one-versus-rest), each with 1.6 times the iterations of the one
+before, until one reaches a certified relative gap of 1e-3. Seconds are processor time of whole
+fits, checks and certificate included.
 """
 
 import argparse
@@ -29,7 +29,7 @@ SIMILAR = 3.0
 """Times that are called nearly the same differ by less than this factor."""
 
 MORE = 1.6
-"""Times as many rounds has a fit as the one before it."""
+"""Times as many iterations has a fit as the one before it."""
 
 CRAMMER_SINGER, WESTON_WATKINS, REST = "crammer-singer", "weston-watkins", "one-vs-rest"
 FORMULATIONS = (CRAMMER_SINGER, WESTON_WATKINS, REST)
@@ -38,7 +38,7 @@ Curve = tuple[list[float], list[float]]
 
 
 def fitted(data: Data, formulation: str, rounds: int) -> Any:
-    """A fit of so many rounds at most."""
+    """A fit of so many iterations at most."""
     model = mm.LinearClassifier(
         formulation=formulation, fit_intercept=False, tol=TOLERANCE, max_iter=rounds
     )
@@ -46,7 +46,7 @@ def fitted(data: Data, formulation: str, rounds: int) -> Any:
 
 
 def curve(both: Tables, formulation: str, limit: float) -> Curve:
-    """Fits of more and more rounds, until one converges or takes too long."""
+    """Fits of more and more iterations, until one converges or takes too long."""
     seconds: list[float] = []
     accuracies: list[float] = []
     rounds = 1

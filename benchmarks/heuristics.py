@@ -39,7 +39,7 @@ FIGURES = {CRAMMER_SINGER: "figure 1", WESTON_WATKINS: "figure 4"}
 
 
 def curve(task: Task, solver: mm.SequentialDual, best: Optimum, limit: float) -> DualCurve:
-    """The dual after each round."""
+    """The dual after each iteration."""
     found = DualCurve(limit, (1.0 - ENOUGH) * best.primal)
     model = task.estimator(solver=solver, tol=1e-12, max_iter=10**7)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Class trees: shorter paths from the truth than flat classes with the same features.
+"""Class trees: shorter paths from the true class than flat classes with the same features.
 
 20 Newsgroups with the two levels of their names (comp, rec, ...), and X-ray images (ImCLEF07,
 parts A and D), whose tree has three levels. The tree loss is the length of the path from the true
@@ -92,7 +92,7 @@ def measure(options: argparse.Namespace) -> Report:
         name: {kind: report.details[f"{name}, {kind}"]["tree loss"] for kind in KINDS}
         for name in options.data
     }
-    report.panels["Tree loss of test rows"] = Bars(losses, "length of the path to the truth")
+    report.panels["Tree loss of test rows"] = Bars(losses, "length of the path to the true output")
     missed = [name for name, each in losses.items() if min(each[TREE], each[SLACK]) >= each[FLAT]]
     for name in missed:
         kinds = {kind: report.details[f"{name}, {kind}"]["accuracy"] for kind in KINDS}

@@ -1,4 +1,4 @@
-"""The hot kernels, each on data of a usual size, with a count of the work that cannot be avoided.
+"""The hot routines, each on data of a usual size, with a count of the work that cannot be avoided.
 
 All data are made, none are read: they have the shapes of well-known sets.
 """
@@ -145,7 +145,7 @@ def all_marginals_along(nodes, edges, n_labels, of_nodes, of_pairs, sums):  # ty
 
 
 def chain_cases() -> list[Case]:
-    """Searches and marginals of a few sequences at a time, so that one call stays short."""
+    """Oracle calls and marginals of a few sequences at a time, so that one call stays short."""
     random = np.random.default_rng(0)
     cases: list[Case] = []
     for name, (n, length) in CHAIN_SHAPES.items():
@@ -333,8 +333,8 @@ def _one_vector(shape: str, X: Any, _: int) -> list[Case]:
     works: dict[str, tuple[Callable[[], Any], Stream, Places]] = {
         "sparse dot": (lambda: all_scores(rows, weights, out), read, gathered),
         "sparse axpy": (lambda: add_all(rows, changes, weights), updated, scattered),
-        "dot of planes": (lambda: set_slopes(*planes, out, weights, out), read, gathered),
-        "axpy of planes": (lambda: add_cuts(*planes, changes, weights), updated, scattered),
+        "dot of cutting planes": (lambda: set_slopes(*planes, out, weights, out), read, gathered),
+        "axpy of cutting planes": (lambda: add_cuts(*planes, changes, weights), updated, scattered),
     }
     return [
         Case(

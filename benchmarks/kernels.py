@@ -6,7 +6,7 @@ and five folds), letter (15,000) and MNIST (10,000), one thread each, taking tur
 of whole fits. Then linear models on low-rank features of letter, by pivoted and by random choice of
 rows. And the values of the kernel that the mini-batch solver of He (2016) computes: it asks that
 features be kept in a table, so that no value is computed twice; here they are counted, beside
-those that a Gram matrix made anew in each round would take.
+those that a Gram matrix made anew in each iteration would take.
 """
 
 import argparse
@@ -173,7 +173,7 @@ def growth(options: argparse.Namespace) -> tuple[list[Row], dict[str, Any]]:
         f"digits, {len(state.cuts)} outputs over {len(table)} rows",
         f"<= {allowed:,} (rows^2, checks)",
         f"{table.evaluations:,} values",
-        f"{recomputed:,} anew each round",
+        f"{recomputed:,} anew each iteration",
         met=table.evaluations <= allowed,
     )
     return [row], {
@@ -207,8 +207,9 @@ def measure(options: argparse.Namespace) -> Report:
         Quote(
             "He (2016), section 3.1",
             "feature vectors are kept in a table, so that each is there only once",
-            f"{grown['values']:,} values of the kernel for {grown['planes']} planes over "
-            f"{grown['rows']} rows, where a matrix made anew each round takes {grown['anew']:,}",
+            f"{grown['values']:,} values of the kernel for {grown['planes']} cutting planes over "
+            f"{grown['rows']} rows, where a matrix made anew each iteration takes "
+            f"{grown['anew']:,}",
             grown["values"] < grown["anew"],
         )
     )

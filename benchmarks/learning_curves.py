@@ -35,7 +35,7 @@ def tables(name: str, quick: bool) -> Tables:
 
 
 class DualCurve:
-    """Callback that notes the dual after each round.
+    """Callback that notes the dual after each iteration.
 
     Ends the fit after `limit` seconds of processor time, or when the dual is `enough`.
 

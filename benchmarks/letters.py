@@ -7,9 +7,9 @@ plus the mean hinge. "ocr" trains on fold 0 (626 words), as they do, and tests o
 optimum, it must lie in the same interval; the test errors stand beside it. Seconds are those of
 whole fits of the default solver on one thread.
 
-Then the time to that gap on "ocr" at lambda = 0.01 against block Frank-Wolfe with averaging (BCFW)
-of our own, with the same searches, which is given twenty times our time; ours runs several times,
-and the least counts.
+Then the time to that gap on "ocr" at lambda = 0.01 against block-coordinate Frank-Wolfe with
+averaging (BCFW) of our own, with the same oracle, which is given twenty times our time; ours runs
+several times, and the least counts.
 """
 
 import argparse
@@ -109,7 +109,7 @@ def _error(title: str, text: str, found: float = 0.0, known: float | None = None
 
 
 def race(train: Chains, options: argparse.Namespace) -> tuple[Row, Panel, dict[str, Any]]:
-    """Time to the gap of the default solver and of block Frank-Wolfe with averaging."""
+    """Time to the gap of the default solver and of block-coordinate Frank-Wolfe with averaging."""
     protocol, strength = RACE
     common = settings(train, strength) | {"max_iter": 10**7, "time_limit": options.time_limit}
     ours = interleaved({"auto": partial(fit, train, **common)}, options.repeats)["auto"]
@@ -136,7 +136,7 @@ def race(train: Chains, options: argparse.Namespace) -> tuple[Row, Panel, dict[s
 
 
 def certified_gaps(model: Any) -> tuple[list[float], list[float]]:
-    """Seconds and relative gaps of the rounds that know one."""
+    """Seconds and relative gaps of the iterations that know one."""
     known = [line for line in model.history_ if 0.0 < line.relative_gap < 1.0]
     return [line.seconds for line in known], [line.relative_gap for line in known]
 

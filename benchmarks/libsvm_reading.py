@@ -1,7 +1,7 @@
 """LIBSVM files: how fast they are read, beside scikit-learn's reader.
 
 Rows of real data are written by scikit-learn's own dump_svmlight_file, with 16 digits, then read by
-its load_svmlight_file and by ours in turns, whole and in blocks; the least time of several counts.
+its load_svmlight_file and by ours in turns, whole and in batches; the least time of several counts.
 Up to two million entries of each set. Asked for: 5 times as fast, and the same bits.
 """
 

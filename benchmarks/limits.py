@@ -1,4 +1,4 @@
-"""How near the hot kernels come to what this machine can do.
+"""How near the hot routines come to what this machine can do.
 
 Viterbi, forward-backward, CKY, and products with and sums of sparse rows, which is what the dual
 methods do all the time. For each the work that cannot be avoided is counted, and divided by rates

@@ -3,7 +3,7 @@
 The same rows, features, C = 1 on the sum and no intercept for everyone, on a9a (two classes), 20
 Newsgroups and letter (all training rows), 5,000 rows of MNIST and 20,000 of Covertype (`--rows 0`
 takes all), one thread. Who minimises the same objective races to within 1e-3 of its optimum,
-valued by numpy from the weights: Crammer-Singer for us, LIBLINEAR (`-s 4`) and LinearSVC
+evaluated by numpy from the weights: Crammer-Singer for us, LIBLINEAR (`-s 4`) and LinearSVC
 (`multi_class="crammer_singer"`); one hinge against the rest for us, LIBLINEAR (`-s 3`), LinearSVC
 (`loss="hinge"`) and SGDClassifier, whose knob is its number of passes, with its steps as they
 come (on a9a also averaged). Each gets the loosest setting with which it arrives.

@@ -51,7 +51,7 @@ OPERATIONS = {
 
 
 def _register_loop(operation: Callable[[Any, Any, Any, Any], Any]) -> Any:
-    """A compiled loop of nothing but one operation; takes the number of rounds."""
+    """A compiled loop of nothing but one operation; takes the number of iterations."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def rounds(context, count, factor, term):  # type: ignore[no-untyped-def]
@@ -155,7 +155,7 @@ PLACES = {"gathered": _gather, "scattered": _scatter}
 
 
 def fastest(work: Callable[[int], Any], whole: float = WHOLE) -> float:
-    """Seconds of one round of ``work(rounds)``: the fewest that `whole` seconds show."""
+    """Seconds of one iteration of ``work(iterations)``: the fewest that `whole` seconds show."""
     work(1)
     rounds = 1
     while (seconds := _seconds(work, rounds)) < WINDOW:

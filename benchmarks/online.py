@@ -2,9 +2,9 @@
 
 The online algorithm of Ramanan (2013), `Online` with its default of ten revisits of cached examples
 for each new one, on all of MNIST (raw pixels, 60,000 rows) and Covertype (464,809 rows),
-Crammer-Singer with C = 0.01. Training rows come once, in blocks, in random order; only the cache of
-planes stays in memory. The objective of the weights at the end of the pass is valued over all rows
-by numpy, beside the optimum that `LinearClassifier` finds in memory to a gap of 1e-4.
+Crammer-Singer with C = 0.01. Training rows come once, in batches, in random order; only the cache
+of cutting planes stays in memory. The objective of the weights at the end of the pass is evaluated
+over all rows by numpy, beside the optimum that `LinearClassifier` finds in memory to a gap of 1e-4.
 
 Against it: stochastic gradient steps on the same objective (a kernel of our own, one pass), and
 scikit-learn's `SGDClassifier`, whose one-versus-rest objective is another, so that only its test
@@ -163,7 +163,7 @@ def measure_task(task: StreamTask, report: Report, quick: bool) -> None:
         Row(
             f"{what}: memory of the cache",
             "",
-            f"{ours['megabytes']:.0f} MB, {ours['planes']:,} planes",
+            f"{ours['megabytes']:.0f} MB, {ours['planes']:,} cutting planes",
             f"rows {(task.X.data.nbytes + task.X.indices.nbytes) / 1e6:.0f} MB",
         ),
     ]

@@ -1,8 +1,8 @@
-"""A file larger than memory: trained block by block, to a certified 1 %.
+"""A file larger than memory: trained batch by batch, to a certified 1 %.
 
 A multi-class LIBSVM file, made from rows of Covertype with noise (`benchmarks.big_file`) and
 deleted at the end, 400 MB by default; `--gigabytes 4` is the size that the bar was set for. It is
-read as text in every pass, in blocks of 1 MB. Memory is the peak resident size of a fresh process
+read as text in every pass, in batches of 1 MB. Memory is the peak resident size of a fresh process
 that does nothing but train, less that of one that trains on a tiny file: interpreter, libraries and
 compiled code take the same whatever the size. It shall stay below a fifth of the file. The peer is
 a fit in memory on the first tenth of the file.
@@ -144,7 +144,7 @@ def tell_of_file(
     report.notes.append(
         f"Reading the text again in each of the {ours['passes']} passes is what the time goes "
         f"into: {ours['passes'] * size / 1e6 / ours['seconds']:.0f} MB a second, learning "
-        f"included. What stays in memory besides a block are the {ours['coefficients']:,} dual "
+        f"included. What stays in memory besides a batch are the {ours['coefficients']:,} dual "
         f"coefficients that are not zero."
     )
     report.panels[f"{name}: memory"] = Bars(

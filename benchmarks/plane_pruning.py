@@ -1,18 +1,18 @@
-"""Mini-batch cutting planes: what to prune, how many planes to take, how often to pass.
+"""Mini-batch cutting planes: what to prune, how many cutting planes to take, how often to pass.
 
 The choices that He (2016) leaves to the user, on turned digits in clutter (100 images of 96 x 96
 pixels, 16 angles, made from MNIST with a seed), with `MiniBatchDual`:
 
-- every D rounds, planes that were idle for L rounds are removed (section 3.1 suggests D = 20 and
-  L = 10, with one plane a search);
-- a search gives one plane or several, diverse or simply the best ones (section 3.2);
+- every D iterations, cutting planes that were idle for L iterations are removed (section 3.1
+  suggests D = 20 and L = 10, with one cutting plane an oracle call);
+- an oracle call gives one cutting plane or several, diverse or simply the best ones (section 3.2);
 - after a mini-batch the whole quadratic program is solved, or only closed-form steps are made
   in the examples of the mini-batch (section 3.4);
 - sizes of mini-batches, up to all images;
 - passes over the images: two are enough for a good model, it says (section 3.3), judged here by
   test images.
 
-Searches and processor seconds until the dual is at 99 % of the best known, means over three
+Oracle calls and processor seconds until the dual is at 99 % of the best known, means over three
 random orders. The paper has no tables; its statements are quoted.
 """
 
@@ -54,7 +54,8 @@ class Cost:
     def __str__(self) -> str:
         late = "" if self.reached == 1.0 else f" ({self.reached:.0%} of the orders came there)"
         return (
-            f"{self.searches:.0f} searches, {self.seconds:.3g} s, at most {self.planes:.0f} planes"
+            f"{self.searches:.0f} oracle calls, {self.seconds:.3g} s, at most {self.planes:.0f} "
+            "cutting planes"
             f"{late}"
         )
 
@@ -100,13 +101,15 @@ def pruning(costs: Costs, report: Report) -> None:
     for (every, idle), cost in found.items():
         name = "never pruned" if every == NEVER else f"D = {every}, L = {idle}"
         say(f"{name}: {cost}")
-        report.rows.append(Row(name, "", str(cost), f"never pruned: {keep.searches:.0f} searches"))
+        report.rows.append(
+            Row(name, "", str(cost), f"never pruned: {keep.searches:.0f} oracle calls")
+        )
     report.rows.append(
         Row(
-            "D = 20, L = 10 beside never: searches",
+            "D = 20, L = 10 beside never: oracle calls",
             "<= 1.2 times",
             f"{ours.searches / keep.searches:.2f} times",
-            f"planes {ours.planes / keep.planes:.2f} times",
+            f"cutting planes {ours.planes / keep.planes:.2f} times",
             met=ours.searches <= 1.2 * keep.searches,
         )
     )
@@ -114,7 +117,8 @@ def pruning(costs: Costs, report: Report) -> None:
     report.quotes.append(
         Quote(
             "He (2016), section 3.1",
-            "to check every D = 20 rounds for planes idle for L = 10 is a reasonable choice",
+            "to check every D = 20 iterations for cutting planes idle for L = 10 is a reasonable "
+            "choice",
             f"{ours}; never pruned {keep}; the fastest setting takes {least.seconds:.3g} s",
             ours.seconds <= 1.2 * least.seconds,
         )
@@ -131,7 +135,7 @@ def pruning(costs: Costs, report: Report) -> None:
             }
             | {"never": ([float(ds[0]), float(ds[-1])], [getattr(keep, what)] * 2)},
             "D",
-            what if what == "searches" else "most planes in hand",
+            what if what == "searches" else "most cached constraints",
             ("log", "linear"),
         )
     report.details["pruning"] = {
@@ -140,51 +144,54 @@ def pruning(costs: Costs, report: Report) -> None:
 
 
 def several(costs: Costs, report: Report) -> None:
-    """Planes of a search, steps, and sizes of mini-batches."""
+    """Planes of an oracle call, steps, and sizes of mini-batches."""
     n = costs.training.n_examples
     solvers = {
-        "1 plane": MiniBatchDual(),
+        "1 cutting plane": MiniBatchDual(),
         **{
-            f"{k} planes, {'diverse' if d else 'the best'}": MiniBatchDual(
+            f"{k} cutting planes, {'diverse' if d else 'the best'}": MiniBatchDual(
                 outputs_per_call=k, diversity=d
             )
             for k in (2, 3, 6)
             for d in (0.0, DIVERSITY)
         },
-        "3 planes, diverse, closed-form steps": replace(SOLVER, steps="smo"),
-        "1 plane, closed-form steps": MiniBatchDual(steps="smo"),
+        "3 cutting planes, diverse, closed-form steps": replace(SOLVER, steps="smo"),
+        "1 cutting plane, closed-form steps": MiniBatchDual(steps="smo"),
     }
     sizes = [size for size in (1, 4, 16, 50) if size < n] + [n]
     solvers |= {
-        f"1 plane, mini-batches of {size}": MiniBatchDual(batch_size=size) for size in sizes
+        f"1 cutting plane, mini-batches of {size}": MiniBatchDual(batch_size=size) for size in sizes
     }
-    say("planes of a search, steps, sizes of mini-batches")
+    say("cutting planes of an oracle call, steps, sizes of mini-batches")
     found = {name: costs.of(solver) for name, solver in solvers.items()}
-    one = found["1 plane"]
+    one = found["1 cutting plane"]
     for name, cost in found.items():
         say(f"{name}: {cost}")
-        report.rows.append(Row(name, "", str(cost), f"1 plane: {one.searches:.0f} searches"))
-    diverse = found["3 planes, diverse"]
-    best = found["3 planes, the best"]
+        report.rows.append(
+            Row(name, "", str(cost), f"1 cutting plane: {one.searches:.0f} oracle calls")
+        )
+    diverse = found["3 cutting planes, diverse"]
+    best = found["3 cutting planes, the best"]
     report.rows.append(
         Row(
-            "3 diverse planes a search beside one: searches",
+            "3 diverse cutting planes an oracle call beside one: oracle calls",
             "< 1",
             f"{diverse.searches / one.searches:.2f} times",
             f"the 3 best, not diverse: {best.searches / one.searches:.2f} times",
             met=diverse.searches < one.searches,
         )
     )
-    full, steps = found["1 plane"], found["1 plane, closed-form steps"]
+    full, steps = found["1 cutting plane"], found["1 cutting plane, closed-form steps"]
     small, batch = (
-        found[f"1 plane, mini-batches of {sizes[1]}"],
-        found[f"1 plane, mini-batches of {n}"],
+        found[f"1 cutting plane, mini-batches of {sizes[1]}"],
+        found[f"1 cutting plane, mini-batches of {n}"],
     )
     report.quotes += [
         Quote(
             "He (2016), section 3.2",
-            "several diverse planes in each round help training",
-            f"searches: {one.searches:.0f} with one plane, {diverse.searches:.0f} with 3 diverse "
+            "several diverse cutting planes in each iteration help training",
+            f"oracle calls: {one.searches:.0f} with one cutting plane, {diverse.searches:.0f} "
+            "with 3 diverse "
             f"ones, {best.searches:.0f} with the 3 best",
             diverse.searches < min(one.searches, best.searches),
         ),
@@ -192,23 +199,25 @@ def several(costs: Costs, report: Report) -> None:
             "He (2016), section 3.4",
             "solving the whole program after each mini-batch is efficient, and may converge faster "
             "than closed-form steps",
-            f"{full.searches:.0f} searches and {full.seconds:.3g} s against {steps.searches:.0f} "
+            f"{full.searches:.0f} oracle calls and {full.seconds:.3g} s against "
+            f"{steps.searches:.0f} "
             f"and {steps.seconds:.3g} s",
             full.searches < steps.searches,
         ),
         Quote(
             "He (2016), section 3",
             "mini-batches scale better than batches",
-            f"{small.searches:.0f} searches in mini-batches of {sizes[1]}, {batch.searches:.0f} "
+            f"{small.searches:.0f} oracle calls in mini-batches of {sizes[1]}, "
+            f"{batch.searches:.0f} "
             f"with all {n} images at once",
             small.searches < batch.searches,
         ),
     ]
-    report.panels["planes of a search"] = Panel(
+    report.panels["cutting planes of an oracle call"] = Panel(
         {
             kind: (
                 [1.0, 2.0, 3.0, 6.0],
-                [one.searches, *(found[f"{k} planes, {kind}"].searches for k in (2, 3, 6))],
+                [one.searches, *(found[f"{k} cutting planes, {kind}"].searches for k in (2, 3, 6))],
             )
             for kind in ("diverse", "the best")
         },
@@ -220,7 +229,7 @@ def several(costs: Costs, report: Report) -> None:
         {
             "searches": (
                 list(map(float, sizes)),
-                [found[f"1 plane, mini-batches of {size}"].searches for size in sizes],
+                [found[f"1 cutting plane, mini-batches of {size}"].searches for size in sizes],
             )
         },
         "images",
@@ -229,10 +238,10 @@ def several(costs: Costs, report: Report) -> None:
     )
     report.panels["steps"] = Bars(
         {
-            "whole program": {"1 plane": full.searches, "3 diverse": diverse.searches},
+            "whole program": {"1 cutting plane": full.searches, "3 diverse": diverse.searches},
             "closed form": {
-                "1 plane": steps.searches,
-                "3 diverse": found["3 planes, diverse, closed-form steps"].searches,
+                "1 cutting plane": steps.searches,
+                "3 diverse": found["3 cutting planes, diverse, closed-form steps"].searches,
             },
         },
         "searches",

@@ -5,9 +5,9 @@ windows times a Gaussian one between angles; its images are not among our data. 
 80 x 80 pixels with a turned 4 among scraps of other digits, strokes and noise, made from MNIST with
 a seed, and 400 images from other digits to test on. `PoseEstimator`, to a certified gap of 1e-2,
 against 16 independent linear SVMs of scikit-learn, one for each angle, on the same features
-(oriented gradients) and windows, with two rounds of hard negatives. C is chosen on a quarter of the
-training images, for both alike. Angles are one of 16, or any: ours by the kernel between angles,
-the peer's by a parabola through the scores of neighbours.
+(oriented gradients) and windows, with two iterations of hard negatives. C is chosen on a quarter of
+the training images, for both alike. Angles are one of 16, or any: ours by the kernel between
+angles, the peer's by a parabola through the scores of neighbours.
 """
 
 import argparse
@@ -38,8 +38,8 @@ class Detectors:
     """A linear SVM for each angle, by itself; the answer is the highest of all windows and angles.
 
     Positive are the true windows nearest to the angle; negative those of angles further than the
-    neighbours, windows beside the object, and in two more rounds the highest such window of each
-    image.
+    neighbours, windows beside the object, and in two more iterations the highest such window of
+    each image.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def measure(options: argparse.Namespace) -> Report:
             "He (2016), section 2.2",
             "16 angles are searched, though any angle is allowed",
             f"median angle error {ours_16.median_angle:.1f} degrees with the 16 angles, "
-            f"{ours_any.median_angle:.1f} with any, found after the search",
+            f"{ours_any.median_angle:.1f} with any, found after inference",
         )
     )
     report.notes.append(

@@ -25,7 +25,7 @@ class EnoughError(Exception):
 
 
 class Trace(NamedTuple):
-    """After each round: processor seconds, searches, the dual value, and planes in hand."""
+    """After each iteration: processor seconds, oracle calls, dual value, cutting planes kept."""
 
     seconds: Floats
     searches: Floats
@@ -33,7 +33,7 @@ class Trace(NamedTuple):
     planes: Floats
 
     def at(self, dual: float) -> tuple[float, float] | None:
-        """Seconds and searches until this dual value; None for never."""
+        """Seconds and oracle calls until this dual value; None for never."""
         where = np.flatnonzero(self.duals >= dual)
         return (self.seconds[where[0]], self.searches[where[0]]) if len(where) else None
 

@@ -2,7 +2,7 @@
 
 The epsilon-insensitive loss (epsilon = 0.1) of cpu_small (6,553 rows of 12 features), C = 1 on the
 sum, no intercept. Each contender gets the loosest tolerance with which the objective of its
-weights, valued by numpy for all alike, is within 1e-3 of the optimal value: for LIBLINEAR (`-s
+weights, evaluated by numpy for all alike, is within 1e-3 of the optimal value: for LIBLINEAR (`-s
 13`) the first of its `-e` values, for scikit-learn's LinearSVR and for us the first `tol`. The
 optimum is our own at `tol=1e-8`.
 

@@ -3,11 +3,11 @@
 Seconds differ from machine to machine and from hour to hour, so none are kept. Two kinds of numbers
 are, in `benchmarks/over_commits/recorded.json`:
 
-- **Counts**: searches, rounds and planes that small fits of each family of solvers need to a
-  certified gap, on data that scikit-learn has or that are made. They depend on nothing but the
-  code; a tolerance of some per cent is for other processors, which round otherwise.
-- **Ratios**: the time of each hot kernel over the time that the same machine, in the same run,
-  needs for the multiply-adds, maxima or bytes that the kernel cannot do without (see *limits*).
+- **Counts**: oracle calls, iterations and cutting planes that small fits of each family of solvers
+  need to a certified gap, on data that scikit-learn has or that are made. They depend only on
+  the code; a tolerance of some per cent is for other processors, which round otherwise.
+- **Ratios**: the time of each hot routine over the time that the same machine, in the same run,
+  needs for the multiply-adds, maxima or bytes that the routine cannot do without (see *limits*).
   They still move by tens of per cent where others use the cores, so they are shown and not judged.
 
 `make regressions` compares and says what got worse; `python -m benchmarks.regressions --record`
@@ -34,7 +34,7 @@ RECORDED = ROOT / "benchmarks" / "over_commits" / "recorded.json"
 TOLERANCE = 0.1
 """By how much a count may grow."""
 
-COUNTS = ("searches", "rounds", "planes")
+COUNTS = ("oracle calls", "iterations", "cutting planes")
 SOLVERS = ("auto", "dual-coordinate", "frank-wolfe", "n-slack", "one-slack")
 GAP = 1e-2
 
@@ -75,7 +75,11 @@ def counts_of(name: str) -> dict[str, int]:
         warnings.simplefilter("ignore")
         model = fit.train()
     end = model.history_[-1]
-    return {"searches": end.oracle_calls, "rounds": model.n_iter_, "planes": end.cuts}
+    return {
+        "oracle calls": end.oracle_calls,
+        "iterations": model.n_iter_,
+        "cutting planes": end.cuts,
+    }
 
 
 def all_counts() -> dict[str, int]:

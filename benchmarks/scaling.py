@@ -4,8 +4,8 @@ Each line of the plot varies one thing and leaves the rest alone; the exponent i
 straight line through the logarithms of size and time, beside the one that the algorithm lets
 expect.
 
-- **Examples**: Covertype (Crammer-Singer, C = 1, to a gap of 1e-3), shares of its rows. The rounds
-  should not grow, so time should be linear.
+- **Examples**: Covertype (Crammer-Singer, C = 1, to a gap of 1e-3), shares of its rows. The
+  iterations should not grow, so time should be linear.
 - **Classes**: scores of all rows for more and more classes, which is what a sweep does: linear, in
   steps of whole vectors.
 - **Labels and length of sequences**: the best labelling of random chains: the square of the number

@@ -15,12 +15,12 @@ kernels on one thread:
 - **never revisit**: each example is visited once.
 
 All but the first see every row once. By the gap and 10:1 come in two forms: as in the paper, with
-one search an example and only planes that have a coefficient; and with what `Online` does by
-default, up to four searches of an example while it is at hand, and idle planes that may stay for a
-while. The objective over all rows is valued by numpy a dozen times on the way, beside the
-optimum (a gap of 1e-4); seconds are processor time without these valuations. Methods with one
-search an example make searches in batches of 20: one by one, as in the paper, Python would
-take most of the time.
+one oracle call an example and only cutting planes that have a coefficient; and with what `Online`
+does by default, up to four oracle calls of an example while it is at hand, and idle cutting planes
+that may stay for a while. The objective over all rows is evaluated by numpy a dozen times on the
+way, beside the optimum (a gap of 1e-4); seconds are processor time without these primal
+evaluations. Methods with one oracle call an example make oracle calls in batches of 20: one by one,
+as in the paper, Python would take most of the time.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from maxmargin.solvers.online_run import StreamRun
 
 BATCH, GAP, LARANK = "batch", "by the gap", "10:1 revisits"
 MINING, PURE = "fill, then optimise", "never revisit"
-OUR_GAP, OUR_LARANK = "by the gap, 4 searches", "10:1 revisits, 4 searches"
+OUR_GAP, OUR_LARANK = "by the gap, 4 oracle calls", "10:1 revisits, 4 oracle calls"
 PAPERS = (GAP, LARANK, MINING, PURE)
 LOOKS = 12
 FILLS = 10
@@ -125,7 +125,8 @@ def measure_task(task: StreamTask, limit: float, report: Report) -> None:
                 f"{title}: {name}",
                 "",
                 f"{each['excess']:.2%} above the optimum, {each['seconds']:.3g} s, "
-                f"{each['searches'] / task.n:.1f} searches a row, accuracy {each['accuracy']:.2%}",
+                f"{each['searches'] / task.n:.1f} oracle calls a row, accuracy "
+                f"{each['accuracy']:.2%}",
                 beside,
             )
         )
@@ -134,21 +135,21 @@ def measure_task(task: StreamTask, limit: float, report: Report) -> None:
         Row(
             f"{title}: by the gap, nearer to the optimum than without revisits",
             "< 1",
-            f"{gap / pure:.3f} times the excess",
-            f"4 searches: {ours / pure:.3f} times",
+            f"{gap / pure:.3f} times the suboptimality",
+            f"4 oracle calls: {ours / pure:.3f} times",
             met=gap < pure,
         ),
         Row(
             f"{title}: by the gap, nearer than 10:1",
             "< 1",
-            f"{gap / larank:.3f} times the excess",
-            f"4 searches: {ours / our_larank:.3f} times",
+            f"{gap / larank:.3f} times the suboptimality",
+            f"4 oracle calls: {ours / our_larank:.3f} times",
             met=gap < larank,
         ),
         Row(
             f"{title}: by the gap, nearer than filling and optimising",
             "< 1",
-            f"{gap / mining:.3f} times the excess",
+            f"{gap / mining:.3f} times the suboptimality",
             met=gap < mining,
         ),
     ]
@@ -175,18 +176,21 @@ def measure_task(task: StreamTask, limit: float, report: Report) -> None:
     in_time = _at(found[OUR_LARANK]["seconds"], found[BATCH]["curve"])
     report.notes.append(
         f"{title}: nearest to the optimum after one pass is '{nearest}' "
-        f"({found[nearest]['excess']:.2%}). With one plane an example, found when it was new, and "
+        f"({found[nearest]['excess']:.2%}). With one cutting plane an example, found when it was "
+        "new, and "
         f"none kept without a coefficient, the cached problem is solved but is not the whole one: "
-        f"by the gap ends at {gap:.2%}, and with up to four searches and idle planes at "
-        f"{ours:.2%}. LaRank's fixed ratio, with as many searches, ends at {our_larank:.2%}. Where "
+        f"by the gap ends at {gap:.2%}, and with up to four oracle calls and idle cutting planes "
+        "at "
+        f"{ours:.2%}. LaRank's fixed ratio, with as many oracle calls, ends at {our_larank:.2%}. "
+        "Where "
         f"all rows fit into memory, batch is at {in_time:.2%} in the time of that pass, and comes "
         f"within {found[BATCH]['excess']:.1e} in {found[BATCH]['seconds']:.3g} s and "
-        f"{found[BATCH]['searches'] / task.n:.0f} searches a row."
+        f"{found[BATCH]['searches'] / task.n:.0f} oracle calls a row."
     )
 
 
 def _at(seconds: float, curve: list[list[float]]) -> float:
-    """The least excess up to a time; that of the first look if it comes later."""
+    """The least suboptimality up to a time; that of the first look if it comes later."""
     early = [excess for when, excess in zip(curve[0], curve[2], strict=True) if when <= seconds]
     return min(early, default=curve[2][0])
 

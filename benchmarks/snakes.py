@@ -31,7 +31,7 @@ def measure(options: argparse.Namespace) -> Report:
         report.rows += rows
     gaps = {what: found["relative_gap"] for what, found in report.details.items()}
     report.notes.append(
-        "Grids have loops, so searches are those of a relaxation, and where it is loose the gap "
+        "Grids have loops, so inference is that of a relaxation, and where it is loose the gap "
         "stays open, whatever the labels are worth: "
         + "; ".join(
             f"{what} {gap:.2g} at an accuracy of {report.details[what]['accuracy']:.4f}"

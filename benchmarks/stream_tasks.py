@@ -1,4 +1,4 @@
-"""Rows that come once, in blocks: shared by the benchmarks of Ramanan's algorithms (2013)."""
+"""Rows that come once, in batches: shared by the benchmarks of Ramanan's algorithms (2013)."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ def stream_task(name: str, quick: bool, most: int | None = None) -> StreamTask:
 
 
 class Rows(Source):
-    """Rows of a task in blocks; `after` is called when the learner asks for the next one."""
+    """Rows of a task in batches; `after` is called when the learner asks for the next one."""
 
     def __init__(
         self, task: StreamTask, block: int = 5000, after: Callable[[], None] = lambda: None
@@ -130,8 +130,8 @@ class Stopwatch:
 def one_pass(task: StreamTask, solver: Online, looks: int = 0) -> dict[str, Any]:
     """What a single pass has found and what it took, and so many times on the way how far it was.
 
-    The curve has seconds, examples seen, the excess of the objective, and how far the dual value
-    is below the optimum.
+    The curve has seconds, examples seen, the suboptimality of the objective, and how far the dual
+    value is below the optimum.
     """
     block = max(1, task.n // looks) if looks else 5000
     points: list[tuple[float, float, float, float]] = []

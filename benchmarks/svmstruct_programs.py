@@ -7,7 +7,7 @@ on the sum), OCR words of fold 0 as chains (C = 0.1, Hamming count, pixels and t
 a9a (two classes, the hinge, C = 1).
 
 Data are written in their format, each program is a process of its own, and its model is read back.
-For the two linear ones the objective is valued by numpy from the weights; the race is to within
+For the two linear ones the objective is evaluated by numpy from the weights; the race is to within
 1e-3 of its optimum. svm_hmm is run at `-e 0.1` and its objective is the one it prints, with ours
 to a certified gap of 1e-3. Peak memory is that of the process. Times of programs include reading
 the file; theirs as they print them leave it out, and are in the details.

@@ -1,11 +1,11 @@
 """Partial linearization against Frank-Wolfe and exponentiated gradient.
 
 Figures 1 and 2 of Mohapatra et al. (2016): the dual against time of block partial linearization
-(BCPL) at their temperature, 0.01, and with the temperature scheduled, of block Frank-Wolfe (BCFW),
-and of exponentiated gradient (OEG) at the best of their temperatures. Their handwritten words (626
-of them, 4,082 weights, loss divided by the length) are there; in the place of their sets of
-images, whose features are not, stand the raw pixels of MNIST. Lambda is 0.1, 0.01 and 0.001, as in
-the paper.
+(BCPL) at their temperature, 0.01, and with the temperature scheduled, of block-coordinate
+Frank-Wolfe (BCFW), and of exponentiated gradient (OEG) at the best of their temperatures. Their
+handwritten words (626 of them, 4,082 weights, loss divided by the length) are there; in the place
+of their sets of images, whose features are not, stand the raw pixels of MNIST. Lambda is 0.1, 0.01
+and 0.001, as in the paper.
 
 The time that counts is the time until the dual is within 1 % of the optimum, or as near as all but
 OEG came in the time they had; figure 2 averages it over lambda. All run on the same kernels and on
@@ -200,7 +200,7 @@ def in_words(races: Sequence[Race], who: str) -> str:
 
 
 def compare(what: str, races: Sequence[Race]) -> list[Row]:
-    """Mean times of the others beside that of block Frank-Wolfe."""
+    """Mean times of the others beside that of block-coordinate Frank-Wolfe."""
     rows = []
     for who in (BCPL, SCHEDULED, OEG):
         gain = mean_time(races, BCFW) / mean_time(races, who)

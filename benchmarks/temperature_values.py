@@ -1,11 +1,11 @@
 """The temperature of partial linearization, and its schedule.
 
-Mohapatra et al. (2016) fix the temperature at 0.01 and leave open whether changing it in the
-course of a training helps. Here block partial linearization runs at fixed temperatures from zero,
-which is block Frank-Wolfe, to one, and with the schedule that we found: cold and hot passes in
+Mohapatra et al. (2016) fix the temperature at 0.01 and leave open whether changing it in the course
+of a training helps. Here block partial linearization runs at fixed temperatures from zero, which is
+block-coordinate Frank-Wolfe, to one, and with the schedule that we found: cold and hot passes in
 turn, with a hot temperature that follows what it gains. Handwritten words and MNIST as under the
-claim `temperature`, for two lambda, on one thread. What counts is the time until the dual is
-within 1 % of the optimum, and how far it is from it after a tenth of the time limit.
+claim `temperature`, for two lambda, on one thread. What counts is the time until the dual is within
+1 % of the optimum, and how far it is from it after a tenth of the time limit.
 """
 
 import argparse

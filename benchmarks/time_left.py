@@ -100,7 +100,8 @@ def measure(options: argparse.Namespace) -> Report:
     if told:
         worst = max(told, key=told.__getitem__)
         report.notes.append(
-            f"The estimate continues the gap's fall of the last rounds; it is worst for {worst} (a "
+            "The estimate continues the gap's fall of the last iterations; it is worst for "
+            f"{worst} (a "
             f"factor of {told[worst]:.2f}). While the gap does not fall, it says that it cannot "
             "tell."
         )

@@ -6,10 +6,11 @@ when the approximate one promises the end, and batch training takes half the tim
 after every pass, says the paper.
 
 Algorithm 1 (`DualCoordinate`) with both bounds, to a certified relative gap, taking turns; least
-processor time of one thread over the repeats. In three forms: a round that is one pass of searches
-and steps, as in the paper; the default, whose rounds also sweep the planes in hand; and algorithm 2
-(`Online`), whose bound is that of its cache. On random rows of MNIST and Covertype as classes
-(C = 0.01) and on handwritten words as chains (626 words, C = 0.1), whose searches cost more.
+processor time of one thread over the repeats. In three forms: an iteration that is one pass of
+oracle calls and steps, as in the paper; the default, whose iterations also sweep the cached
+constraints; and algorithm 2 (`Online`), whose bound is that of its cache. On random rows of MNIST
+and Covertype as classes (C = 0.01) and on handwritten words as chains (626 words, C = 0.1), whose
+oracle calls cost more.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from maxmargin.structures.rows.oracle import RowOracle
 
 FACTOR = 2.0
 TRACKED, TRUE = "tracked", "true"
-PASSES, SWEEPS, ONLINE = "one pass a round", "with sweeps", "online, two passes"
+PASSES, SWEEPS, ONLINE = "one pass an iteration", "with sweeps", "online, two passes"
 TOLERANCES = {PASSES: 0.01, SWEEPS: 1e-3, ONLINE: 1e-3}
 """Relative gaps to reach: a method without sweeps is slow to come near."""
 
@@ -69,7 +70,7 @@ def tasks(options: argparse.Namespace) -> dict[str, tuple[int, Fit]]:
 
 
 def searches(runs: list[Timed], n: int) -> float:
-    """Passes of searches that a fit made, those that value weights among them."""
+    """Passes of oracle calls that a fit made, those that value weights among them."""
     return float(runs[0].answer[-1].oracle_calls) / n
 
 
@@ -87,13 +88,13 @@ def compare(title: str, n: int, train: Fit, options: argparse.Namespace, report:
         details[form] = {
             "seconds": {b: [one.cpu_seconds for one in runs[b]] for b in runs},
             "rounds": rounds,
-            "searches an example": passes,
+            "oracle calls an example": passes,
         }
         say(f"{title}, {form}: {ratio:.2f}, {details[form]}")
         is_claim = form == PASSES
         texts = {
-            bound: f"{seconds[bound]:.3g} s, {rounds[bound]} rounds, {passes[bound]:.1f} searches "
-            f"an example"
+            bound: f"{seconds[bound]:.3g} s, {rounds[bound]} iterations, "
+            f"{passes[bound]:.1f} oracle calls an example"
             for bound in runs
         }
         report.rows.append(
@@ -122,7 +123,7 @@ def compare(title: str, n: int, train: Fit, options: argparse.Namespace, report:
 
 
 def _bounds_on_the_way(runs: dict[str, list[Timed]]) -> Panel:
-    """Upper bounds against rounds, over the final dual value."""
+    """Upper bounds against iterations, over the final dual value."""
     tracked, true = runs[TRACKED][0].answer, runs[TRUE][0].answer
     floor = max(tracked[-1].dual, true[-1].dual)
     curves = {
@@ -152,16 +153,21 @@ def measure(options: argparse.Namespace) -> Report:
         compare(title, n, train, options, report)
     forms = [each[PASSES] for each in report.details.values()]
     ratios, gains = [_ratio(form) for form in forms], [_passes(form) for form in forms]
-    asked = [form["searches an example"][TRACKED] - form["rounds"][TRACKED] for form in forms]
+    asked = [form["oracle calls an example"][TRACKED] - form["rounds"][TRACKED] for form in forms]
     report.notes.append(
-        f"In passes of searches twice is the most there can be: a round is one, the true bound "
+        "In passes of oracle calls twice is the most there can be: an iteration is one, the true "
+        "bound "
         f"another, and the tracked bound is no earlier to say that it is over. The gain in passes "
         f"is {min(gains):.2f} to {max(gains):.2f}, in seconds {min(ratios):.2f} to "
         f"{max(ratios):.2f}. Two things take from it. The tracked bound is believed when it is "
-        f"within twice the tolerance, and {min(asked):.0f} to {max(asked):.0f} true valuations "
-        f"follow before the end. And the planes that the searches of a valuation find are kept: "
-        f"with the true bound there are fewer rounds, though steps over more planes take longer. "
-        f"Where a round sweeps the planes in hand, as by default, searches are a smaller part of "
+        f"within twice the tolerance, and {min(asked):.0f} to {max(asked):.0f} true primal "
+        "evaluations "
+        "follow before the end. And the cutting planes that the oracle calls of a primal "
+        "evaluation find are kept: "
+        "with the true bound there are fewer iterations, though steps over more cutting planes "
+        "take longer. "
+        "Where an iteration sweeps the cached constraints, as by default, oracle calls are a "
+        "smaller part of "
         f"it, and so is what the tracked bound saves."
     )
     return report
@@ -172,7 +178,7 @@ def _ratio(form: dict[str, Any]) -> float:
 
 
 def _passes(form: dict[str, Any]) -> float:
-    return float(form["searches an example"][TRUE] / form["searches an example"][TRACKED])
+    return float(form["oracle calls an example"][TRUE] / form["oracle calls an example"][TRACKED])
 
 
 if __name__ == "__main__":
