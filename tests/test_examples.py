@@ -22,7 +22,7 @@ def test_demo_runs(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", ["own_problem.py", "fast_problem.py", "matching.py", "segments.py"]
+    "name", ["own_problem.py", "fast_problem.py", "matching.py", "segments.py", "own_solver.py"]
 )
 def test_structured_examples_run(name, capsys):
     run_script(name)
