@@ -27,7 +27,7 @@ from sklearn.utils._param_validation import Options
 
 import maxmargin as mm
 
-NOT_NUMBERS = {"verbose", "warm_start", "checkpoint", "resume", "engine", "n_jobs"}
+NOT_NUMBERS = {"verbose", "warm_start", "checkpoint", "engine", "n_jobs"}
 """Parameters that decide where and how a fit runs."""
 
 SOLVERS = {

@@ -243,7 +243,7 @@ def small_blocks():
 def fit(kind: str, path: Path | None, callback: Any = None, **options: Any) -> Any:
     """The fitted estimator of a kind, going on from the checkpoint if there is one."""
     found = FITS[kind]
-    kept = {} if path is None else {"checkpoint": path, "checkpoint_every": 0.0, "resume": True}
+    kept = {} if path is None else {"checkpoint": mm.Checkpoint(path, every=0.0, resume=True)}
     model = found.estimator(**(found.options | options | kept))
     if callback is not None:
         model.set_callbacks(callback)

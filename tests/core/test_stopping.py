@@ -127,10 +127,10 @@ def test_a_fit_that_did_not_get_there_says_so_in_the_same_units():
 
 def test_checkpoints_go_on(tmp_path):
     path = tmp_path / "run.checkpoint"
-    fit = {"C": 0.3, "checkpoint": path, "checkpoint_every": 0.0}
+    fit = {"C": 0.3, "checkpoint": mm.Checkpoint(path, 0.0, resume=True)}
     with pytest.warns(ConvergenceWarning):
         mm.SequenceTagger(tol=AbsoluteGap(0.01), max_iter=2, **fit).fit(WORDS, TAGS)
-    tagger = mm.SequenceTagger(tol=AbsoluteGap(0.01), resume=True, **fit).fit(WORDS, TAGS)
+    tagger = mm.SequenceTagger(tol=AbsoluteGap(0.01), **fit).fit(WORDS, TAGS)
     assert tagger.certificate_.gap <= 0.01
     assert tagger.history_[0].seconds < tagger.history_[-1].seconds
 

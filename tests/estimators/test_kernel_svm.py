@@ -339,8 +339,8 @@ def test_bad_input_is_one_sentence(iris):
         KernelStructuredSVM(Levels(), solver=KernelClassesDual()).fit(X, y)
     with pytest.raises(ValueError, match="All sample weights are zero"):
         model.fit(X, y, sample_weight=np.zeros(150))
-    with pytest.raises(ValueError, match="resume=True needs the path of a checkpoint"):
-        KernelStructuredSVM(Multiclass(), resume=True).fit(X, y)
+    with pytest.raises(ValueError, match="every must be a number of seconds from 0 on"):
+        mm.Checkpoint("run", every=-1.0)
 
     class NoList(mm.Problem):
         joint_feature = loss = inference = loss_augmented_inference = lambda self, *args: 0.0

@@ -271,33 +271,31 @@ def test_a_failing_problem_keeps_what_was_learned():
 )
 def test_a_resumed_fit_ends_at_the_same_bits(method, at, tmp_path):
     whole = LatentStructuredSVM(failing(method, -1), restarts=3).fit(FEW, FEW_Y)
-    options = {"restarts": 3, "checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
+    options = {"restarts": 3, "checkpoint": mm.Checkpoint(tmp_path / "run", 0.0, resume=True)}
     with pytest.warns(ConvergenceWarning, match="interrupt"):
         LatentStructuredSVM(failing(method, at), **options).fit(FEW, FEW_Y)
     for _ in range(2):  # the second time there is nothing left to do
-        resumed = LatentStructuredSVM(failing(method, -1), **options, resume=True).fit(FEW, FEW_Y)
+        resumed = LatentStructuredSVM(failing(method, -1), **options).fit(FEW, FEW_Y)
         assert_array_equal(resumed.weights_, whole.weights_)
         assert_array_equal(resumed.objectives_, whole.objectives_)
         assert_array_equal(resumed.restart_objectives_, whole.restart_objectives_)
         assert resumed.imputations_ == whole.imputations_
         assert resumed.status_ == "converged"
     with pytest.raises(ValueError, match="checkpoint of other parameters"):
-        LatentStructuredSVM(failing(method, -1), **options | {"restarts": 2}, resume=True).fit(
-            FEW, FEW_Y
-        )
+        LatentStructuredSVM(failing(method, -1), **options | {"restarts": 2}).fit(FEW, FEW_Y)
 
 
 def test_checkpoints_of_bags(tmp_path):
-    options = {"restarts": 2, "checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
+    options = {"restarts": 2, "checkpoint": mm.Checkpoint(tmp_path / "run", 0.0, resume=True)}
     whole = LatentClassifier(restarts=2).fit(X, LABELS)
     with pytest.warns(ConvergenceWarning):
         LatentClassifier(time_limit=0.05, **options, tol=1e-5).fit(X, LABELS)
     with pytest.raises(ValueError, match="checkpoint of other parameters"):
-        LatentClassifier(**options, resume=True).fit(X, LABELS)
+        LatentClassifier(**options).fit(X, LABELS)
     with pytest.raises(ValueError, match="checkpoint of other data"):
-        LatentClassifier(**options, tol=1e-5, resume=True).fit(X, LABELS[::-1])
+        LatentClassifier(**options, tol=1e-5).fit(X, LABELS[::-1])
     (tmp_path / "run").unlink()
-    resumed = LatentClassifier(**options, resume=True).fit(X, LABELS)
+    resumed = LatentClassifier(**options).fit(X, LABELS)
     assert_array_equal(resumed.coef_, whole.coef_)
 
 

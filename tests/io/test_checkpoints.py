@@ -242,14 +242,14 @@ def test_linear_estimators(estimator, options, streamed, tmp_path, monkeypatch):
     options = options | {"tol": 1e-7, "max_iter": 12, "C": 1.0}
 
     path = tmp_path / "run.checkpoint"
-    kept = {"checkpoint": path, "checkpoint_every": 0.0}
+    kept = {"checkpoint": Checkpoint(path, every=0.0, resume=True)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         expected = estimator(**options).fit(*data)
         with pytest.raises(KilledError):
             estimator(**options, **kept).set_callbacks(AfterRounds(3, kill)).fit(*data)
         assert path.exists()
-        found = estimator(**options, **kept, resume=True).fit(*data)
+        found = estimator(**options, **kept).fit(*data)
     assert_same_model(found, expected)
 
 
@@ -300,7 +300,7 @@ def test_ctrl_c_keeps_the_round(model, tmp_path, usual_interrupts):
     data = (X, y) if isinstance(model, mm.LinearClassifier) else ([*X[:, None]], [*y[:, None]])
     model.set_params(tol=1e-7, max_iter=12)
     path = tmp_path / "run.checkpoint"
-    stopped = clone(model).set_params(checkpoint=path, checkpoint_every=1e9)
+    stopped = clone(model).set_params(checkpoint=Checkpoint(path, every=1e9))
     stopped.set_callbacks(AfterRounds(3, partial(signal.raise_signal, signal.SIGINT)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -308,7 +308,7 @@ def test_ctrl_c_keeps_the_round(model, tmp_path, usual_interrupts):
         stopped.fit(*data)
         assert stopped.status_ == "interrupted"
         assert stopped.n_iter_ == 4
-        found = clone(model).set_params(checkpoint=path, resume=True).fit(*data)
+        found = clone(model).set_params(checkpoint=Checkpoint(path, resume=True)).fit(*data)
     assert_same_model(found, expected)
 
 
@@ -482,10 +482,8 @@ random = np.random.default_rng(0)
 X = [random.normal(size=(6, 5)) for _ in range(200)]
 w = random.normal(size=(5, 4))
 y = [np.argmax(x @ w + random.normal(size=(6, 4)), axis=1) for x in X]
-path = sys.argv[1] if len(sys.argv) > 1 else None
-model = mm.SequenceTagger(
-    C=3.0, tol=1e-6, checkpoint=path, checkpoint_every=0.0, resume=path is not None
-)
+checkpoint = mm.Checkpoint(sys.argv[1], every=0.0, resume=True) if len(sys.argv) > 1 else None
+model = mm.SequenceTagger(C=3.0, tol=1e-6, checkpoint=checkpoint)
 mm.SequenceTagger(max_iter=1, tol=1e9).fit(X[:2], y[:2])  # loads what is compiled
 print("started", flush=True)
 model.fit(X, y)

@@ -224,13 +224,13 @@ ESTIMATORS = {
 def test_estimators(name, tmp_path):
     make, data = ESTIMATORS[name]
     options = {"tol": 1e-7, "max_iter": 9}
-    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 0.0}
+    kept = {"checkpoint": Checkpoint(tmp_path / "run", every=0.0, resume=True)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         expected = make(**options).fit(*data())
         with pytest.raises(KilledError):
             make(**options, **kept).set_callbacks(Killer()).fit(*data())
-        found = make(**options, **kept, resume=True).fit(*data())
+        found = make(**options, **kept).fit(*data())
     assert_same_model(found.model_, expected.model_)
     assert found.certificate_ == expected.certificate_
     assert found.n_iter_ == expected.n_iter_

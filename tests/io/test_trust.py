@@ -317,7 +317,7 @@ def test_a_file_cannot_make_a_later_fit_write_somewhere(tmp_path):
 
     path = changed(tmp_path / "model.mm", mm.LinearClassifier().fit(X, y), change)
     model = mm.load(path)
-    assert (model.checkpoint, model.resume, model.engine) == (None, False, None)
+    assert (model.checkpoint, model.engine) == (None, None)
     model.fit(X, y)
     assert os.listdir(tmp_path) == ["model.mm"]
 
@@ -325,7 +325,7 @@ def test_a_file_cannot_make_a_later_fit_write_somewhere(tmp_path):
 def test_the_engine_is_no_part_of_a_model(tmp_path):
     model = mm.LinearClassifier(engine="threads", checkpoint=tmp_path / "run").fit(X, y)
     header = mm.read_header(mm.save(model, tmp_path / "model.mm"))
-    assert not {"engine", "checkpoint", "checkpoint_every", "resume"} & header["parameters"].keys()
+    assert not {"engine", "checkpoint"} & header["parameters"].keys()
 
 
 def test_parameters_of_a_file_are_checked(tmp_path):

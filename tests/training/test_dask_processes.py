@@ -23,7 +23,7 @@ def test_a_killed_scheduler_leaves_a_checkpoint_for_another_cluster(tmp_path):
     problem = SlowSomewhere(tmp_path / "nobody", 0.0)
     (tmp_path / "nobody").write_text("0")
     path = tmp_path / "run.checkpoint"
-    options = {"tol": 1e-3, "checkpoint": path, "checkpoint_every": 0.0}
+    options = {"tol": 1e-3, "checkpoint": mm.Checkpoint(path, every=0.0, resume=True)}
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     with cluster(tmp_path / "first", 2) as (client, scheduler):
@@ -41,7 +41,7 @@ def test_a_killed_scheduler_leaves_a_checkpoint_for_another_cluster(tmp_path):
     header, _ = read_tensors(path)
     before = header["seconds"]
     with cluster(tmp_path / "second", 1) as (client, _):
-        model = mm.StructuredSVM(problem, engine=client, resume=True, **options).fit(X, y)
+        model = mm.StructuredSVM(problem, engine=client, **options).fit(X, y)
     assert model.certificate_.relative_gap <= 1e-3
     assert model.history_[-1].seconds > before
     local = mm.StructuredSVM(problem).fit(X, y)

@@ -79,9 +79,9 @@ def test_estimators_take_the_name_and_the_object(tmp_path):
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=1e-9)
     assert there.history_[0].received > 0
     assert on_shards(mm.OneSlack(cache=3)) == DistributedOneSlack(cache=3)
-    path = tmp_path / "run.checkpoint"
-    options = {"solver": DistributedOneSlack(), "tol": 0.01, "checkpoint": path}
+    checkpoint = mm.Checkpoint(tmp_path / "run.checkpoint", resume=True)
+    options = {"solver": DistributedOneSlack(), "tol": 0.01, "checkpoint": checkpoint}
     first = mm.SequenceTagger(n_jobs=2, **options).fit(X, y)
-    on = mm.SequenceTagger(n_jobs=3, resume=True, **options).fit(X, y)
+    on = mm.SequenceTagger(n_jobs=3, **options).fit(X, y)
     assert on.certificate_.relative_gap <= 0.01
     assert on.n_iter_ <= first.n_iter_ + 3

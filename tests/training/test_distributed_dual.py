@@ -123,9 +123,10 @@ def test_a_checkpoint_gives_back_the_point_that_it_was_written_with(tmp_path):
     """Its coefficients were halved where shards count their moves twice; "converged" was wrong."""
     X, y = class_data(40)
     solver = DistributedDual(scale=2.0)
-    options = {"solver": solver, "n_jobs": 3, "checkpoint": tmp_path / "run.checkpoint"}
+    options = {"solver": solver, "n_jobs": 3}
+    options["checkpoint"] = mm.Checkpoint(tmp_path / "run.checkpoint", resume=True)
     first = mm.StructuredSVM(Classes(), **options).fit(X, y)
-    again = mm.StructuredSVM(Classes(), resume=True, **options).fit(X, y)
+    again = mm.StructuredSVM(Classes(), **options).fit(X, y)
     assert again.status_ == "converged"
     assert again.certificate_.relative_gap <= 1e-3
     assert_allclose(again.certificate_.dual, first.certificate_.dual, rtol=1e-9)

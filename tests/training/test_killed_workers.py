@@ -144,12 +144,13 @@ def test_a_worker_killed_while_a_source_is_surveyed(client, monkeypatch, source,
 
 @pytest.mark.slow
 def test_a_worker_killed_while_a_checkpoint_is_written(client, optimum, monkeypatch, tmp_path):
-    options = {"tol": TOL, "checkpoint": tmp_path / "run.checkpoint", "checkpoint_every": 0.0}
+    checkpoint = mm.Checkpoint(tmp_path / "run.checkpoint", every=0.0, resume=True)
+    options = {"tol": TOL, "checkpoint": checkpoint}
     killer = Killer(monkeypatch, "point")
     model = mm.StructuredSVM(Classes(), engine=client, **options).fit(X, Y)
     assert killer.killed
     check(model.certificate_, optimum)
-    again = mm.StructuredSVM(Classes(), engine=client, resume=True, **options).fit(X, Y)
+    again = mm.StructuredSVM(Classes(), engine=client, **options).fit(X, Y)
     check(again.certificate_, optimum)
 
 
@@ -260,7 +261,7 @@ def test_a_scheduler_lost_in_a_phase(monkeypatch, phase, tmp_path, source):
         monkeypatch.setattr(DaskEngine, "call", killing_call)
         monkeypatch.setattr(DaskEngine, "scatter", killing_lend)
         model = mm.LinearClassifier(
-            engine=client, checkpoint=tmp_path / "run.checkpoint", checkpoint_every=0.0
+            engine=client, checkpoint=mm.Checkpoint(tmp_path / "run.checkpoint", every=0.0)
         )
         data = [open_examples(source)] if phase == "tell" else [np.array(X), Y]
         with pytest.raises(EngineError, match=r"^The connection to the Dask scheduler is lost: "):

@@ -237,8 +237,7 @@ class TrainOptions:
             "time_limit": self.time_limit,
             "n_jobs": self.threads,
             "random_state": self.seed,
-            "checkpoint": self.checkpoint,
-            "resume": self.resume,
+            "checkpoint": self.checkpoint and mm.Checkpoint(self.checkpoint, resume=self.resume),
         }
         optional = {"tol": self.tol, "max_iter": self.max_iter}
         wanted |= {name: value for name, value in optional.items() if value is not None}

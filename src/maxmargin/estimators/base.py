@@ -227,12 +227,9 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         Most iterations.
     time_limit : float, default=None
         Most seconds.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, so that it can go on after a crash.
-    checkpoint_every : float, default=60.0
-        Least seconds between two writes of the checkpoint.
-    resume : bool, default=False
-        Go on from the checkpoint, if there is one, to the same answer as without the stop.
+    checkpoint : path or Checkpoint, default=None
+        File to keep the state of the fit in. After a crash ``Checkpoint(path, resume=True)`` goes
+        on from it, to the same answer as without the stop.
     n_jobs : int, default=None
         Threads; None means 1 and -1 one for each core. The answer does not depend on it.
     random_state : int, RandomState instance or None, default=0
@@ -256,9 +253,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     warm_start: bool = False
     max_iter: int = 10_000
     time_limit: float | None = None
-    checkpoint: str | os.PathLike[str] | None = None
-    checkpoint_every: float = 60.0
-    resume: bool = False
+    checkpoint: str | os.PathLike[str] | Checkpoint | None = None
     n_jobs: int | None = None
     random_state: Any = 0
 
@@ -268,9 +263,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         "warm_start": ["boolean"],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "time_limit": [Interval(Real, 0, None, closed="neither"), None],
-        "checkpoint": [str, os.PathLike, None],
-        "checkpoint_every": [Interval(Real, 0, None, closed="left")],
-        "resume": ["boolean"],
+        "checkpoint": [str, os.PathLike, Checkpoint, None],
         "n_jobs": [Interval(Integral, -MOST_THREADS, MOST_THREADS, closed="both"), None],
         "random_state": ["random_state"],
     }
@@ -297,13 +290,15 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         """
         if self.n_jobs == 0:
             raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
-        if self.resume and self.checkpoint is None:
-            raise ValueError("resume=True needs the path of a checkpoint to go on from.")
         context = self._init_callback_context(max_subtasks=None)
         context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         cancelled = cancelled or threading.Event()
         stopping = Stopping.within(self.tol, self.max_iter, self.time_limit, cancelled)
-        patient = nullcontext() if self.checkpoint is None else first_interrupt_sets(cancelled)
+        patient: Any = nullcontext()
+        kept: dict[str, Checkpoint] = {}
+        if self.checkpoint is not None:
+            patient = first_interrupt_sets(cancelled)
+            kept["checkpoint"] = Checkpoint.of(self.checkpoint)
         try:
             with patient:
                 result = solve(
@@ -311,7 +306,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                     n_jobs=n_threads(self.n_jobs),
                     seed=int(check_random_state(self.random_state).randint(2**31)),
                     on_iteration=self._on_iteration(X, y, attributes),
-                    **self._kept_state(),
+                    **kept,
                 )
         except ProblemError as error:
             if error.result is not None:
@@ -340,12 +335,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                 "partial_fit keeps no checkpoint: leave checkpoint out, and save the model between "
                 "two calls."
             )
-
-    def _kept_state(self) -> dict[str, Checkpoint]:
-        """Where the solver is to keep its state, if at all."""
-        if self.checkpoint is None:
-            return {}
-        return {"checkpoint": Checkpoint(self.checkpoint, self.checkpoint_every, self.resume)}
 
     def _check_fitted(self) -> None:
         """See `StoredEstimator`; all of these must be there."""

@@ -47,9 +47,9 @@ class LatentEstimator(StructuredEstimator):
         Most iterations of each convex step.
     time_limit : float, default=None
         Most seconds, for all starts together.
-    checkpoint : path, default=None
-        File to keep the state of the fit in, between two convex steps, so that it can go on after
-        a crash.
+    checkpoint : path or Checkpoint, default=None
+        File to keep the state of the fit in, between two convex steps. After a crash
+        ``Checkpoint(path, resume=True)`` goes on from it.
     random_state : int, RandomState instance or None, default=0
         Starts, and the order of the examples.
 

@@ -8,8 +8,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -62,21 +63,22 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written; the training goes on without."""
 
 
+@dataclass
 class Checkpoint:
-    """Where a solve keeps its state, and how often.
+    """Where a fit keeps its state, how often, and whether it goes on from there.
 
     Parameters
     ----------
     path : path
         Of one file. It is replaced as a whole: whatever happens, the last one stays.
-    every : float, default=60
+    every : float, default=60.0
         Least seconds between two writes.
     resume : bool, default=False
         Go on from the file if it is there; it must come from the same data and parameters.
 
     See Also
     --------
-    maxmargin.StructuredSVM : The parameters `checkpoint`, `checkpoint_every` and `resume`.
+    maxmargin.StructuredSVM : Takes one as its parameter `checkpoint`, as every estimator does.
 
     Examples
     --------
@@ -87,18 +89,25 @@ class Checkpoint:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "run.checkpoint")
     ...     first = mm.SequenceTagger(checkpoint=path).fit(X, y)
-    ...     again = mm.SequenceTagger(checkpoint=path, resume=True).fit(X, y)
+    ...     resumed = mm.Checkpoint(path, resume=True)
+    ...     again = mm.SequenceTagger(checkpoint=resumed).fit(X, y)
     >>> again.certificate_ == first.certificate_
     True
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str], every: float = 60.0, resume: bool = False
-    ) -> None:
-        self.path, self.every, self.resume = Path(path), every, resume
-        self._about: dict[str, Any] = {}
-        self._stopping = Stopping()
-        self._last = time.perf_counter()
+    path: Any
+    every: float = 60.0
+    resume: bool = False
+
+    def __post_init__(self) -> None:
+        self.path: Path = Path(self.path)
+        if not self.every >= 0.0:
+            raise ValueError(f"every must be a number of seconds from 0 on, but is {self.every}.")
+
+    @classmethod
+    def of(cls, given: "str | os.PathLike[str] | Checkpoint") -> Self:
+        """A new one, for one fit, from a path or from another."""
+        return cls(given.path, given.every, given.resume) if isinstance(given, cls) else cls(given)
 
     def begin(
         self,

@@ -340,7 +340,7 @@ class DaskEngine(Engine):
 def _scheduler_lost() -> EngineError:
     return EngineError(
         "The connection to the Dask scheduler is lost: connect to a cluster anew, and go on "
-        "from the last checkpoint with resume=True if the fit had one."
+        "from the last checkpoint with Checkpoint(path, resume=True) if the fit had one."
     )
 
 

@@ -33,7 +33,7 @@ Order = NDArray[np.int64]
 
 _NOT_THE_PROBLEM = {
     "engine", "n_jobs", "solver", "tol", "warm_start", "max_iter", "time_limit", "checkpoint",
-    "checkpoint_every", "resume", "random_state",
+    "random_state",
 }  # fmt: skip
 """Parameters that do not change what is minimised."""
 
