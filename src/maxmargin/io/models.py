@@ -31,7 +31,7 @@ OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
 
 _OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}
 """Parameters that mean nothing elsewhere: no file may say where a later fit writes or runs.
-Files of earlier versions may hold the second and the third, which are part of a `Checkpoint` now."""
+Files of earlier versions may hold the second and the third, which a `Checkpoint` holds now."""
 
 _HISTORY = ".history_"
 """In the names of arrays that may hold infinities: of values that were not known at the time."""
@@ -375,8 +375,8 @@ def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, N
     with _blaming(path):
         if not isinstance(header, dict) or header.get("kind") != "model":
             raise ModelFileError(
-                f"{path} is a checkpoint, not a model: fit with Checkpoint(path, resume=True) to go on "
-                f"from it, then save the model."
+                f"{path} is a checkpoint, not a model: fit with Checkpoint(path, resume=True) to "
+                f"go on from it, then save the model."
             )
         if header["format"] > FORMAT:
             raise ModelFileError(
