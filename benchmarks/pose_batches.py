@@ -80,7 +80,7 @@ def train_all(
     traces: dict[str, Trace] = {}
     shares: dict[str, list[float]] = {}
     for name, (solver, training) in works.items():
-        search = Clock((PoseOracle, "search"))
+        search = Clock((PoseOracle, "infer"))
         program, gram = Clock((KernelCuts, "solve")), Clock((KernelCuts, "add"))
         with search, program, gram:
             traces[name] = traced(solver, training, limit, 0.995 * dual)

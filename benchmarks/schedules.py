@@ -65,7 +65,7 @@ class FillThenOptimise(Online):
 
 def schedules(n: int) -> dict[str, Online]:
     """All that see each of `n` rows once."""
-    one: dict[str, Any] = {"passes": 1, "searches": 1, "batch_size": 20, "max_idle": 1}
+    one: dict[str, Any] = {"passes": 1, "oracle_calls": 1, "batch_size": 20, "max_idle": 1}
     return {
         GAP: Online(schedule="gap", **one),
         LARANK: Online(schedule="larank", **one),
