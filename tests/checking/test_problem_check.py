@@ -24,7 +24,7 @@ from structured_referee import random_chains, random_classes
 
 import maxmargin as mm
 from maxmargin.core.latent import PythonLatentOracle
-from maxmargin.core.oracle_check import EVERY, FIRST, OracleWatch
+from maxmargin.core.oracle_check import EVERY, FIRST, OracleChecker
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
@@ -123,7 +123,7 @@ def test_the_warning_names_method_example_and_numbers(mistake):
 def test_bits_and_counts_do_not_change(monkeypatch):
     problem, X, Y = made("chain", 3)
     one = mm.StructuredSVM(problem, C=0.5).fit(X, Y)
-    monkeypatch.setattr(PythonOracle, "_watched", lambda self, cuts, *_: cuts)
+    monkeypatch.setattr(PythonOracle, "_compared", lambda self, cuts, *_: cuts)
     other = mm.StructuredSVM(problem, C=0.5).fit(X, Y)
     assert one.weights_.tobytes() == other.weights_.tobytes()
     assert [r.oracle_calls for r in one.history_] == [r.oracle_calls for r in other.history_]
@@ -198,7 +198,7 @@ def test_an_inference_that_is_no_maximum():
 class Batched(FourClasses):
     def cuts(self, xs, y_true, w):
         part = PythonOracle(FourClasses(), xs, y_true, np.ones(len(xs)))
-        part.watch = None
+        part.checker = None
         return part.separate(np.array(w), np.arange(len(xs)), Threads(1))
 
 
@@ -633,9 +633,9 @@ def test_graphs_are_right(inference):
 def test_a_watch_is_copied_as_a_new_one():
     import copy
 
-    watch = OracleWatch()
-    watch.sentence = "wrong"
-    assert copy.deepcopy(watch).sentence is None
+    checker = OracleChecker()
+    checker.sentence = "wrong"
+    assert copy.deepcopy(checker).sentence is None
 
 
 def test_what_is_true_need_not_be_found():

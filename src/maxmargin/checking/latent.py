@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.checking.sheet import Answer, At, Competitor, in_words, same
+from maxmargin.checking.sheet import Answer, At, Candidate, in_words, same
 from maxmargin.checking.trial import Trial, Value
 from maxmargin.core.latent import ImputedOracle, PythonLatentOracle, as_pair
 from maxmargin.core.oracle_check import ROUNDING
@@ -45,21 +45,19 @@ class LatentTrial(Trial):
     def borrow_outputs(self) -> None:
         """A latent variable of another example says nothing here."""
 
-    def competitors_of(self, answer: Answer) -> list[Competitor]:
-        competitors = self.pool[answer.i]
+    def competitors_of(self, answer: Answer) -> list[Candidate]:
+        candidates = self.pool[answer.i]
         if answer.method == "loss_augmented_inference_wrong":
-            return [competitor for competitor in competitors if competitor.loss > 0.0]
+            return [candidate for candidate in candidates if candidate.loss > 0.0]
         if answer.method == "latent":
             return [
-                competitor
-                for competitor in competitors
-                if same(competitor.output[0], self.Y[answer.i])
+                candidate for candidate in candidates if same(candidate.output[0], self.Y[answer.i])
             ]
-        return competitors
+        return candidates
 
     def value_of(self, answer: Answer) -> Value:
         if answer.method == "latent":
-            return lambda competitor: competitor.score(answer.at.weights)
+            return lambda candidate: candidate.score(answer.at.weights)
         return super().value_of(answer)
 
     def judge(self, answer: Answer) -> None:
@@ -76,7 +74,7 @@ class LatentTrial(Trial):
     def plain_training(self) -> ImputedOracle:
         X, Y = [self.X[i] for i in self.pool], [self.Y[i] for i in self.pool]
         latent = PythonLatentOracle(self.problem, X, Y, np.ones(len(X)))
-        return latent.imputed([competitors[0].output[1] for competitors in self.pool.values()])
+        return latent.imputed([candidates[0].output[1] for candidates in self.pool.values()])
 
     def try_make_oracle(self, everywhere: list[At]) -> None:
         """With the best imputations, hinges must be those of separate and complete."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from maxmargin.checking.sheet import Answer, At, Broken, Competitor, in_words, same
+from maxmargin.checking.sheet import Answer, At, Broken, Candidate, in_words, same
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import ROUNDING
@@ -26,7 +26,7 @@ K_BEST = 4
 ONE_THREAD = Threads(1)
 
 
-def judge_top(trial: Trial, i: int, at: At, found: list[Competitor]) -> None:
+def judge_top(trial: Trial, i: int, at: At, found: list[Candidate]) -> None:
     """The best outputs must be the best ones, the best first, each once."""
     line = trial.line(f"k_best: the {K_BEST} highest scores, highest first")
     wrong = _wrong_top(trial, i, at, found)
@@ -36,22 +36,22 @@ def judge_top(trial: Trial, i: int, at: At, found: list[Competitor]) -> None:
     line.tried(None if wrong is None else f"example {i}, {at.name}: {wrong}")
 
 
-def _wrong_top(trial: Trial, i: int, at: At, found: list[Competitor]) -> str | None:
+def _wrong_top(trial: Trial, i: int, at: At, found: list[Candidate]) -> str | None:
     if not 1 <= len(found) <= K_BEST:
         return f"there are {len(found)} outputs"
     if any(same(one.output, other.output) for one, other in combinations(found, 2)):
         return "an output is there twice"
     scores, rounding = (
-        [competitor.score(at.weights) for competitor in found],
+        [candidate.score(at.weights) for candidate in found],
         trial.rounding(at, *found),
     )
     if any(after > before + rounding for before, after in pairwise(scores)):
         return f"the scores {[round(score, 6) for score in scores]} rise"
     # Outputs need not be comparable; those with other features are others for sure.
-    mine = {competitor.key[0] for competitor in found}
+    mine = {candidate.key[0] for candidate in found}
     others = [each for each in trial.pool[i] if each.proven and each.key[0] not in mine]
     least = scores[-1] if len(found) == K_BEST else -np.inf
-    missed = max(others, key=lambda competitor: competitor.score(at.weights), default=None)
+    missed = max(others, key=lambda candidate: candidate.score(at.weights), default=None)
     if missed is None or missed.score(at.weights) <= least + rounding:
         return None
     return (
@@ -68,7 +68,7 @@ def try_cuts(trial: Trial, make: Callable[[], PythonOracle], everywhere: Sequenc
     except Exception as error:
         trial.line(name).tried(f"there is no training on this sample: {in_words(error)}")
         return
-    oracle.watch = None
+    oracle.checker = None
     for at in everywhere:
         try:
             cuts = oracle.separate(at.weights, np.arange(len(examples)), ONE_THREAD)
@@ -81,7 +81,7 @@ def try_cuts(trial: Trial, make: Callable[[], PythonOracle], everywhere: Sequenc
 
 
 def _try_cut(trial: Trial, name: str, i: int, at: At, cuts: Cuts, k: int) -> None:
-    found, loss = trial.competitor(i, cuts.outputs[k], "found by planes"), float(cuts.losses[k])
+    found, loss = trial.candidate(i, cuts.outputs[k], "found by planes"), float(cuts.losses[k])
     apart = _off(trial, i, found, cuts, k)
     bad = apart > ROUNDING or abs(loss - found.loss) > ROUNDING * (1.0 + found.loss)
     told = f"example {i}, {at.name}: for {found.output!r:.60} the loss is {loss:.6g}, not "
@@ -91,7 +91,7 @@ def _try_cut(trial: Trial, name: str, i: int, at: At, cuts: Cuts, k: int) -> Non
     trial.answers.append(Answer("cuts", i, at, found, admitted))
 
 
-def _off(trial: Trial, i: int, found: Competitor, cuts: Cuts, k: int) -> float:
+def _off(trial: Trial, i: int, found: Candidate, cuts: Cuts, k: int) -> float:
     """How far a plane is, relatively, from the features of the truth less those of its output."""
     y_true, entries = trial.pool[i][0], slice(cuts.starts[k], cuts.starts[k + 1])
     difference = np.zeros(trial.width or 0)

@@ -78,7 +78,7 @@ class Line:
         return ProblemCheck(self.name, self.tries, tuple(self.failures), tuple(notes))
 
 
-class Competitor(NamedTuple):
+class Candidate(NamedTuple):
     """An output of an example: its joint features, its loss, and how it is known."""
 
     output: Any
@@ -116,7 +116,7 @@ class Answer(NamedTuple):
     method: str
     i: int
     at: At
-    found: Competitor
+    found: Candidate
     admitted: float | None = None
     """How much it may have missed, as it says itself."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.checking.more import K_BEST, judge_top, try_cuts, try_make_oracle
-from maxmargin.checking.sheet import Answer, At, Broken, Competitor, Sheet
+from maxmargin.checking.sheet import Answer, At, Broken, Candidate, Sheet
 from maxmargin.core.kernel import n_rows
 from maxmargin.core.oracle_check import ROUNDING
 from maxmargin.core.python_oracle import PythonOracle, as_row
@@ -41,7 +41,7 @@ FROM_OTHERS = 5
 """True outputs of other examples that are tried as rivals."""
 
 
-Value = Callable[[Competitor], float]
+Value = Callable[[Candidate], float]
 
 
 class Trial(Sheet):
@@ -52,12 +52,12 @@ class Trial(Sheet):
     ) -> None:
         super().__init__(problem, X, Y, examples, random)
         self.width: int | None = None
-        self.pool: dict[int, list[Competitor]] = {}
+        self.pool: dict[int, list[Candidate]] = {}
         """Known outputs of each example whose methods work; the first is a true one."""
         self.answers: list[Answer] = []
-        self.listed: dict[int, list[Competitor]] = {}
+        self.listed: dict[int, list[Candidate]] = {}
         """All outputs, where the problem lists them."""
-        self.tops: list[tuple[int, At, list[Competitor]]] = []
+        self.tops: list[tuple[int, At, list[Candidate]]] = []
 
     # What latent problems do otherwise
 
@@ -111,11 +111,11 @@ class Trial(Sheet):
         if hasattr(self.problem, "make_oracle"):
             self.try_make_oracle(everywhere)
         self.true_keys = {
-            i: {competitor.key for competitor in pool if competitor.source == TRUE}
+            i: {candidate.key for candidate in pool if candidate.source == TRUE}
             for i, pool in self.pool.items()
         }
         self.reached = {
-            i: {competitor.key for competitor in self.listed.get(i, [])} for i in self.pool
+            i: {candidate.key for candidate in self.listed.get(i, [])} for i in self.pool
         }
         for method, i, _, found, _ in self.answers:
             if method == "inference":
@@ -131,16 +131,16 @@ class Trial(Sheet):
         with suppress(Broken):
             self.check_true_loss(i, self.Y[i])
         with suppress(Broken):
-            self.pool[i] = [self.competitor(i, y_true, TRUE) for y_true in self.y_true(i)]
+            self.pool[i] = [self.candidate(i, y_true, TRUE) for y_true in self.y_true(i)]
 
-    def competitor(self, i: int, y: Any, source: str, proven: bool = True) -> Competitor:
+    def candidate(self, i: int, y: Any, source: str, proven: bool = True) -> Candidate:
         """An output with its features and its loss, each asked for twice."""
         columns, values = self.row(i, y)
         other_columns, other_values = self.row(i, y)
         same = np.array_equal(columns, other_columns) and np.array_equal(values, other_values)
         told = f"example {i}: it is not for the output {y!r:.60}"
         self.line("joint_feature: the same when asked again").tried(None if same else told)
-        return Competitor(y, columns, values, self.checked_output_loss(i, y), source, proven)
+        return Candidate(y, columns, values, self.checked_output_loss(i, y), source, proven)
 
     def row(self, i: int, y: Any) -> tuple[NDArray[np.uint32], Floats]:
         given = self.feature(i, y)
@@ -180,7 +180,7 @@ class Trial(Sheet):
             self.failed("outputs: hold what the inferences find", i, "there are none")
         if n > MOST_LISTED:
             outputs = [outputs[k] for k in self.random.permutation(n)[:MOST_LISTED]]
-        listed = [self.competitor(i, y, "of outputs(x)") for y in outputs]
+        listed = [self.candidate(i, y, "of outputs(x)") for y in outputs]
         self.pool[i] += listed
         if n <= MOST_LISTED:
             self.listed[i] = listed
@@ -197,7 +197,7 @@ class Trial(Sheet):
                 apart.width = self.width
                 with suppress(Broken):
                     source = f"the true output of example {j}"
-                    self.pool[i].append(apart.competitor(i, self.Y[j], source, proven=False))
+                    self.pool[i].append(apart.candidate(i, self.Y[j], source, proven=False))
 
     # Weights
 
@@ -212,11 +212,11 @@ class Trial(Sheet):
 
     def directed_weights(self, i: int) -> Iterator[At]:
         """Weights at which the true output is ahead of some rival, and the other way round."""
-        y_true, competitors = self.pool[i][0], self.pool[i][1:]
-        for k in self.random.permutation(len(competitors))[:3].tolist():
+        y_true, candidates = self.pool[i][0], self.pool[i][1:]
+        for k in self.random.permutation(len(candidates))[:3].tolist():
             direction = np.zeros(self.width or 0)
             np.add.at(direction, y_true.columns, y_true.values)
-            np.subtract.at(direction, competitors[k].columns, competitors[k].values)
+            np.subtract.at(direction, candidates[k].columns, candidates[k].values)
             square = float(direction @ direction)
             if square > 0.0:
                 direction *= 2.0 * self.typical_loss() / square
@@ -226,16 +226,16 @@ class Trial(Sheet):
 
     def typical_loss(self) -> float:
         losses = [
-            competitor.loss
+            candidate.loss
             for pool in self.pool.values()
-            for competitor in pool
-            if competitor.loss > 0.0
+            for candidate in pool
+            if candidate.loss > 0.0
         ]
         return float(np.mean(losses)) if losses else 1.0
 
     def typical_norm(self) -> float:
-        competitors = (competitor for pool in self.pool.values() for competitor in pool)
-        norms = [float(np.linalg.norm(competitor.values)) for competitor in competitors]
+        candidates = (candidate for pool in self.pool.values() for candidate in pool)
+        norms = [float(np.linalg.norm(candidate.values)) for candidate in candidates]
         norms = [norm for norm in norms if norm > 0.0]
         return float(np.mean(norms)) if norms else 1.0
 
@@ -250,7 +250,7 @@ class Trial(Sheet):
         for method in (*self.oracle_calls, *self.optional_calls()):
             with suppress(Broken):
                 answer = self.output(method, i, self.inferred(method, i, at.weights))
-                found = self.competitor(i, answer, f"found by {method}")
+                found = self.candidate(i, answer, f"found by {method}")
                 self.answers.append(Answer(method, i, at, found))
                 if again:
                     self.compare_again(self.answers[-1])
@@ -260,21 +260,21 @@ class Trial(Sheet):
             with suppress(Broken):
                 self.infer_k_best(i, at)
 
-    def know(self, i: int, found: list[Competitor]) -> None:
+    def know(self, i: int, found: list[Candidate]) -> None:
         """Let outputs be rivals of others from now on, unless their like already is."""
-        keys = {competitor.key for competitor in self.pool[i] if competitor.proven}
-        self.pool[i] += [competitor for competitor in found if competitor.key not in keys]
+        keys = {candidate.key for candidate in self.pool[i] if candidate.proven}
+        self.pool[i] += [candidate for candidate in found if candidate.key not in keys]
 
     def infer_k_best(self, i: int, at: At) -> None:
         outputs = list(self.ask("k_best", i, self.X[i], at.weights, K_BEST))
-        found = [self.competitor(i, y, "found by top") for y in outputs]
+        found = [self.candidate(i, y, "found by top") for y in outputs]
         self.know(i, found)
         self.tops.append((i, at, found))
 
     def optional_calls(self) -> list[str]:
         return [name for name in ("slack_rescaled_inference",) if hasattr(self.problem, name)]
 
-    def found(self, method: str, at: At) -> dict[int, Competitor]:
+    def found(self, method: str, at: At) -> dict[int, Candidate]:
         """What an inference found at some weights, for each example."""
         mine = (each for each in self.answers if each.method == method and each.at is at)
         return {each.i: each.found for each in mine}
@@ -313,25 +313,25 @@ class Trial(Sheet):
         """What an inference is to maximise."""
         weights = answer.at.weights
         if answer.method == "inference":
-            return lambda competitor: competitor.score(weights)
+            return lambda candidate: candidate.score(weights)
         if answer.method == "slack_rescaled_inference":
             own = self.pool[answer.i][0].score(weights)
-            return lambda competitor: competitor.loss * (1.0 + competitor.score(weights) - own)
-        return lambda competitor: competitor.loss + competitor.score(weights)
+            return lambda candidate: candidate.loss * (1.0 + candidate.score(weights) - own)
+        return lambda candidate: candidate.loss + candidate.score(weights)
 
-    def rounding(self, at: At, *competitors: Competitor) -> float:
-        return ROUNDING * sum(competitor.terms(at.weights) for competitor in competitors)
+    def rounding(self, at: At, *candidates: Candidate) -> float:
+        return ROUNDING * sum(candidate.terms(at.weights) for candidate in candidates)
 
-    def competitors_of(self, answer: Answer) -> list[Competitor]:
+    def competitors_of(self, answer: Answer) -> list[Candidate]:
         """Outputs that an inference must not have missed."""
         return self.pool[answer.i]
 
-    def as_competitor(self, answer: Answer, competitor: Competitor) -> Competitor:
+    def as_candidate(self, answer: Answer, candidate: Candidate) -> Candidate:
         """A true output need not be among what inference chooses from, unless it was there once."""
-        i, key = answer.i, competitor.key
+        i, key = answer.i, candidate.key
         if answer.method != "inference" or key not in self.true_keys[i] or key in self.reached[i]:
-            return competitor
-        return competitor._replace(proven=False)
+            return candidate
+        return candidate._replace(proven=False)
 
     goals: ClassVar[dict[str, str]] = {
         "inference": "the highest score",
@@ -345,10 +345,10 @@ class Trial(Sheet):
     def judge(self, answer: Answer) -> None:
         method, i, at, found, admitted = answer
         line, value = self.line(f"{method}: {self.goals[method]}"), self.value_of(answer)
-        competitors = [
-            self.as_competitor(answer, competitor) for competitor in self.competitors_of(answer)
+        candidates = [
+            self.as_candidate(answer, candidate) for candidate in self.competitors_of(answer)
         ]
-        proven = [competitor for competitor in competitors if competitor.proven]
+        proven = [candidate for candidate in candidates if candidate.proven]
         best = max(proven, key=value, default=found)
         missed = value(best) - value(found)
         rounding = self.rounding(at, best, found)
@@ -363,20 +363,18 @@ class Trial(Sheet):
         elif missed > rounding and admitted is not None:
             told += f", and its excess admits {admitted:.3g} only"
         line.tried(told if missed > rounding else None)
-        self.judge_borrowed(answer, competitors, max(value(best), value(found)))
+        self.judge_borrowed(answer, candidates, max(value(best), value(found)))
 
-    def judge_borrowed(self, answer: Answer, competitors: list[Competitor], highest: float) -> None:
+    def judge_borrowed(self, answer: Answer, candidates: list[Candidate], highest: float) -> None:
         """An output of another example that would be higher is no proof, but worth a look."""
         value, method = self.value_of(answer), answer.method
-        for competitor in competitors:
-            missed = value(competitor) - highest
-            if not competitor.proven and missed > self.rounding(
-                answer.at, competitor, answer.found
-            ):
+        for candidate in candidates:
+            missed = value(candidate) - highest
+            if not candidate.proven and missed > self.rounding(answer.at, candidate, answer.found):
                 self.line(f"{method}: {self.goals[method]}").note(
                     missed,
-                    f"example {answer.i}, {answer.at.name}: {competitor.output!r:.60} "
-                    f"({competitor.source}) would be {missed:.3g} higher, if {method} could "
+                    f"example {answer.i}, {answer.at.name}: {candidate.output!r:.60} "
+                    f"({candidate.source}) would be {missed:.3g} higher, if {method} could "
                     f"find it for this input",
                 )
 

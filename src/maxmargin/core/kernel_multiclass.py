@@ -141,7 +141,7 @@ class ClassOracle:
     """
 
     exact = True
-    watch = None  # no user wrote this oracle: its answers need no checks
+    checker = None  # no user wrote this oracle: its answers need no checks
 
     def __init__(
         self, problem: KernelClasses, X: Any, labels: NDArray[np.int64], C: Floats, kernel: Any

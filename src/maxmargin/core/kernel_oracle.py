@@ -21,7 +21,7 @@ from maxmargin.core.kernels import (
     row_keys,
     stacked,
 )
-from maxmargin.core.oracle_check import ROUNDING, OracleWatch
+from maxmargin.core.oracle_check import ROUNDING, OracleChecker
 from maxmargin.core.problem import ProblemError, settings_of
 from maxmargin.core.threads import Threads
 
@@ -82,7 +82,7 @@ class KernelOracle:
         rescaling: str = "margin",
     ) -> None:
         self.X, self.Y, self.C = X, Y, C
-        self.watch = OracleWatch()
+        self.checker = OracleChecker()
         self.by_slack = rescaling == "slack"
         self.problem = adapted(problem, kernel)
         pair = kernel_pair(self.problem, kernel)
@@ -156,7 +156,7 @@ class KernelOracle:
             threads.shares(len(examples)),
         )
         found = parts[0] if len(parts) == 1 else _joined(parts)
-        self.watch.see_listed(self, found.outputs)
+        self.checker.check_listed(self, found.outputs)
         return found
 
     def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.oracle_check import Competitor, OracleWatch
+from maxmargin.core.oracle_check import Candidate, OracleChecker
 from maxmargin.core.problem import ProblemError, called, is_exact
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.threads import Threads
@@ -197,8 +197,8 @@ class ImputedOracle(PythonOracle):
         """Columns and values of the features of the truth."""
         return self._of_y_true(i)
 
-    def competes(self, competitor: Competitor) -> bool:
-        return competitor.loss > 0.0 or not self.problem.wrong_only
+    def is_candidate(self, candidate: Candidate) -> bool:
+        return candidate.loss > 0.0 or not self.problem.wrong_only
 
     def true_scores(self, weights: Floats) -> Floats:
         """Scores of all truths."""
@@ -222,7 +222,7 @@ class PythonLatentOracle(LatentOracle):
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:
         self.problem, self.X, self.Y, self.C = problem, X, Y, C
         self.exact = is_exact(problem)
-        self._watch: OracleWatch | None = None
+        self._checker: OracleChecker | None = None
 
     def init_latent(self, random: np.random.Generator) -> list[Any]:
         return self._ask("init_latent", random)
@@ -253,8 +253,8 @@ class PythonLatentOracle(LatentOracle):
         named = type(type(self.problem).__name__, (_Imputed,), {})
         y_true = list(zip(self.Y, imputations, strict=True))
         oracle = ImputedOracle(named(self.problem), self.X, y_true, self.C)
-        # One fit, one watch: however often it completes, it warns once.
-        self._watch = oracle.watch = self._watch or oracle.watch
+        # One checker for the fit: however often it imputes, it warns once.
+        self._checker = oracle.checker = self._checker or oracle.checker
         return oracle
 
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:

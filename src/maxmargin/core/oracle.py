@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -55,16 +55,16 @@ class Oracle(ABC):
     C: Floats
     exact: bool = True
     """Whether `separate` always finds the most violated cut; if not, cuts have a suboptimality."""
-    watch: OracleWatch | None = None
+    checker: OracleChecker | None = None
     """Looks at the answers of an oracle that a user wrote; None where nobody need."""
 
-    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
+    def check_from(self, first: int, checker: OracleChecker | None) -> None:
         """Say how many examples come before, and who looks at them already, if anybody does.
 
         Examples that come bit by bit are those of one fit, which is warned once.
         """
-        if self.watch is not None:
-            self.watch = watch or self.watch
+        if self.checker is not None:
+            self.checker = checker or self.checker
 
     @property
     def n_examples(self) -> int:

@@ -1,10 +1,10 @@
-"""A look at some answers of a user's oracle while it trains, whether its two inferences agree.
+"""Checks a user's oracle while it trains: its two inferences must not contradict each other.
 
-A certificate is as good as loss-augmented inference. One that forgets an output, or has the sign of
-the loss wrong, gets a perfect certificate for weights that are worth nothing. But inference
-(`inference`) and loss-augmented inference (`loss_augmented_inference`) look for maxima over the
-same outputs, so each is a referee of the other: what one finds, the other must not have missed.
-Besides, whatever was found for an example at other weights is still an output of it.
+A certificate is as good as loss-augmented inference. One that misses an output, or has the sign of
+the loss wrong, gets a perfect certificate for useless weights. But inference (`inference`) and
+loss-augmented inference (`loss_augmented_inference`) maximise over the same outputs, so each checks
+the other: what one finds, the other must not have missed. Besides, whatever was found for an
+example at other weights is still an output of it.
 """
 
 import sys
@@ -23,38 +23,35 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 ROUNDING = 1e-5
-"""Relative to the sizes of the terms, by how much a maximum may seem to be missed: features and
+"""By how much a maximum may seem to be missed, relative to the sizes of the terms: features and
 scores may be of single precision."""
 
-FIRST = 3
-"""Answers that are looked at from the beginning, at once."""
+FIRST, EVERY = 3, 50
+"""The first answers are all compared; from then on, one in so many, on average."""
 
-EVERY = 50
-"""From then on, one in so many, on average."""
+MAX_FEATURES_AT_RANDOM = 1 << 20
+"""Up to so many features, the first answers are compared with those at random weights, too."""
 
-MOST_FEATURES = 1 << 20
-"""Up to so many, the first looks also try random weights."""
+EXTRA_RANDOM_WEIGHTS = 4
+"""Of these, how many more are tried where no output violates zero weights."""
 
-MORE_TRIES = 4
-"""Random weights that are tried besides where nothing at all seems to violate zero weights."""
-
-MOST_COMPETITORS, MOST_ENTRIES = 8, 1 << 22
+MAX_CANDIDATES, MAX_ENTRIES = 8, 1 << 22
 """Outputs of an example that are remembered, and entries of all of them."""
 
-PART = 32
-"""One in so many of the examples has its outputs remembered: it takes time, too."""
+REMEMBERED_ONE_IN = 32
+"""One in so many of the examples has its outputs remembered: comparing takes time, too."""
 
 ADVICE = "run mm.check_problem(problem, X, y) to see more"
 
 
 class ProblemWarning(UserWarning):
-    """The inferences of a problem contradict each other, so its certificate is worth nothing.
+    """The inferences of a problem contradict each other, so its certificate proves nothing.
 
-    Comes at most once in a fit, which goes on.
+    Given at most once in a fit, which goes on.
 
     See Also
     --------
-    maxmargin.check_problem : Looks for what is wrong.
+    maxmargin.check_problem : Finds what is wrong.
 
     Examples
     --------
@@ -80,7 +77,7 @@ class ProblemWarning(UserWarning):
     """
 
 
-class Competitor(NamedTuple):
+class Candidate(NamedTuple):
     """An output of an example, beside the true one.
 
     Parameters
@@ -101,19 +98,19 @@ class Competitor(NamedTuple):
         return -float(self.values @ weights[self.columns])
 
     def terms(self, weights: Floats) -> float:
-        """How large the terms are that the score is made of."""
+        """Sum of the absolute terms of its score."""
         return float(np.abs(self.values) @ np.abs(weights[self.columns]))
 
 
-class Watched(Protocol):
-    """The training set of a problem that somebody wrote."""
+class CheckedOracle(Protocol):
+    """The oracle of a problem that a user wrote."""
 
     n_features: int
     by_slack: bool
-    known: dict[int, dict[Any, Competitor]]
+    known: dict[int, dict[Any, Candidate]]
     """Outputs of some examples that were found before, at whatever weights."""
     first: int
-    """How many examples come before those of this training set."""
+    """How many examples come before those of this oracle."""
 
     @property
     def n_examples(self) -> int: ...
@@ -124,62 +121,59 @@ class Watched(Protocol):
     @property
     def inference_name(self) -> str: ...
 
-    def competitor(self, i: int, y: Any) -> Competitor:
+    def candidate(self, i: int, y: Any) -> Candidate:
         """Any output of an example."""
 
     def inferred_best(self, i: int, weights: Floats) -> Any:
         """What inference finds."""
 
-    def competes(self, competitor: Competitor) -> bool:
+    def is_candidate(self, candidate: Candidate) -> bool:
         """Whether loss-augmented inference has to beat it."""
 
     def true_terms(self, i: int, weights: Floats) -> float:
-        """How large the terms are that the score of the true output is made of."""
+        """Sum of the absolute terms of the score of the true output."""
 
-    def check_agreement(self, i: int, found: Competitor) -> None:
-        """See to it that loss is zero for the truth, and that a plane is that of its output."""
+    def check_agreement(self, i: int, found: Candidate) -> None:
+        """Check that the true output's loss is zero, and that a cut is that of its output."""
 
 
-class Listing(Protocol):
-    """The training set of a kernel problem, which lists all outputs."""
+class CheckedKernelOracle(Protocol):
+    """The oracle of a kernel problem, which enumerates all outputs."""
 
     def check_agreement(self, outputs: NewOutputs) -> None:
-        """See to it that what was listed for an output is what is made of it one by one."""
+        """Check that what was computed for all outputs is what each gives alone."""
 
 
-class OracleWatch:
+class OracleChecker:
     """Compares some of the answers of an oracle, within a budget, and warns once.
 
-    The fit does not notice: it has a random generator of its own and counts no oracle calls. What
-    it costs are `inference` for the first three answers and for two in a hundred of the rest, and
-    `inference` at random weights for the first three.
+    It does not change the fit: it has a random generator of its own and counts no oracle calls. It
+    costs a call of `inference` for the first three answers and for two in a hundred of the rest,
+    and one at random weights for the first three.
 
-    Without attributes that a checkpoint would take for data.
+    It has no attributes that a checkpoint would take for data.
     """
 
-    __slots__ = ("_calls", "_looks", "_next", "_random", "sentence", "told")
+    __slots__ = ("_calls", "_next", "_random", "_seen", "sentence", "warned")
 
     def __init__(self) -> None:
         self._random = np.random.default_rng(0)
-        self._calls = self._looks = self._next = 0
+        self._calls = self._seen = self._next = 0
         self.sentence: str | None = None
         """What is wrong."""
-        self.told = False
+        self.warned = False
 
     def __reduce__(self) -> Any:
-        return OracleWatch, ()
+        return OracleChecker, ()
 
     def warn(self) -> None:
         """Warn of what is wrong, if that has not been done."""
-        if self.sentence is not None and not self.told:
-            self.told = True
+        if self.sentence is not None and not self.warned:
+            self.warned = True
             warnings.warn(self.sentence, ProblemWarning, stacklevel=_frames_of_ours())
 
-    def see(self, oracle: Watched, cuts: Cuts, weights: Floats, examples: Order) -> None:
-        """Look at what loss-augmented inference has found at these weights.
-
-        Never raises, whatever the problem does: that is for the fit itself to find.
-        """
+    def check(self, oracle: CheckedOracle, cuts: Cuts, weights: Floats, examples: Order) -> None:
+        """Check cuts that loss-augmented inference found at these weights; never raises."""
         if self.sentence is not None:
             return
         due = dict(self._due(len(examples)))
@@ -188,14 +182,14 @@ class OracleWatch:
                 continue
             try:
                 found = _competitor_of(cuts, k, oracle.by_slack)
-                self._look(oracle, i, found, weights, due.get(k))
+                self._compare(oracle, i, found, weights, due.get(k))
             except Exception as error:
                 self._complain(str(error).rstrip("."))
             if self.sentence is not None:
                 return
 
-    def see_listed(self, oracle: Listing, outputs: NewOutputs) -> None:
-        """Look at what was found by trying all outputs of examples, whether it is what it seems."""
+    def check_listed(self, oracle: CheckedKernelOracle, outputs: NewOutputs) -> None:
+        """Check what was found by enumerating the outputs of examples."""
         if self.sentence is not None:
             return
         for k, _ in self._due(len(outputs.losses)):
@@ -206,64 +200,64 @@ class OracleWatch:
                 return
 
     def _due(self, n: int) -> Iterator[tuple[int, bool]]:
-        """Which of the next `n` answers to look at, and whether it is one of the first."""
+        """Which of the next `n` answers to check, and whether it is one of the first."""
         begin, self._calls = self._calls, self._calls + n
         while self._next < self._calls:
-            yield self._next - begin, self._looks < FIRST
-            self._looks += 1
-            early = self._looks < FIRST
+            yield self._next - begin, self._seen < FIRST
+            self._seen += 1
+            early = self._seen < FIRST
             self._next += 1 if early else int(self._random.integers(1, 2 * EVERY))
 
-    def _look(
-        self, oracle: Watched, i: int, found: Competitor, weights: Floats, due: bool | None
+    def _compare(
+        self, oracle: CheckedOracle, i: int, found: Candidate, weights: Floats, due: bool | None
     ) -> None:
-        """Compare an answer with what is known; if it is `due`, with what inference finds, too."""
-        competitors = list(oracle.known.get(i, {}).values())
-        before = len(competitors)
+        """Compare an answer with known outputs; if it is `due`, with what inference finds, too."""
+        candidates = list(oracle.known.get(i, {}).values())
+        before = len(candidates)
         mine = [found] if found.loss > 0.0 or found.values.any() else []
         if due is not None:
             oracle.check_agreement(i, found)
-            answer = oracle.competitor(i, oracle.inferred_best(i, weights))
-            self._check_score(oracle, i, [*mine, *competitors], answer, weights)
+            answer = oracle.candidate(i, oracle.inferred_best(i, weights))
+            self._check_score(oracle, i, [*mine, *candidates], answer, weights)
             none_violates = found.loss == 0.0 and not weights.any()
-            tries = due + MORE_TRIES * none_violates
-            competitors = [*competitors, answer, *self._at_random(oracle, i, tries)]
-        self._check_value(oracle, i, competitors, found, weights)
+            tries = due + EXTRA_RANDOM_WEIGHTS * none_violates
+            candidates = [*candidates, answer, *self._at_random(oracle, i, tries)]
+        self._check_value(oracle, i, candidates, found, weights)
         if i in oracle.known or len(oracle.known) < _most_examples(oracle, found):
-            self._remember(oracle.known.setdefault(i, {}), [*mine, *competitors[before:]])
+            self._remember(oracle.known.setdefault(i, {}), [*mine, *candidates[before:]])
 
-    def _remember(self, known: dict[Any, Competitor], found: list[Competitor]) -> None:
-        """Keep outputs, each once: they need not be comparable, but planes are."""
-        for competitor in found:
-            known[competitor.loss, competitor.columns.tobytes(), competitor.values.tobytes()] = (
-                competitor
+    def _remember(self, known: dict[Any, Candidate], found: list[Candidate]) -> None:
+        """Keep outputs, each once: they need not be comparable, but their cuts are."""
+        for candidate in found:
+            known[candidate.loss, candidate.columns.tobytes(), candidate.values.tobytes()] = (
+                candidate
             )
-        while len(known) > MOST_COMPETITORS:
+        while len(known) > MAX_CANDIDATES:
             known.pop(list(known)[int(self._random.integers(len(known)))])
 
-    def _at_random(self, oracle: Watched, i: int, tries: int) -> Iterator[Competitor]:
+    def _at_random(self, oracle: CheckedOracle, i: int, tries: int) -> Iterator[Candidate]:
         """What inference finds at random weights."""
-        for _ in range(tries if oracle.n_features <= MOST_FEATURES else 0):
+        for _ in range(tries if oracle.n_features <= MAX_FEATURES_AT_RANDOM else 0):
             weights = self._random.normal(size=oracle.n_features)
-            with suppress(Exception):  # at weights that no fit has come to, it may fail
-                yield oracle.competitor(i, oracle.inferred_best(i, weights))
+            with suppress(Exception):  # it may fail at weights that no fit reaches
+                yield oracle.candidate(i, oracle.inferred_best(i, weights))
 
     def _check_score(
         self,
-        oracle: Watched,
+        oracle: CheckedOracle,
         i: int,
-        competitors: list[Competitor],
-        answer: Competitor,
+        candidates: list[Candidate],
+        answer: Candidate,
         weights: Floats,
     ) -> None:
         """Inference must find a score no lower than that of any output.
 
-        The true one is among them only if inference itself has found it once: what is true need
-        not be among what it chooses from.
+        The true output counts only if inference itself has found it once: it need not be among
+        those that inference maximises over.
         """
-        if not competitors:
+        if not candidates:
             return
-        best = max(competitors, key=lambda competitor: competitor.score(weights))
+        best = max(candidates, key=lambda candidate: candidate.score(weights))
         missed = best.score(weights) - answer.score(weights)
         if missed > ROUNDING * _size(oracle, i, best, answer, weights):
             self._complain(
@@ -274,22 +268,22 @@ class OracleWatch:
 
     def _check_value(
         self,
-        oracle: Watched,
+        oracle: CheckedOracle,
         i: int,
-        competitors: list[Competitor],
-        found: Competitor,
+        candidates: list[Candidate],
+        found: Candidate,
         weights: Floats,
     ) -> None:
         """Loss-augmented inference must find a value no lower than that of any output."""
 
-        def value(competitor: Competitor) -> float:
-            score = competitor.score(weights)
-            return competitor.loss * (1.0 + score) if oracle.by_slack else competitor.loss + score
+        def value(candidate: Candidate) -> float:
+            score = candidate.score(weights)
+            return candidate.loss * (1.0 + score) if oracle.by_slack else candidate.loss + score
 
-        competitors = [competitor for competitor in competitors if oracle.competes(competitor)]
-        if not competitors:
+        candidates = [candidate for candidate in candidates if oracle.is_candidate(candidate)]
+        if not candidates:
             return
-        best = max(competitors, key=value)
+        best = max(candidates, key=value)
         missed = value(best) - value(found)
         if missed > ROUNDING * _size(oracle, i, best, found, weights):
             what = "slack" if oracle.by_slack else "score plus loss"
@@ -304,23 +298,25 @@ class OracleWatch:
         self.sentence = f"{' '.join(what.split())}: {ADVICE}."
 
 
-def _competitor_of(cuts: Cuts, k: int, by_slack: bool) -> Competitor:
+def _competitor_of(cuts: Cuts, k: int, by_slack: bool) -> Candidate:
     """What was found for one of the examples of a batch."""
     entries = slice(cuts.starts[k], cuts.starts[k + 1])
     columns, values, loss = cuts.columns[entries], cuts.values[entries], cuts.losses[k]
-    # With a loss of zero, all of the plane is zero.
+    # With a loss of zero, all of the cut is zero.
     factor = 1.0 / loss if by_slack and loss > 0.0 else 1.0
-    return Competitor(columns.copy(), factor * values, float(loss), cuts.outputs[k])
+    return Candidate(columns.copy(), factor * values, float(loss), cuts.outputs[k])
 
 
-def _most_examples(oracle: Watched, found: Competitor) -> int:
+def _most_examples(oracle: CheckedOracle, found: Candidate) -> int:
     """Of how many examples outputs are remembered, if all have as many features as this one."""
-    enough_memory = MOST_ENTRIES // (MOST_COMPETITORS * (1 + len(found.values)))
-    return min(enough_memory, 1 + oracle.n_examples // PART)
+    enough_memory = MAX_ENTRIES // (MAX_CANDIDATES * (1 + len(found.values)))
+    return min(enough_memory, 1 + oracle.n_examples // REMEMBERED_ONE_IN)
 
 
-def _size(oracle: Watched, i: int, one: Competitor, other: Competitor, weights: Floats) -> float:
-    """How large the terms are of which two values are made."""
+def _size(
+    oracle: CheckedOracle, i: int, one: Candidate, other: Candidate, weights: Floats
+) -> float:
+    """How large the terms are that two values are sums of."""
     terms = one.terms(weights) + other.terms(weights) + oracle.true_terms(i, weights)
     if oracle.by_slack:
         terms *= max(one.loss, other.loss)

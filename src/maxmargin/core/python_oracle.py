@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
-from maxmargin.core.oracle_check import ROUNDING, Competitor, OracleWatch
+from maxmargin.core.oracle_check import ROUNDING, Candidate, OracleChecker
 from maxmargin.core.problem import ProblemError, called, is_exact, settings_of
 from maxmargin.core.threads import Threads
 
@@ -52,10 +52,10 @@ class PythonOracle(Oracle):
         self.by_slack = rescaling == "slack"
         self.method = "slack_rescaled_inference" if self.by_slack else "loss_augmented_inference"
         self._true_rows: dict[int, _SparseRow] = {}
-        self.known: dict[int, dict[Any, Competitor]] = {}
+        self.known: dict[int, dict[Any, Candidate]] = {}
         self.first = 0
         if hasattr(problem, "inference") and self.exact:
-            self.watch = OracleWatch()
+            self.checker = OracleChecker()
         self.n_features = 0  # not known before the first example's features
         self._true_rows[0] = self._feature(0, Y[0])
         if self._loss(0, Y[0]) != 0.0:
@@ -68,8 +68,8 @@ class PythonOracle(Oracle):
     def oracle_name(self) -> str:
         return f"{'cuts' if self._in_batches else self.method} of {self._name}"
 
-    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
-        super().watch_from(first, watch)
+    def check_from(self, first: int, checker: OracleChecker | None) -> None:
+        super().check_from(first, checker)
         self.first = first
 
     @property
@@ -88,7 +88,7 @@ class PythonOracle(Oracle):
             return self._batched(self.problem.cuts, fixed, examples)
         outputs = [self._inferred(int(i), fixed) for i in examples]
         cuts = self._checked(self.cuts_of(examples, outputs), fixed, examples, self.method)
-        return self._watched(cuts, fixed, examples)
+        return self._compared(cuts, fixed, examples)
 
     def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
         columns, values, losses = [], [], []
@@ -214,7 +214,7 @@ class PythonOracle(Oracle):
             )
         self._check_entries(cuts)
         cuts = self._checked(cuts, weights, examples, "cuts")
-        return self._watched(cuts, weights, examples)
+        return self._compared(cuts, weights, examples)
 
     def _check_entries(self, cuts: Cuts) -> None:
         """Kernels trust what they are given, so a user's planes are looked at first."""
@@ -293,36 +293,36 @@ class PythonOracle(Oracle):
         columns, values = cuts.columns[entries], cuts.values[entries]
         return Cuts(starts, columns, values, cuts.losses * kept, outputs, suboptimality)
 
-    def _watched(self, cuts: Cuts, weights: Floats, examples: Order) -> Cuts:
-        if self.watch is not None:
-            self.watch.see(self, cuts, weights, examples)
+    def _compared(self, cuts: Cuts, weights: Floats, examples: Order) -> Cuts:
+        if self.checker is not None:
+            self.checker.check(self, cuts, weights, examples)
         return cuts
 
-    # What a watch asks
+    # What an `OracleChecker` asks
 
     @property
     def inference_name(self) -> str:
         """What to call inference when it fails."""
         return f"inference of {self._name}"
 
-    def competitor(self, i: int, y: Any) -> Competitor:
+    def candidate(self, i: int, y: Any) -> Candidate:
         """An output of example `i`."""
-        return Competitor(*self._difference(i, y), self._loss(i, y), y)
+        return Candidate(*self._difference(i, y), self._loss(i, y), y)
 
     def inferred_best(self, i: int, weights: Floats) -> Any:
         """What inference finds for example `i`."""
         return self._call("inference", i, self.X[i], weights)
 
-    def competes(self, competitor: Competitor) -> bool:
+    def is_candidate(self, candidate: Candidate) -> bool:
         """Whether loss-augmented inference has to beat it."""
         return True
 
     def true_terms(self, i: int, weights: Floats) -> float:
-        """How large the terms are that the score of the true output is made of."""
+        """Sum of the absolute terms of the score of the true output."""
         columns, values = self._of_y_true(i)
         return float(np.abs(values) @ np.abs(weights[columns]))
 
-    def check_agreement(self, i: int, found: Competitor) -> None:
+    def check_agreement(self, i: int, found: Candidate) -> None:
         """See to it that the loss is zero for the truth, and that a plane is that of its output."""
         own = self._loss(i, self.Y[i])
         if own != 0.0:
@@ -332,7 +332,7 @@ class PythonOracle(Oracle):
             )
         if not self._in_batches:
             return  # then the plane was made of the output
-        again = self.competitor(i, found.output)
+        again = self.candidate(i, found.output)
         dense = np.zeros(self.n_features)
         np.add.at(dense, found.columns, found.values)
         np.subtract.at(dense, again.columns, again.values)

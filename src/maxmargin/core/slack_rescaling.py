@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -75,12 +75,12 @@ class SlackRescaledOracle(Oracle):
         self._costliest: dict[int, Any] = {}
 
     @property
-    def watch(self) -> OracleWatch | None:  # type: ignore[override]
+    def checker(self) -> OracleChecker | None:  # type: ignore[override]
         """That of the other training set."""
-        return self.margin.watch
+        return self.margin.checker
 
-    def watch_from(self, first: int, watch: OracleWatch | None) -> None:
-        self.margin.watch_from(first, watch)
+    def check_from(self, first: int, checker: OracleChecker | None) -> None:
+        self.margin.check_from(first, checker)
 
     @property
     def oracle_name(self) -> str:

@@ -78,7 +78,7 @@ class LoopRun(Stateful, ABC):
     def record(self) -> None:
         """Write an iteration into the history."""
 
-    def heed_watch(self) -> None:
+    def heed_checker(self) -> None:
         """Warn, once, if the answers of a user's oracle have contradicted each other."""
 
     def confirm(self) -> bool:
@@ -180,9 +180,9 @@ class SolverRun(LoopRun):
     def _closes_gap(self, primal: float) -> bool:
         return self.stopping.is_enough(primal, self.best_dual)
 
-    def heed_watch(self) -> None:
-        if self.oracle.watch is not None:
-            self.oracle.watch.warn()
+    def heed_checker(self) -> None:
+        if self.oracle.checker is not None:
+            self.oracle.checker.warn()
 
     def iterations_due(self, every: int) -> bool:
         """Whether the iteration under way is one of those `every` so many."""
@@ -304,7 +304,7 @@ class Solver(ABC):
                 error.result = run.uncertified()
                 raise
             result = self.finish(run, status)
-            run.heed_watch()
+            run.heed_checker()
             return result
 
 
@@ -320,7 +320,7 @@ def run_loop(
     while status is None:
         run.evaluated = math.inf
         solver.iterate(run)
-        run.heed_watch()
+        run.heed_checker()
         run.note_dual()
         run.record()
         stop = on_iteration is not None and on_iteration(

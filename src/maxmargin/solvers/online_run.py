@@ -97,7 +97,7 @@ class StreamRun(TrackedRun):
         averaging = oracle.n_features <= AVERAGE_BELOW
         super().__init__(oracle, stopping, threads, seed, averaging)
         self.stream, self.cache, self.options = stream, cache, options
-        self.watch = stream.watch
+        self.checker = stream.checker
         self.rule = StepRule(max_steps=options.max_steps)
         self.tol_cache = options.tol_cache
         """Relative gap of the cached problem that is good enough at present."""
@@ -182,7 +182,7 @@ class StreamRun(TrackedRun):
         """Go on with other examples; the cache stays."""
         self.oracle: Any = stream
         self.stream, self.stopping, self.threads = stream, stopping, threads
-        self.watch = stream.watch
+        self.checker = stream.checker
 
     def detach(self) -> None:
         """Let go of the examples, and of what cannot be copied."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
-from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
 from maxmargin.dual.plane_cache import Frozen
 
@@ -126,7 +126,7 @@ class Stream(ABC):
     oracle_state: Any = None
     """Oracle calls of a stream remember nothing from one pass to the next."""
 
-    watch: OracleWatch | None = None
+    checker: OracleChecker | None = None
     """Looks at the answers of an oracle that a user wrote, in all batches; see `Oracle`."""
 
     @property
@@ -175,14 +175,16 @@ class InMemory(Stream):
     oracle : Oracle
     first : int
         Position of its first example.
-    watch : OracleWatch or None
+    checker : OracleChecker or None
         What has checked the oracle on the examples before, if there were any.
     """
 
-    def __init__(self, oracle: Oracle, first: int = 0, watch: OracleWatch | None = None) -> None:
+    def __init__(
+        self, oracle: Oracle, first: int = 0, checker: OracleChecker | None = None
+    ) -> None:
         self.oracle, self.first = oracle, first
-        oracle.watch_from(first, watch)
-        self.watch = oracle.watch
+        oracle.check_from(first, checker)
+        self.checker = oracle.checker
 
     @property
     def content(self) -> Any:

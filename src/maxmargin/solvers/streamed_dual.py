@@ -195,7 +195,7 @@ class StreamedRun(SolverRun):
     def depends_on(self) -> dict[str, Any]:
         return {"n_jobs": self.threads.n_threads}
 
-    def heed_watch(self) -> None:
+    def heed_checker(self) -> None:
         """There is no oracle that a user wrote."""
 
     def is_whole(self, status: Status | None) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
-from maxmargin.core.oracle_check import OracleWatch
+from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError, renumbered
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.stream import Evaluation
@@ -125,8 +125,10 @@ class Shard:
         """Bounds of the sum of C times hinge, by an oracle call for each example."""
         with self._renumbering():
             hinges = self.oracle.all_hinges(weights, Threads(1))
-        watch = self.oracle.watch
-        wrong = None if watch is None or watch.sentence is None else self._told(watch.sentence)
+        checker = self.oracle.checker
+        wrong = (
+            None if checker is None or checker.sentence is None else self._told(checker.sentence)
+        )
         return Evaluated(hinges, wrong)
 
     def sums(self) -> Sums:
@@ -160,7 +162,9 @@ class ShardedOracle(Oracle):
     def __init__(self, shards: Shards, partition_numbers: list[list[int]], content: Any) -> None:
         self.shards, self._content = shards, content
         self.C = np.zeros(0)  # each shard knows the C of its own
-        self.watch: OracleWatch = OracleWatch()  # it repeats what those of the shards have found
+        self.checker: OracleChecker = (
+            OracleChecker()
+        )  # it repeats what those of the shards have found
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
         told: list[About] = shards.make_all("about")
@@ -211,7 +215,7 @@ class ShardedOracle(Oracle):
         self.sent += weights.nbytes * len(self.shards)
         evaluated: list[Evaluated] = self.shards.ask_all("hinges", weights)
         wrong = [each.wrong for each in evaluated if each.wrong is not None]
-        self.watch.sentence = wrong[0] if wrong else None
+        self.checker.sentence = wrong[0] if wrong else None
         return sum((each.hinges for each in evaluated), Hinges(0.0, 0.0))
 
     def sums(self) -> Sums:

@@ -52,8 +52,8 @@ class SourceStream(Stream):
             if not n:
                 continue
             oracle = self.make_oracle(X, y, np.full(n, float(self.C)))
-            oracle.watch_from(first, self.watch)
-            self.watch = oracle.watch
+            oracle.check_from(first, self.checker)
+            self.checker = oracle.checker
             self._exact &= oracle.exact
             width = oracle.n_features
             self._width = self._width or width

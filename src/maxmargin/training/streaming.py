@@ -151,7 +151,7 @@ class StreamedEstimator(CertifiedEstimator):
                     f"These examples have {oracle.n_features} joint features, but those of the "
                     f"calls before had {len(run.weights)}: the features must be the same for all."
                 )
-            run.attach(InMemory(oracle, run.seen, run.watch), stopping, threads)
+            run.attach(InMemory(oracle, run.seen, run.checker), stopping, threads)
             run.options, run.cache.max_bytes = solver, solver.cache_bytes
             self._learner = run
             seen = run.estimate if run.history else 0.0
@@ -164,7 +164,7 @@ class StreamedEstimator(CertifiedEstimator):
                 run.settle()
                 run.cache.recount(run.weights)
             run.estimate = seen + run.hinges  # those of the calls before are gone
-            run.heed_watch()
+            run.heed_checker()
             certificate = run.look()
             run.best_dual = max(run.best_dual, run.dual)
             run.history.append(run.as_iteration())
