@@ -167,7 +167,7 @@ def test_counts_in_a_forest_without_bonus_are_those_of_independent_labels():
         assert_array_equal(tree, alone)
 
 
-def test_circles_among_many_labels_are_refused():
+def test_cycles_among_many_labels_are_refused():
     many = MOST_LABELS + 1
     with pytest.raises(ValueError, match=f"at most {MOST_LABELS} labels, but there are {many}"):
         LabelGraph(many, list(combinations(range(many), 2)))

@@ -120,7 +120,7 @@ def test_a_class_may_be_missing_from_a_fold():
 BAD = {
     "one class": ((X, np.full(150, "a")), {}, "only one class"),
     "unknown class": ((X, y), {"taxonomy": {"a.x": "a"}}, "class 'a.y' is not in the taxonomy"),
-    "circle": ((X, y), {"taxonomy": dict.fromkeys(CLASSES, "p") | {"p": "q", "q": "p"}}, "circle"),
+    "circle": ((X, y), {"taxonomy": dict.fromkeys(CLASSES, "p") | {"p": "q", "q": "p"}}, "cycle"),
     "two parents": (
         (X, y),
         {"taxonomy": {"a": CLASSES.tolist(), "b": ["a.x"]}},

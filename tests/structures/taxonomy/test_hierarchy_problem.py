@@ -139,8 +139,8 @@ def test_edge_lengths():
 
 
 BAD = {
-    "circle": ({"x": "a", "a": "b", "b": "a", "y": "a"}, "in a circle, 'a' -> 'b' -> 'a'"),
-    "own parent": ({"x": "x", "y": "a"}, "in a circle, 'x' -> 'x'"),
+    "circle": ({"x": "a", "a": "b", "b": "a", "y": "a"}, "has a cycle, 'a' -> 'b' -> 'a'"),
+    "own parent": ({"x": "x", "y": "a"}, "has a cycle, 'x' -> 'x'"),
     "two parents": ({"a": ["x"], "b": ["y", "x"]}, "'x' has two parents .*'[ab]' and '[ab]'"),
     "repeated": ({"a": ["x", "y"], "b": {"a": {}}}, "'a' has two parents"),
     "unknown class": ({"x": "a"}, "class 'y' is not in the taxonomy"),

@@ -1,21 +1,19 @@
-"""Searches over sets of labels that score labels and pairs of labels.
+"""Inference over sets of labels with unary and pairwise potentials.
 
 A set ``y`` of labels, 0 or 1 each, scores
 
     sum_l gains[l] * y_l + sum_e bonus[e] * y_a * y_b,    edge e = {a, b}
 
-Any scores of pairs can be brought to this form. Without edges labels are chosen one by one; where
-the edges make no circle, by dynamic programming; otherwise all sets are tried, which is why there
-may be at most `MOST_LABELS` labels then.
+Any pairwise potentials can be brought to this form. Without edges labels are independent; in a
+forest, dynamic programming is exact; in loopy graphs all sets are enumerated by branch and bound,
+which is why there may be at most `MOST_LABELS` labels then.
 
-Losses that depend on the number of true and of false positives, given the true set, are searched
-by counts: the highest score of a set is found for each pair of counts, the loss is added, and
-the best of these is it. That serves any such loss, and slack rescaling as well.
+Losses that depend on the true set by the numbers of true and false positives only are maximised by
+counts: the highest score of a set is found for each pair of counts, and the loss is added. That
+serves any such loss, and slack rescaling as well.
 
-Compiled searches over label sets, for rows of gains; see `label_sets` for what they mean.
-
-All write one set a row, 0 or 1 for each label, as int32. Scratch comes last; each kernel says its
-shape, and more than that does no harm.
+Compiled routines take rows of gains and write one set a row, as int32. Scratch arguments come last;
+larger arrays than their shapes say do no harm.
 """
 
 from dataclasses import dataclass
@@ -33,7 +31,7 @@ HAMMING, F1, ZERO_ONE, NO_LOSS = range(4)
 
 
 def count_loss(loss: int, n_true: Any, true_positives: Any, false_positives: Any) -> Any:
-    """The loss, by its number in `LOSSES`, of a set with so many labels right and wrong."""
+    """The loss, by its index in `LOSSES`, of a set with these true and false positives."""
     wrong = n_true - true_positives + false_positives
     if loss == HAMMING:
         return wrong + 0.0
@@ -41,7 +39,7 @@ def count_loss(loss: int, n_true: Any, true_positives: Any, false_positives: Any
         return 1.0 * (wrong > 0)
     if loss == NO_LOSS:
         return 0.0 * wrong
-    # 1 - 2 tp / (|truth| + |found|) = wrong / (|truth| + |found|); nothing is wrong with two empty
+    # 1 - 2 tp / (|true| + |found|) = wrong / (|true| + |found|); nothing is wrong with two empty
     # sets, whose sizes add up to zero.
     return wrong / (n_true + true_positives + false_positives + (wrong == 0))
 
@@ -51,13 +49,13 @@ _count_loss = inlined(count_loss)
 
 @inlined
 def _value(margin, lost, slack):  # type: ignore[no-untyped-def]
-    """What is maximised, for a set whose score is the truth's plus `margin`; 0 for the truth."""
+    """What is maximised, for a set whose score is the true set's plus `margin`."""
     return lost * (1.0 + max(margin, -1.0)) if slack else lost + margin
 
 
 @inlined
 def _lowest_bit(code, n_labels):  # type: ignore[no-untyped-def]
-    """Place of the lowest bit that is set, the last label if none is."""
+    """Index of the lowest bit that is set, the last label if none is."""
     k = 0
     while k < n_labels - 1 and not (code >> k) & 1:
         k += 1
@@ -66,7 +64,7 @@ def _lowest_bit(code, n_labels):  # type: ignore[no-untyped-def]
 
 @inlined
 def _choose(best, n_true, n_false, loss, slack):  # type: ignore[no-untyped-def]
-    """The place in `best`, by counts, of the largest score plus loss or slack; first the truth."""
+    """Index in `best`, by counts, of the largest augmented score; the true set first."""
     stride = n_false + 1
     chosen = n_true * stride
     true_score = best[chosen]
@@ -84,7 +82,7 @@ def _choose(best, n_true, n_false, loss, slack):  # type: ignore[no-untyped-def]
 
 @compiled
 def best_in_forests(gains, to_parents, parents, order, sets, best):  # type: ignore[no-untyped-def]
-    """Set `sets` to the best set for each row of gains.
+    """Set `sets` to the best set for each row of gains, by max-product in a forest.
 
     ``to_parents[l]`` is the bonus of label ``l`` with its parent, which comes after it in `order`.
     Scratch: `best` float64 ``(n_labels, 2)``.
@@ -110,10 +108,9 @@ def best_in_forests(gains, to_parents, parents, order, sets, best):  # type: ign
 def try_all_sets(  # type: ignore[no-untyped-def]
     gains, y_true, loss, slack, sets, couplings, partial, fields, hopes, right, wrong, states
 ):
-    """Set `sets` to the most violating set for each row of gains, whatever the edges.
+    """Set `sets` to the most violating set for each row of gains, by branch and bound.
 
-    With ``loss == NO_LOSS`` and truths that are empty it is the best set. Sets are left out
-    together when none of them can be better than the best so far. Scratch: float64 `partial`
+    With ``loss == NO_LOSS`` and empty true sets it is the best set. Scratch: float64 `partial`
     ``(n_labels + 1,)``, `fields` ``(n_labels + 1, n_labels)`` and `hopes` ``(n_labels,)``, int64
     `right`, `wrong` and `states` ``(n_labels + 1,)``.
     """
@@ -170,8 +167,8 @@ def try_all_sets(  # type: ignore[no-untyped-def]
 def counted_independent(gains, y_true, loss, slack, sets, ranks, best, right, wrong):  # type: ignore[no-untyped-def]
     """Set `sets` to the most violating set for each row of gains, without edges.
 
-    `ranks` has the labels of each row, the highest gain first. Scratch: `best` one for each pair of
-    counts, `right` and `wrong` ``(n_labels + 1,)``.
+    `ranks` has the labels of each row in descending order of gain. Scratch: `best` one for each
+    pair of counts, `right` and `wrong` ``(n_labels + 1,)``.
     """
     n = gains.shape[1]
     for row in range(len(gains)):
@@ -206,8 +203,8 @@ def counted_in_forests(  # type: ignore[no-untyped-def]
 ):
     """Set `sets` to the most violating set for each row of gains, in a forest.
 
-    Takes time in proportion to the square of the number of pairs of counts. Scratch: `now` and
-    `before` float64 ``(n_labels + 1, 2, pairs of counts)``, `counts` int64 ``(6, n_labels + 1)``.
+    Takes time in the square of the number of pairs of counts. Scratch: `now` and `before` float64
+    ``(n_labels + 1, 2, pairs of counts)``, `counts` int64 ``(6, n_labels + 1)``.
     """
     # now[l, s, at]: the best score of label l, in state s, with what is below it and has been
     # merged so far, by counts; before[l] is that of its parent when l is merged into it. The roots
@@ -283,12 +280,12 @@ Sets = NDArray[np.int32]
 Order = NDArray[np.int64]
 
 MOST_LABELS = 18
-"""Labels up to which all sets are tried, where edges make circles."""
+"""Labels up to which all sets are enumerated in loopy graphs."""
 
 
 @dataclass(frozen=True, eq=False)
 class LabelGraph:
-    """Labels and the pairs of them that are scored together.
+    """Labels and the edges between them.
 
     Parameters
     ----------
@@ -299,11 +296,11 @@ class LabelGraph:
     Raises
     ------
     ValueError
-        If the edges make a circle among more than `MOST_LABELS` labels.
+        If the edges form a cycle among more than `MOST_LABELS` labels.
 
     Examples
     --------
-    Two labels that only pay together, and a third:
+    Two labels with an attractive potential, and a third:
 
     >>> import numpy as np
     >>> from maxmargin.structures.multilabel.inference import LabelGraph
@@ -313,7 +310,7 @@ class LabelGraph:
     array([[1, 1, 1],
            [0, 0, 0]], dtype=int32)
 
-    With the loss added, sets far from the truth come out ahead:
+    Loss-augmented inference prefers sets far from the true one:
 
     >>> graph.most_violating(gains, bonus, np.array([[1, 1, 1], [1, 1, 0]]), "hamming")
     array([[0, 0, 0],
@@ -329,19 +326,19 @@ class LabelGraph:
         check_indices("pairs of labels", edges, self.n_labels)
         if not self.is_forest and self.n_labels > MOST_LABELS:
             raise ValueError(
-                f"The pairs of labels make a circle, and then all sets of labels are tried, which "
-                f"takes at most {MOST_LABELS} labels, but there are {self.n_labels}: use "
-                f"graph='tree', graph='independent', or pairs that make no circle."
+                f"The pairs of labels form a cycle, and then all sets of labels are enumerated, "
+                f"for at most {MOST_LABELS} labels, but there are {self.n_labels}: use "
+                f"graph='tree', graph='independent', or pairs that form no cycle."
             )
 
     @property
     def is_forest(self) -> bool:
-        """Whether the edges make no circle."""
+        """Whether the edges form no cycle."""
         return self._rooted is not None
 
     @cached_property
     def _rooted(self) -> "tuple[Order, Order, Order] | None":
-        """Every label's parent and the edge to it, -1 at a root, and children before parents."""
+        """Every label's parent and the edge to it, -1 at a root; all labels, leaves first."""
         neighbours: list[list[tuple[int, int]]] = [[] for _ in range(self.n_labels)]
         for edge, (a, b) in enumerate(self.edges.tolist()):
             neighbours[a].append((b, edge))
@@ -414,7 +411,7 @@ class LabelGraph:
     def most_violating(
         self, gains: Floats, bonus: Floats, y_true: Sets, loss: str, slack: bool = False
     ) -> Sets:
-        """The set of the highest score plus loss for each row of gains; the truth, if it is.
+        """The set of the highest score plus loss for each row of gains; of ties, the true set.
 
         Parameters
         ----------
@@ -422,10 +419,8 @@ class LabelGraph:
         bonus : ndarray of shape (n_edges,)
         y_true : ndarray of shape (n, n_labels)
         loss : {"hamming", "f1", "zero-one"}
-            Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for
-            any mistake.
         slack : bool, default=False
-            The highest ``loss * (1 + score - score of the y_true)`` instead.
+            The highest ``loss * (1 + score - score of y_true)`` instead.
 
         Returns
         -------
@@ -462,7 +457,7 @@ class LabelGraph:
         try_all_sets(gains, y_true, loss, slack, sets, self.couplings(bonus), *scratch)
 
     def work(self, n_true: float, by_counts: bool) -> float:
-        """Operations of a search, about, where the truth has `n_true` labels."""
+        """Operations of one inference, about, where the true set has `n_true` labels."""
         if not self.is_forest:
             return 4.0 * 2.0**self.n_labels
         each = (n_true + 1.0) * (self.n_labels - n_true + 1.0) if by_counts else 1.0

@@ -1,8 +1,8 @@
-"""Sets of labels: features for each label, a table of four for each pair that is scored together.
+"""Label sets: a weight vector for each label, a table of four weights for each pair on an edge.
 
 Label ``l`` adds ``<w_l, x>`` and its intercept when it is on. An edge ``{a, b}`` adds
-``table[y_a, y_b]``, one of four weights. With intercepts, a weight for both being on could say as
-much, but four of them treat on and off alike.
+``table[y_a, y_b]``. With intercepts, one weight for both being on has the same expressive power,
+but four treat on and off alike.
 """
 
 from typing import Any, Self
@@ -31,7 +31,7 @@ class LabelSets(RowProblem):
         Features of an input.
     n_labels : int
     edges : array-like of shape (n_edges, 2), default=()
-        Pairs of labels that are scored together.
+        Pairs of labels with pairwise potentials.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
         Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for any
         mistake.
@@ -111,7 +111,7 @@ class LabelSets(RowProblem):
         return self.graph.most_violating(gains, bonus, y_true, self.loss_name, slack)
 
     def reduced(self, scores: Floats, extras: Floats) -> tuple[Floats, Floats]:
-        """What labels add when they are on, and pairs when both are, over the empty set."""
+        """Unary and pairwise potentials of labels that are on, relative to the empty set."""
         tables = extras.reshape(-1, 2, 2)
         a, b = self.graph.edges.T
         alone = np.zeros(self.n_columns)
@@ -132,7 +132,7 @@ class LabelSets(RowProblem):
         return list(self.top_of(self.scores(as_row(x)[None], w), self.split(w)[1], k)[0][0])
 
     def top_of(self, scores: Floats, extras: Floats, k: int) -> list[tuple[Codes, Floats]]:
-        """The k best sets of each row of scores, best first, and what they score."""
+        """The k best sets of each row of scores, best first, and their scores."""
         gains, bonus = self.reduced(scores, extras)
         couplings = self.graph.couplings(bonus)
         empty = float(extras.reshape(-1, 4)[:, 0].sum())
@@ -171,7 +171,7 @@ def _scores_of_all(gains: Floats, couplings: Floats) -> Floats:
 
 
 def chow_liu_tree(Y: Codes) -> NDArray[np.int64]:
-    """The tree over labels whose pairs have the highest sum of mutual information.
+    """The tree over labels whose edges have the highest sum of mutual information.
 
     Parameters
     ----------

@@ -1,18 +1,18 @@
-"""Classes in an order: one direction for all of them, and thresholds along it.
+"""Ordinal regression: one weight vector for all classes, and thresholds along it.
 
 Class ``k`` of ``0 .. K-1`` scores ``sum_{j <= k} (<w, x> - threshold_j)``, with thresholds
-``1 .. K-1``: each threshold that is passed adds how far it is passed. With thresholds in rising
-order the best class is the number of thresholds below ``<w, x>``.
+``1 .. K-1``. With thresholds in ascending order the best class is the number of thresholds below
+``<w, x>``.
 
-For a loss that is convex in the answer on either side of the truth, such as the absolute and the
-squared one, thresholds are in rising order at the optimum. Were two neighbours in falling order,
-putting both at their mean would shorten the weights and raise the score of the class between them
-to the mean of the scores on either side. For examples of that class the hinge falls; for others
-the class does not become the worst answer, since its score plus loss is at most the mean of those
-on either side. So no hinge would grow. In rising order, and with the absolute loss, the hinge of an
-example is the larger of two sums of binary hinges: of the thresholds below its class, which want it
-above them, and of those above its class. (The "all thresholds" or "implicit constraints" loss of
-ordinal regression adds both sums, which bounds the absolute error less tightly.)
+For a loss that is convex in the prediction on either side of the true class, such as the absolute
+and the squared one, thresholds are in ascending order at the optimum. Were two consecutive ones in
+descending order, setting both to their mean would shorten the weights and raise the score of the
+class between them to the mean of the scores on either side. For examples of that class the hinge
+falls; for others the class does not become the most violating one, since its score plus loss is at
+most the mean of those on either side. So no hinge would grow. In ascending order, and with the
+absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the thresholds
+below its class and of those above. (The "all thresholds" or "implicit constraints" loss of ordinal
+regression adds both sums, which bounds the absolute error less tightly.)
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 
 @registered("Ordinal")
 class Ordinal(ClassProblem):
-    """Ordered classes 0 to n_classes - 1 by one direction and thresholds.
+    """Ordered classes 0 to n_classes - 1 by one weight vector and thresholds.
 
     Parameters
     ----------
@@ -37,8 +37,7 @@ class Ordinal(ClassProblem):
         Features of an input.
     n_classes : int
     loss_matrix : array-like of shape (n_classes, n_classes), default=None
-        What the column's class costs where the row's is right; None is the number of classes that
-        they are apart.
+        Loss of predicting the column's class where the row's is true; None is the absolute loss.
 
     See Also
     --------
@@ -79,6 +78,6 @@ class Ordinal(ClassProblem):
 
 
 def distances(n_classes: int) -> Floats:
-    """How many classes each two are apart."""
+    """The absolute loss of each two classes."""
     ranks = np.arange(n_classes, dtype=np.float64)
     return np.abs(ranks[:, None] - ranks)

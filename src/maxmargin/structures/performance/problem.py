@@ -1,19 +1,17 @@
-"""Labels of a whole data set at once, trained for a measure that does not add up over its rows.
+"""Multivariate performance measures (Joachims 2005): labels of a whole data set as one output.
 
-A labelling of all rows is one output: its score is the sum of the row scores with a plus or a
-minus, over ``2 n``, and its loss any function of the contingency table (Joachims 2005). With the
-share of errors for a loss, the hinge is the mean of the hinges of the rows.
+The score of a labelling is the sum of the row scores with a plus or a minus, over ``2 n``, and its
+loss a function of the contingency table. With the error rate for a loss, the hinge is the mean of
+the hinges of the rows.
 
-Compiled searches over the labellings of a whole data set, by their contingency tables.
-
-A labelling is measured by two numbers only: how many of the ``P`` positive rows it calls positive,
-``hits``, and how many of the ``N`` negative ones, ``alarms``. With these given, the labelling of
-the highest score calls the highest rows of both kinds positive, and scores, relative to the truth,
+A contingency table is given by the true positives `hits` among the ``P`` positive rows and the
+false positives `alarms` among the ``N`` negative ones. Given these, the labelling of the highest
+score predicts the highest rows of both kinds positive, and scores, relative to the true output,
 
     (sum of the `alarms` highest negative scores - sum of the `P - hits` lowest positive ones) / n
 
-with ``n = P + N``. So a search goes over tables, not labellings. Scores of both kinds fall and come
-in two arrays. Kernels return the table and its score plus loss.
+with ``n = P + N``. So inference maximises over tables, not labellings. Scores of both kinds come in
+two arrays, in descending order. Routines return the table and its loss-augmented score.
 """
 
 from collections.abc import Sequence
@@ -21,22 +19,21 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
-from maxmargin.structures.rows.sums import RowSumOracle
+from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
 
 
 @compiled
 def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def]
     """The table of the highest score plus ``1 - F_beta``: ``(hits, alarms, value)``.
 
-    ``F_beta = (1 + beta^2) hits / (hits + alarms + beta^2 P)``. With the hits given, both loss and
-    score gain ever less by one more alarm, so the best number of alarms is where the next gains
-    nothing, and halving finds it. ``O(P log N)``. Scratch: `sums` float64 ``(N + 1,)``.
+    ``F_beta = (1 + beta^2) hits / (hits + alarms + beta^2 P)``. Given the hits, loss and score are
+    concave in the alarms, so bisection finds the best number. ``O(P log N)``. Scratch: `sums`
+    float64 ``(N + 1,)``.
 
     Examples
     --------
@@ -57,17 +54,17 @@ def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def
     for i in range(n_positive):
         missed += positive[i]
     for hits in range(n_positive + 1):
-        share = (1.0 + square) * hits
+        top = (1.0 + square) * hits
         rest = hits + square * n_positive
         low, high = 0, n_negative
         while low < high:
             middle = (low + high) // 2
             size = rest + middle
-            if share / (size * (size + 1.0)) + scale * negative[middle] > 0.0:
+            if top / (size * (size + 1.0)) + scale * negative[middle] > 0.0:
                 low = middle + 1
             else:
                 high = middle
-        value = 1.0 - share / (rest + low) + scale * (sums[low] - missed)
+        value = 1.0 - top / (rest + low) + scale * (sums[low] - missed)
         if hits == 0 or value > best:
             best_hits, best_alarms, best = hits, low, value
         if hits < n_positive:
@@ -77,17 +74,17 @@ def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def
 
 @compiled
 def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
-    """The same among labellings that call `k` rows positive, by another score.
+    """The same among labellings that predict `k` rows positive, by another score.
 
     Of these, ``misses = min(P - hits, alarms)`` could be right and are not, and the loss is `worth`
     for each: with ``worth = 1 / k`` what is missing of the highest precision possible, with
-    ``1 / P`` of the recall. The score, relative to the truth, is
+    ``1 / P`` of the recall. The score, relative to the true output, is
 
-        misses * (mean of the negatives called - mean of the positives not called) / n
+        misses * (mean of the negatives predicted - mean of the positives not predicted) / n
 
     which is the one above where ``k = P``. For other numbers the latter would compare labellings
-    with the truth's other number of positives, and could be made as low as one likes by the same
-    change of all scores. ``O(n)``. ``1 <= k < n``.
+    with a different number of positives, and be unbounded under the same change of all scores.
+    ``O(n)``. ``1 <= k < n``.
     """
     n_positive, n_negative = len(positive), len(negative)
     scale = 1.0 / (n_positive + n_negative)
@@ -125,9 +122,9 @@ class Measure(NamedTuple):
     ----------
     name : {"f1", "error", "precision@k", "recall@k", "break-even"}
     beta : float
-        Of the F measure: how much more the recall counts than the precision.
+        Of the F measure: weight of recall relative to precision.
     k : int or float or None
-        Rows called positive, or their share.
+        Rows predicted positive, or their fraction.
     """
 
     name: str
@@ -135,13 +132,7 @@ class Measure(NamedTuple):
     k: float | None = None
 
     def rows_called(self, n: int, n_positive: int) -> int:
-        """How many rows are called positive, where that is fixed.
-
-        Raises
-        ------
-        ValueError
-            If there are not so many rows.
-        """
+        """Number of rows predicted positive, where fixed; ValueError if there are too few."""
         if self.name == "break-even":
             return n_positive
         k = self.k
@@ -150,25 +141,22 @@ class Measure(NamedTuple):
         if not 1 <= called < n:
             raise ValueError(
                 f"k is {k}, which is {called} of {n} rows: give a number of rows from 1 to "
-                f"{n - 1}, or a share."
+                f"{n - 1}, or a fraction."
             )
         return called
 
     def loss(self, hits: int, alarms: int, n_positive: int, n: int) -> float:
-        """Loss of `hits` positive and `alarms` negative rows called positive.
-
-        For the measures at k, what is missing to the best that so many rows allow.
-        """
+        """Loss of a table; for the measures at k, what is missing to the best that k rows allow."""
         if self.name == "error":
             return (n_positive - hits + alarms) / n
         if self.name == "f1":
             square = self.beta**2
             return 1.0 - (1.0 + square) * hits / (hits + alarms + square * n_positive)
-        # A labelling with as many hits as there can be, of which the truth is one, lacks nothing.
+        # A labelling with as many hits as there can be, such as the true one, lacks nothing.
         return self._worth(hits + alarms, n_positive) * min(n_positive - hits, alarms)
 
     def coefficients(self, y_true: Flags, called: Flags) -> Floats:
-        """Coefficients of the rows in the plane of a labelling."""
+        """Coefficients of the rows in the cutting plane of a labelling."""
         missed, alarms = y_true & ~called, called & ~y_true
         if self.name not in ("precision@k", "recall@k"):
             return np.asarray((missed.astype(np.float64) - alarms) / len(y_true))
@@ -182,7 +170,7 @@ class Measure(NamedTuple):
         return self.loss(hits, alarms, int(y_true.sum()), len(y_true))
 
     def worst(self, y_true: Flags, scores: Floats) -> Flags:
-        """The labelling of the highest score plus loss; the truth if none is above it."""
+        """Loss-augmented inference: the most violating labelling, or the true one."""
         if self.name == "error":  # each row on its own
             return np.where(y_true, scores >= 1.0, scores > -1.0)
         order = np.argsort(-scores)
@@ -202,21 +190,21 @@ class Measure(NamedTuple):
         return called
 
     def _worth(self, called: int, n_positive: int) -> float:
-        """What a hit adds to the measure."""
+        """Gain of a true positive in the measure."""
         return 1.0 / (n_positive if self.name == "recall@k" else called)
 
 
 class PerformanceProblem(Problem):
     """Label all rows of a matrix; the loss is a measure of all labels together.
 
-    Inputs are matrices, outputs arrays with a flag for each row, True for positive. The losses are
+    Inputs are matrices, outputs boolean arrays with one entry a row, True for positive. Losses are
 
     - "f1": one less the F measure, with `beta` for the weight of recall;
-    - "error": the share of wrong labels;
-    - "break-even": what the precision lacks among labellings with as many positives as there are,
+    - "error": the fraction of wrong labels;
+    - "break-even": one less the precision among labellings with as many positives as there are,
       where it equals the recall.
 
-    The searches are exact and take ``O(n log n)``.
+    Inference is exact and takes ``O(n log n)``.
 
     Parameters
     ----------
@@ -261,23 +249,21 @@ class PerformanceProblem(Problem):
     def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
     ) -> "TableOracle":
-        """Training set of one data set or several, for margin rescaling."""
+        """The oracle of one data set or several, for margin rescaling."""
         y_true = [_flags(y) for y in Y]
         for i, (x, flags) in enumerate(zip(X, y_true, strict=True)):
             if x.shape[0] != len(flags) or not flags.any():
                 raise ValueError(f"Data set {i} needs a flag for each row, at least one True.")
-        stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
-        rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
-        ends = np.cumsum([0, *map(len, y_true)], dtype=np.int64)
+        rows, ends = stacked_rows(X)
         return TableOracle(rows, np.concatenate(y_true), ends, C, self.measure)
 
 
 class TableOracle(RowSumOracle):
-    """Data sets whose loss is a measure of their contingency tables.
+    """Oracle of data sets whose loss is a measure of their contingency tables.
 
     Parameters
     ----------
-    X, ends, cost, bias
+    X, ends, C, bias
         As in `RowSumOracle`.
     positive : ndarray of bool, shape (n_rows,)
     measure : Measure
@@ -297,7 +283,7 @@ class TableOracle(RowSumOracle):
         self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 
     def labels(self, output: bytes, example: int) -> Flags:
-        """The labels of an output; outputs have a bit for each row."""
+        """The labels of an output, which has one bit a row."""
         n = len(self.y_true[example])
         if len(output) != (n + 7) // 8:
             raise ValueError("The outputs are of other data.")

@@ -1,13 +1,12 @@
-"""Compiled searches over the rankings of one list of documents.
+"""Loss-augmented inference over the rankings of one list of documents.
 
-Relevant documents should stand above irrelevant ones. An output is measured against the pairs
-(relevant i, irrelevant j) that it has the wrong way round, each of which adds ``s_j - s_i`` to its
-score, s the scores of the documents. Documents of the same kind may as well stand in the order of
-their scores: no measure here tells them apart, and their pairs with others only gain by it. So a
-ranking is an interleaving of two sorted lists, given by the number of irrelevant documents ahead
-of each relevant one.
+Relevant documents should rank above irrelevant ones. A ranking is compared with the pairs (relevant
+i, irrelevant j) that it inverts, each of which adds ``s_j - s_i`` to its score, s the scores of the
+documents. Documents of the same kind are best sorted by score: no loss here distinguishes them, and
+their pairs with others only gain by it. So a ranking is an interleaving of two sorted lists, given
+by the number of irrelevant documents ahead of each relevant one (Yue et al. 2007).
 
-Scratch comes last; each kernel says its shape, and more than that does no harm.
+Scratch arguments come last; larger arrays than their shapes say do no harm.
 """
 
 import numpy as np
@@ -17,9 +16,9 @@ from maxmargin.compiled.compile import compiled, inlined
 
 @compiled
 def sort_descending(scores, order, scratch):  # type: ignore[no-untyped-def]
-    """Set `order` to the places of `scores` from the highest to the lowest, equal ones as given.
+    """Set `order` to the indices of `scores` from the highest to the lowest; stable.
 
-    A merge sort: numba's own would allocate. Scratch: `scratch` int32 ``(n,)``.
+    A merge sort, as numba's own allocates. Scratch: `scratch` int32 ``(n,)``.
     """
     n = len(scores)
     for t in range(n):
@@ -48,20 +47,20 @@ def interleave(relevant, irrelevant, credits, discounts, ahead, best, back):  # 
     """Set `ahead` to the most violating interleaving and return its value.
 
     The measure of an interleaving, in which the relevant document ``i = 0, 1, ..`` has ``ahead[i]``
-    irrelevant ones ahead of it and so the place ``i + ahead[i]``, is
+    irrelevant ones ahead of it and so the rank ``i + ahead[i]``, is
 
         sum_i credits[i] * discounts[i + ahead[i]]
 
-    and what is maximised is the mean of ``s_j - s_i`` over all pairs, those that stand right
+    and what is maximised is the mean of ``s_j - s_i`` over all pairs, those in the right order
     counting zero, less the measure. Both lists of scores, `relevant` ``(P,)`` and `irrelevant`
-    ``(N,)``, fall; neither is empty; `discounts` has ``P + N`` entries or more. Exact, in
-    ``O(P * N)``: given the number ahead, what a relevant document adds depends on no other, and
-    the numbers only have to rise. Scratch: `best` float64 ``(N + 1,)``, `back` int32
-    ``(P, N + 1)``.
+    ``(N,)``, are sorted in descending order; neither is empty; `discounts` has ``P + N`` entries or
+    more. Exact, in ``O(P * N)``: given the number ahead, what a relevant document adds depends on
+    no other, and the numbers only have to be non-decreasing. Scratch: `best` float64 ``(N + 1,)``,
+    `back` int32 ``(P, N + 1)``.
 
     Examples
     --------
-    Precision of the first place, for a relevant document with a score of 1 and another of 0.8:
+    Precision at rank one, for a relevant document with a score of 1 and another of 0.8:
 
     >>> import numpy as np
     >>> from maxmargin.structures.ranking.inference import interleave
@@ -103,10 +102,10 @@ def interleave(relevant, irrelevant, credits, discounts, ahead, best, back):  # 
 
 @compiled
 def set_reach(scores, order, reach):  # type: ignore[no-untyped-def]
-    """Set ``reach[p]`` to how many documents score more than that at place ``p`` less one.
+    """Set ``reach[p]`` to the number of documents that score more than that at rank ``p`` less one.
 
-    Every pair of which the better document is at place p and the other at a place below
-    ``reach[p]`` violates a margin of one.
+    Every pair of which the better document is at rank p and the other at a rank below ``reach[p]``
+    violates a margin of one.
     """
     t = 0
     for p in range(len(order)):
@@ -117,9 +116,9 @@ def set_reach(scores, order, reach):  # type: ignore[no-untyped-def]
 
 @compiled
 def count_pairs(order, reach, levels, lost, won, tree):  # type: ignore[no-untyped-def]
-    """Count the pairs that `order` and a rising `reach` choose, and return how many they are.
+    """Count the pairs that `order` and a non-decreasing `reach` select, and return their number.
 
-    A pair is of a document of a higher level, at some place p, and one of a lower level at a place
+    A pair is of a document of a higher level, at some rank p, and one of a lower level at a rank
     below ``reach[p]``. ``lost[i]`` is in how many of them document i is the higher, ``won[i]`` in
     how many it is the lower. Levels are ``0 .. n - 1`` or fewer. ``O(n log(n_levels))``. Scratch:
     `tree` int64 ``(n + 1,)``.

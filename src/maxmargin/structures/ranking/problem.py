@@ -1,24 +1,23 @@
-"""How good a ranking is: NDCG, average precision and precision, as LETOR's tool counts them.
+"""Rankings of the documents of a query, trained for a measure of the list or for its pairs.
 
-Rankings of the documents of a query, trained for a measure of the whole list or for its pairs.
+The score of a ranking sums, over the pairs of a better and a worse document, half the difference of
+their scores, with a plus where the better ranks ahead and a minus where it does not, divided by the
+number of pairs. So the difference to the true output is the mean over the pairs of what is wrong.
+Only pairs of different relevance count, so the true output is unique, however many ties there are.
 
-The score of a ranking adds up, over the pairs of a better and a worse document, half the difference
-of their scores, with a plus where the better stands ahead and a minus where it does not, divided
-by the number of pairs. So the difference to the truth is the mean over the pairs of what is wrong.
-Only pairs of different relevance count, so there is one truth, however many documents are equals.
+Measures of rankings: NDCG, average precision and precision, as LETOR's evaluation tool counts them.
 """
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
-from maxmargin.structures.rows.sums import RowSumOracle
+from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
 
 Floats = NDArray[np.float64]
 
@@ -29,18 +28,14 @@ def gains(relevance: Any) -> Floats:
 
 
 def discounts(n: int, k: int | None = None) -> Floats:
-    """What the places ``1 .. n`` are worth: 1 for the first two, then ``1 / log2(place)``.
-
-    Places after the first `k` are worth nothing.
-    """
-    places = np.arange(1, n + 1, dtype=np.float64)
-    worth = 1.0 / np.log2(np.maximum(places, 2.0))
-    worth[n if k is None else min(k, n) :] = 0.0
-    return np.asarray(worth)
+    """Discounts of the ranks ``1 .. n``: 1, 1, then ``1 / log2(rank)``; 0 after `k`."""
+    found = 1.0 / np.log2(np.maximum(np.arange(1.0, n + 1), 2.0))
+    found[n if k is None else min(k, n) :] = 0.0
+    return np.asarray(found)
 
 
 def in_order(relevance: ArrayLike, scores: ArrayLike) -> Floats:
-    """Relevance of the documents from the highest score down, equal ones as given."""
+    """Relevance of the documents in descending order of their scores; stable."""
     order = np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")
     return np.asarray(relevance, dtype=np.float64)[order]
 
@@ -48,8 +43,8 @@ def in_order(relevance: ArrayLike, scores: ArrayLike) -> Floats:
 def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float:
     """Normalised discounted cumulative gain of the first `k` documents of one query, or of all.
 
-    Gains are ``2 ** relevance - 1``. The first two places count in full and place ``i`` by
-    ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
+    Gains are ``2 ** relevance - 1``. The discount of the first two ranks is 1 and that of rank
+    ``i`` ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
     has NDCG 0, as there.
 
     Parameters
@@ -68,13 +63,13 @@ def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float
     >>> ndcg([2, 0, 1], [3.0, 2.0, 1.0], k=2)
     0.75
     """
-    found, worth = in_order(relevance, scores), discounts(np.size(relevance), k)
-    ideal = float(gains(np.sort(found)[::-1]) @ worth)
-    return float(gains(found) @ worth) / ideal if ideal > 0.0 else 0.0
+    found, discount = in_order(relevance, scores), discounts(np.size(relevance), k)
+    ideal = float(gains(np.sort(found)[::-1]) @ discount)
+    return float(gains(found) @ discount) / ideal if ideal > 0.0 else 0.0
 
 
 def average_precision(relevance: ArrayLike, scores: ArrayLike, threshold: float = 1.0) -> float:
-    """Mean, over the relevant documents of one query, of the precision at their places.
+    """Mean, over the relevant documents of one query, of the precision at their ranks.
 
     Documents of a relevance of `threshold` or more are relevant. A query without any has 0.
 
@@ -84,12 +79,12 @@ def average_precision(relevance: ArrayLike, scores: ArrayLike, threshold: float 
     >>> average_precision([1, 0, 1, 0], [4.0, 3.0, 2.0, 1.0])
     0.8333333333333333
     """
-    places = np.flatnonzero(in_order(relevance, scores) >= threshold) + 1.0
-    return float(np.mean(np.arange(1, len(places) + 1) / places)) if len(places) else 0.0
+    ranks = np.flatnonzero(in_order(relevance, scores) >= threshold) + 1.0
+    return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0
 
 
 def precision_at(relevance: ArrayLike, scores: ArrayLike, k: int, threshold: float = 1.0) -> float:
-    """Share of relevant documents among the first `k`, counting places after the last as wrong.
+    """Fraction of relevant documents among the first `k`; ranks after the last count as irrelevant.
 
     Examples
     --------
@@ -107,16 +102,16 @@ LIST_LOSSES = {"map", "ndcg", "precision@k"}
 
 
 class Ranking(NamedTuple):
-    """An output: how documents of known relevance are ranked.
+    """An output: rankings of documents of known relevance.
 
     Parameters
     ----------
     relevance : ndarray of shape (n_documents,)
-        What is known of the documents; it decides which pairs count. Empty in answers.
+        Of the documents; it decides which pairs count. Empty in predictions.
     orders : ndarray of int32, shape (n_orders, n_documents)
-        Documents from the first to the last, once for every list that the loss asks for (see
-        `RankingProblem`). For losses of pairs one order and, below it, the reach of each place:
-        a better document at place p and a worse one at a place before ``reach[p]`` stand wrong.
+        Documents from the first to the last, once for every list of the loss (see
+        `RankingProblem`). For pairwise losses one order and, below it, the reach of each rank: a
+        better document at rank p and a worse one at a rank before ``reach[p]`` violate the margin.
     """
 
     relevance: Floats
@@ -128,28 +123,28 @@ class RankingProblem(Problem):
 
     The loss of a query, at most 1, is one of
 
-    - "pairwise": the share of pairs of different relevance that stand wrong. Pairs are judged one
-      by one, so that the hinge of a query is the mean over them of ``max(0, 1 - (s_i - s_j))``;
+    - "pairwise": the fraction of pairs of different relevance in the wrong order. Pairs are judged
+      independently, so that the hinge of a query is the mean of ``max(0, 1 - (s_i - s_j))``;
     - "auc": the same for relevant and irrelevant documents, one less the area under the ROC curve;
     - "map": one less the average precision;
     - "precision@k": what the first `k` documents lack of as many relevant ones as possible;
     - "ndcg": one less the NDCG, of the first `k` documents or of all. With more than two levels of
       relevance, the gain of a document is a sum over the levels it reaches, and so is the loss a
-      weighted sum over levels, each with two kinds of documents. Each level is searched on its own;
-      the hinge is then at least that of a search for one ranking for all levels, and exact where
-      there are two.
+      weighted sum over levels, each a list of relevant and irrelevant documents. Inference
+      maximises over each list on its own; the hinge is an upper bound of that of one ranking for
+      all levels, and exact where there are two.
 
-    The searches are exact: ``O(n log n)`` for pairs, ``O(P N)`` for lists of P relevant and N
-    irrelevant documents, which "ndcg" has one of for each level but the lowest. The latter take
-    ``4 P N`` bytes while they run.
+    Inference is exact: ``O(n log n)`` for pairs, ``O(P N)`` for lists of P relevant and N
+    irrelevant documents, of which "ndcg" has one for each level but the lowest. The latter take ``4
+    P N`` bytes.
 
     Parameters
     ----------
     loss : {"pairwise", "auc", "map", "ndcg", "precision@k"}, default="pairwise"
     k : int, default=None
-        Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
+        Ranks that count, for "ndcg" (None: all) and "precision@k", which needs it.
     threshold : float, default=1.0
-        Relevance from which on a document is relevant, for the losses that know two kinds.
+        Least relevance of a relevant document, for the losses with binary relevance.
 
     See Also
     --------
@@ -175,41 +170,37 @@ class RankingProblem(Problem):
         if k is not None and loss not in ("ndcg", "precision@k"):
             raise ValueError(f"k is for loss='ndcg' and loss='precision@k', not for {loss!r}.")
         if k is None and loss == "precision@k":
-            raise ValueError("loss='precision@k' needs k, the number of places that count.")
+            raise ValueError("loss='precision@k' needs k, the number of ranks that count.")
         if threshold != 1.0 and loss in ("pairwise", "ndcg"):
             raise ValueError(
-                f"threshold is for losses that know relevant and irrelevant documents only, 'map', "
-                f"'auc' and 'precision@k', not for {loss!r}."
+                f"threshold is for losses with binary relevance, 'map', 'auc' and 'precision@k', "
+                f"not for {loss!r}."
             )
         self.loss_name, self.k, self.threshold = loss, k, threshold
 
     def y_true(self, relevance: ArrayLike) -> Ranking:
-        """The true output: nothing stands wrong."""
+        """The true output of a query."""
         values = _relevance(relevance)
         order = np.argsort(-values, kind="stable").astype(np.int32)
         return self._ranking(values, order)
 
     def joint_feature(self, x: Any, y: Ranking) -> Any:
-        shares = np.zeros(len(y.relevance))
+        coef = np.zeros(len(y.relevance))
         for weight, better, wrong in self._judged(y.relevance, y.orders):
             signs = np.where(better, 0.5 - wrong, 0.0) * (weight / np.count_nonzero(better))
-            shares += signs.sum(axis=1) - signs.sum(axis=0)
-        return x.T @ shares
+            coef += signs.sum(axis=1) - signs.sum(axis=0)
+        return x.T @ coef
 
     def loss(self, y_true: Any, y: Ranking) -> float:
         relevance = _relevance(y_true)
         orders = y.orders if len(y.relevance) else self._ranking(relevance, y.orders[0]).orders
         if self.loss_name in PAIR_LOSSES:
-            return float(
-                sum(
-                    wrong.sum() / better.sum()
-                    for _, better, wrong in self._judged(relevance, orders)
-                )
-            )
-        total, worth = 0.0, self._discounts(len(relevance))
+            judged = self._judged(relevance, orders)
+            return float(sum(wrong.sum() / better.sum() for _, better, wrong in judged))
+        total, discount = 0.0, self._discounts(len(relevance))
         for (cut, weight, credits), order in zip(self._lists(relevance), orders, strict=True):
-            places = np.flatnonzero(relevance[order] >= cut)
-            total += weight * float(credits @ (worth[: len(places)] - worth[places]))
+            ranks = np.flatnonzero(relevance[order] >= cut)
+            total += weight * float(credits @ (discount[: len(ranks)] - discount[ranks]))
         return total
 
     def inference(self, x: Any, w: Floats) -> Ranking:
@@ -225,25 +216,20 @@ class RankingProblem(Problem):
     def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
     ) -> RowSumOracle:
-        """Training set of queries; `Y` holds the relevance of their documents, or rankings.
-
-        For margin rescaling.
-        """
+        """The oracle of queries, for margin rescaling; `Y` holds relevances, or rankings."""
         relevance = [_relevance(y_true) for y_true in Y]
         for i, (x, y_true) in enumerate(zip(X, relevance, strict=True)):
             if x.shape[0] != len(y_true):
                 raise ValueError(
                     f"Query {i} has {x.shape[0]} documents but relevance for {len(y_true)}."
                 )
-        stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
-        rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
-        ends = np.cumsum([0, *map(len, relevance)], dtype=np.int64)
+        rows, ends = stacked_rows(X)
         return self.oracle(rows, np.concatenate(relevance), ends, C)
 
     def oracle(self, X: Any, relevance: Floats, ends: Order, C: Floats) -> RowSumOracle:
-        """Training set of queries that are slices of one matrix.
+        """The oracle of queries that are slices of one matrix.
 
-        Queries that do not `inform` are allowed: their hinge is zero whatever the weights.
+        Queries without `informs` are allowed: their hinge is zero whatever the weights.
         """
         if self.loss_name in PAIR_LOSSES:
             return PairOracle(X, self._levels(relevance), ends, C)
@@ -265,13 +251,13 @@ class RankingProblem(Problem):
         return bool(self._lists(relevance))
 
     def _levels(self, relevance: Floats) -> Floats:
-        """Relevance as far as the pairs of documents know it."""
+        """Relevance as pairwise losses see it."""
         if self.loss_name == "auc":
             return np.asarray(relevance >= self.threshold, dtype=np.float64)
         return relevance
 
     def _discounts(self, n: int) -> Floats:
-        """What the places are worth."""
+        """Discounts of the first `n` ranks."""
         if self.loss_name == "map":
             return np.asarray(1.0 / np.arange(1, n + 1))
         if self.loss_name == "ndcg":
@@ -301,13 +287,13 @@ class RankingProblem(Problem):
         levels, counts = np.unique(relevance, return_counts=True)
         if len(levels) < 2:
             return []
-        worth = self._discounts(len(relevance))
-        ideal = float(gains(np.sort(relevance)[::-1]) @ worth)
+        discount = self._discounts(len(relevance))
+        ideal = float(gains(np.sort(relevance)[::-1]) @ discount)
         lists = []
         for level, below, n_relevant in zip(
             levels[1:], levels, len(relevance) - np.cumsum(counts), strict=False
         ):
-            best = float(worth[:n_relevant].sum())
+            best = float(discount[:n_relevant].sum())
             weight = float(gains(level) - gains(below)) * best / ideal
             lists.append((float(level), weight, np.full(n_relevant, 1.0 / best)))
         return lists
@@ -321,26 +307,25 @@ class RankingProblem(Problem):
     def _judged(
         self, relevance: Floats, orders: NDArray[np.int32]
     ) -> list[tuple[float, NDArray[np.bool_], NDArray[np.bool_]]]:
-        """For each list its weight, which pairs count, and which of them stand wrong."""
+        """For each list its weight, the pairs that count, and those in the wrong order."""
         if self.loss_name in PAIR_LOSSES:
             levels = self._levels(relevance)
             better = levels[:, None] > levels
-            place = np.argsort(orders[0])
-            wrong = better & (place[None, :] < orders[1][place][:, None])
+            rank = np.argsort(orders[0])
+            wrong = better & (rank[None, :] < orders[1][rank][:, None])
             return [(1.0, better, wrong)] if better.any() else []
         judged = []
         for (cut, weight, _), order in zip(self._lists(relevance), orders, strict=True):
             better = (relevance >= cut)[:, None] & (relevance < cut)
-            place = np.argsort(order)
-            judged.append((weight, better, better & (place[None, :] < place[:, None])))
+            rank = np.argsort(order)
+            judged.append((weight, better, better & (rank[None, :] < rank[:, None])))
         return judged
 
 
 def _relevance(y_true: Any) -> Floats:
-    """Relevance of a true output, which may be just that."""
-    values = np.asarray(
-        y_true.relevance if isinstance(y_true, Ranking) else y_true, dtype=np.float64
-    )
+    """Checked relevance of a true output, a `Ranking` or an array."""
+    given = y_true.relevance if isinstance(y_true, Ranking) else y_true
+    values = np.asarray(given, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or (values < 0.0).any():
         raise ValueError("Relevance must be one finite number for each document, none negative.")
     return values

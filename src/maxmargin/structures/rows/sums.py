@@ -22,6 +22,13 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
+def stacked_rows(X: Sequence[Any]) -> tuple[Any, Order]:
+    """The rows of several matrices as one, float32 or float64, and where each ends."""
+    stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
+    rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
+    return rows, np.cumsum([0, *(x.shape[0] for x in X)], dtype=np.int64)
+
+
 class RowSumOracle(Oracle):
     """Blocks of rows, with what a search needs and what makes planes of outputs.
 

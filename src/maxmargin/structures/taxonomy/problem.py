@@ -1,7 +1,7 @@
-"""Classes in a tree: every node has weights, and a class scores the sum over its path.
+"""Hierarchical classification: nodes of a tree have weights, a class scores its path's sum.
 
-Classes that share a part of their path share what was learned for it, and a wrong answer costs the
-length of the path from the true class to the answer.
+Classes that share a part of their path share its weights, and the loss of a wrong class is the
+length of the path to it from the true class.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -26,16 +26,16 @@ NO_PARENT = -1
 @registered("Taxonomy", check="check")
 @dataclass(frozen=True)
 class Taxonomy:
-    """A tree, or several, over named nodes, each node after its parent.
+    """A tree, or a forest, over named nodes, each node after its parent.
 
     Parameters
     ----------
     nodes : list
         Names.
     parents : ndarray of int64, shape (n_nodes,)
-        Number of each node's parent; -1 for those at the top.
+        Number of each node's parent; -1 for roots.
     class_nodes : ndarray of int64, shape (n_classes,)
-        The node of each class; nodes on the way to no class are left out.
+        The node of each class; nodes on the path to no class are left out.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class Taxonomy:
 
     @classmethod
     def of(cls, taxonomy: Any, classes: Sequence[Hashable]) -> "Taxonomy":
-        """Read a taxonomy in any of its forms; only what leads to `classes` is kept.
+        """Read a taxonomy in any of its forms; only paths to `classes` are kept.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class Taxonomy:
         Raises
         ------
         ValueError
-            If a node is in a circle or has two parents, or a class is not in the taxonomy.
+            If a node is on a cycle or has two parents, or a class is not in the taxonomy.
         """
         parent_of = _parents(taxonomy, classes)
         nodes: list[Any] = []
@@ -89,7 +89,7 @@ class Taxonomy:
         return cls(nodes, np.array(parents, np.int64), np.array(class_nodes, np.int64))
 
     def check(self) -> None:
-        """Raise ValueError if nodes do not stand after their parents, or classes at no node."""
+        """Raise ValueError if a node stands before its parent, or a class at no node."""
         n_nodes = len(self.nodes)
         check_shape("parents", self.parents, n_nodes)
         check_indices("parents", self.parents, n_nodes, start=NO_PARENT)
@@ -108,17 +108,13 @@ class Taxonomy:
         return on_path[self.class_nodes]
 
     def distances(self, edge_lengths: Mapping[Any, float] | None = None) -> Floats:
-        """Lengths of the paths from class to class.
+        """Lengths of the paths between classes, ``(n_classes, n_classes)``.
 
         Parameters
         ----------
         edge_lengths : mapping, default=None
-            Length of the edge from a node to its parent, above the top to a common root; 1 where
-            left out.
-
-        Returns
-        -------
-        distances : ndarray of shape (n_classes, n_classes)
+            Length of the edge from a node to its parent, from a root to a common root; 1 where left
+            out.
         """
         given = dict(edge_lengths or {})
         lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
@@ -142,8 +138,8 @@ class Hierarchy(ClassProblem):
         Features of an input.
     taxonomy : Taxonomy
     loss_matrix : array-like of shape (n_classes, n_classes), default=None
-        What the column's class costs where the row's is right; None is the length of the path
-        between them.
+        Loss of predicting the column's class where the row's is true; None is the length of the
+        path between them.
     fit_intercept : bool, default=True
         An intercept for every node.
 
@@ -194,7 +190,7 @@ class Hierarchy(ClassProblem):
 
 @compiled
 def sum_paths(scores, parents, of_paths):  # type: ignore[no-untyped-def]
-    """Add up the scores of nodes from the top down, for each row."""
+    """Prefix sums of the scores of nodes along their paths, for each row."""
     for k in range(len(scores)):
         for node in range(len(parents)):
             above = of_paths[k, parents[node]] if parents[node] >= 0 else 0.0
@@ -202,19 +198,19 @@ def sum_paths(scores, parents, of_paths):  # type: ignore[no-untyped-def]
 
 
 def _path(name: Any, parent_of: Mapping[Any, Any]) -> list[Any]:
-    """The node, its parent, and so on to the top."""
+    """The node, its parent, and so on to the root."""
     path, seen = [name], {name}
     while (parent := parent_of[path[-1]]) is not None:
         if parent in seen:
-            circle = " -> ".join(map(repr, [*path[path.index(parent) :], parent]))
-            raise ValueError(f"The taxonomy goes in a circle, {circle}: remove one of its links.")
+            cycle = " -> ".join(map(repr, [*path[path.index(parent) :], parent]))
+            raise ValueError(f"The taxonomy has a cycle, {cycle}: remove one of its links.")
         path.append(parent)
         seen.add(parent)
     return path
 
 
 def _parents(taxonomy: Any, classes: Sequence[Any]) -> dict[Any, Any]:
-    """The parent of every node, None at the top, from any form of taxonomy."""
+    """The parent of every node, None for roots, from any form of taxonomy."""
     if isinstance(taxonomy, Mapping):
         if any(isinstance(below, Mapping | list | tuple | set) for below in taxonomy.values()):
             return _from_nested(taxonomy)
@@ -248,7 +244,7 @@ def _from_nested(taxonomy: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _from_paths(paths: Iterable[Any]) -> dict[Any, Any]:
-    """Parents in paths; a path that is no text is a node at the top."""
+    """Parents in paths; a path that is not a string is a root."""
     paths = list(paths)
     separator = "/" if any(isinstance(p, str) and "/" in p for p in paths) else "."
     parent_of: dict[Any, Any] = {}
