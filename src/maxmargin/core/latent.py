@@ -88,6 +88,7 @@ class LatentProblem(ABC):
         Returns
         -------
         features : array-like of shape (n_features,) or sparse row
+            The joint features.
         """
 
     @abstractmethod

@@ -68,6 +68,7 @@ class Problem(ABC):
         Returns
         -------
         features : array-like of shape (n_features,) or sparse row
+            The joint features.
         """
 
     @abstractmethod

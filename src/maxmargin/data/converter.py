@@ -43,6 +43,7 @@ def convert(
     Returns
     -------
     stored : CsrFolder
+        A source of the same examples.
 
     Raises
     ------

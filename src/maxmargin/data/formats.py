@@ -36,7 +36,7 @@ _QUERY = re.compile(r"\s*[^\s:#]+\s+(?:cost:\S+\s+)?qid:(\S*)")
 class Format:
     r"""What a file seems to be.
 
-    Attributes
+    Parameters
     ----------
     name : str
         "libsvm", "svm-hmm", "letor", "columns", "penn" or "conllu".
@@ -175,6 +175,7 @@ def guess_format(data: PathLike | bytes, n_bytes: int = HEAD_BYTES) -> Format:
     Returns
     -------
     format : Format
+        The format, and why it was taken for that.
 
     Raises
     ------

@@ -299,7 +299,9 @@ def read_libsvm(
     Returns
     -------
     X : csr_array of shape (n_examples, n_features)
+        Features.
     y : ndarray of shape (n_examples,), or list of tuples if there are many labels
+        Labels.
     query_ids : ndarray of shape (n_examples,)
         Only if `query_id`; -1 where a line has none.
     sample_weight : ndarray of shape (n_examples,) or None

@@ -114,14 +114,14 @@ class FunctionSource(CountedSource):
     batch_examples : int, default=1024
         Pairs that are put together to a block.
 
+    See Also
+    --------
+    maxmargin.data.open_examples : Finds the right source for what you have.
+
     Notes
     -----
     Inputs that are arrays of one dimension, lists of numbers with a single target, or sparse
     matrices of one row become rows of a matrix.
-
-    See Also
-    --------
-    maxmargin.data.open_examples : Finds the right source for what you have.
 
     Examples
     --------

@@ -127,7 +127,7 @@ def estimator(cls: Class) -> Class:
     learned = [one.name for one in fields(made) if not one.init]
     doc = _with_inherited(made, made.__doc__ or "", "Attributes", learned)
     names = [one.name for one in parameters]
-    made.__doc__ = _with_inherited(made, doc, "Parameters", names, order=names.index)
+    made.__doc__ = _with_inherited(made, doc, "Parameters", names, order=names.index) + "\n"
     return cls
 
 

@@ -198,6 +198,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Returns
         -------
         self : LinearClassifier
+            The fitted estimator.
 
         Warns
         -----
@@ -230,7 +231,9 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
+            The true classes.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever come; needed in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -280,7 +283,9 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
+            The true classes.
         Cs : array-like of float
             Values of C, in any order.
         sample_weight, margins : array-like of shape (n_samples,), default=None
@@ -309,6 +314,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
@@ -323,10 +329,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            What is predicted for each input.
         """
         scores = self.decision_function(X)
         numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)

@@ -189,6 +189,7 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
         Returns
         -------
         self : KernelStructuredSVM
+            The fitted estimator.
 
         Raises
         ------
@@ -249,10 +250,12 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
         Parameters
         ----------
         X : sequence of inputs
+            Inputs, as the problem understands them.
 
         Returns
         -------
         y : list, or for `Multiclass` ndarray of shape (n_samples,)
+            What is predicted for each input.
         """
         check_is_fitted(self)
         if isinstance(self._problem, KernelClasses):
@@ -262,9 +265,15 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best output of each input; for `Multiclass`, of every class.
 
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
+            One score for each input, the higher the better.
         """
         check_is_fitted(self)
         if not isinstance(self._problem, KernelClasses):
@@ -277,12 +286,38 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
             return class_scores(self.model_, self._problem.codes, rows, threads)
 
     def score(self, X: Any, y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect."""
+        """Minus the mean loss of the predictions: zero is perfect.
+
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+        y : sequence of length n_samples
+            Their true outputs.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         pairs = zip(y, self.predict(X), strict=True)
         return -float(np.mean([self._problem.loss(y_true, y_pred) for y_true, y_pred in pairs]))
 
     def accuracy(self, X: Any, y: Sequence[Any]) -> float:
-        """Share of the predictions that are right."""
+        """Share of the predictions that are right.
+
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+        y : sequence of length n_samples
+            Their true outputs.
+
+        Returns
+        -------
+        accuracy : float
+            The higher, the better.
+        """
         return float(
             np.mean([y_true == y_pred for y_true, y_pred in zip(y, self.predict(X), strict=True)])
         )

@@ -194,6 +194,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         Returns
         -------
         self : LatentStructuredSVM
+            The fitted estimator.
 
         Raises
         ------
@@ -231,10 +232,12 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         Parameters
         ----------
         X : sequence of inputs
+            Inputs, as the problem understands them.
 
         Returns
         -------
         y : list
+            What is predicted for each input.
         """
         return [y for y, _ in self.predict_latent(X)]
 
@@ -244,10 +247,12 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         Parameters
         ----------
         X : sequence of inputs
+            Inputs, as the problem understands them.
 
         Returns
         -------
         pairs : list of (y, h)
+            The best latent variable of each input.
         """
         check_is_fitted(self)
         found = (called(self.problem, "inference", i, x, self.weights_) for i, x in enumerate(X))
@@ -256,16 +261,35 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.
 
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+
         Returns
         -------
         scores : ndarray of shape (n_samples,)
+            One score for each input, the higher the better.
         """
         pairs = self.predict_latent(X)
         features = [self.problem.joint_feature(x, *pair) for x, pair in zip(X, pairs, strict=True)]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect."""
+        """Minus the mean loss of the predictions: zero is perfect.
+
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+        y : sequence of length n_samples
+            Their true outputs.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         losses = [
             self.problem.loss(y_true, y_pred)
             for y_true, y_pred in zip(y, self.predict(X), strict=True)

@@ -64,6 +64,7 @@ class LowRankKernel(
         (randomly pivoted Cholesky, on a sample of 20 rows for each component), or all are drawn
         at random.
     random_state : int, RandomState instance or None, default=0
+        Draws the basis rows.
 
     Attributes
     ----------
@@ -133,11 +134,14 @@ class LowRankKernel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : ignored
+            Ignored.
 
         Returns
         -------
         self : LowRankKernel
+            The fitted estimator.
 
         Raises
         ------
@@ -170,10 +174,12 @@ class LowRankKernel(
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
         features : ndarray of shape (n_samples, rank)
+            One row for each of `X`.
         """
         check_is_fitted(self)
         rows = check_features(X, type(self).__name__)

@@ -96,6 +96,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Returns
         -------
         self : LinearRegressor
+            The fitted estimator.
 
         Warns
         -----
@@ -117,7 +118,9 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
+            The true values.
         sample_weight : array-like of shape (n_samples,), default=None
             Multiplies the C of each example.
 
@@ -144,10 +147,13 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
+            The true values.
         Cs : array-like of float
             Values of C, in any order.
         sample_weight : array-like of shape (n_samples,), default=None
+            Multiplies the C of each example.
 
         Returns
         -------
@@ -162,10 +168,12 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            What is predicted for each input.
         """
         return self._scores(X)
 

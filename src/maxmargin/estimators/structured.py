@@ -140,6 +140,7 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         Returns
         -------
         self : StructuredSVM
+            The fitted estimator.
 
         Raises
         ------
@@ -185,6 +186,7 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         Parameters
         ----------
         X : sequence of inputs
+            Inputs, as the problem understands them.
         y : sequence of outputs
             What should be predicted for each input.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -193,6 +195,7 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         Returns
         -------
         self
+            The fitted estimator.
         """
         return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
 
@@ -226,10 +229,12 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         Parameters
         ----------
         X : sequence of inputs
+            Inputs, as the problem understands them.
 
         Returns
         -------
         y : list
+            What is predicted for each input.
 
         Raises
         ------
@@ -243,9 +248,15 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
     def decision_function(self, X: Sequence[Any]) -> Floats:
         """Score of the best output of each input.
 
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+
         Returns
         -------
         scores : ndarray of shape (n_samples,)
+            One score for each input, the higher the better.
         """
         outputs = self.predict(X)
         pairs = zip(as_inputs(X), outputs, strict=True)
@@ -253,7 +264,20 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect."""
+        """Minus the mean loss of the predictions: zero is perfect.
+
+        Parameters
+        ----------
+        X : sequence of length n_samples
+            Inputs, as the problem understands them.
+        y : sequence of length n_samples
+            Their true outputs.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         losses = [
             self.problem.loss(y_true, y_pred)
             for y_true, y_pred in zip(y, self.predict(X), strict=True)

@@ -64,6 +64,7 @@ def save(
     Returns
     -------
     path : Path
+        Of the file.
 
     Raises
     ------
@@ -146,6 +147,7 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
     Returns
     -------
     estimator : fitted estimator
+        Ready to predict.
 
     Raises
     ------

@@ -233,6 +233,7 @@ def plot_convergence(
     Returns
     -------
     axes : ndarray of two Axes
+        For the objective and for the gap.
 
     See Also
     --------
@@ -494,6 +495,7 @@ def plot_confusion(
     Returns
     -------
     ax : Axes
+        With the table.
 
     Examples
     --------

@@ -366,6 +366,11 @@ def engine(kind: Any) -> Iterator[None]:
         Threads of this process; processes of this machine, for inference in pure Python; the
         workers of the present Dask client, or of the one given.
 
+    Yields
+    ------
+    None
+        Afterwards the engine is what it was before.
+
     Examples
     --------
     >>> import numpy as np

@@ -120,11 +120,17 @@ def iter_columns(
 ) -> Iterator[ColumnSentence]:
     """Sentences in columns, read one after the other as they are asked for.
 
-    Parameters and errors are those of `read_columns`.
+    Errors are those of `read_columns`.
+
+    Parameters
+    ----------
+    path, tag_column, comment, encoding : Any
+        As in `read_columns`.
 
     Yields
     ------
     sentence : ColumnSentence
+        The next one.
     """
     name = shown_name(path)
     tokens: list[list[str]] = []
@@ -179,6 +185,7 @@ def write_columns(
     Returns
     -------
     text : str
+        What was written.
 
     Examples
     --------

@@ -173,6 +173,7 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         Returns
         -------
         self : SequenceTagger
+            The fitted estimator.
 
         Warns
         -----
@@ -211,15 +212,21 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
 
         Parameters
         ----------
-        X, y, lengths, sample_weight
-            As in `fit`. Feature dictionaries need a `fit` before, on some of them: their names are
-            those of its ``vocabulary_``, others are left out.
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        y : list of n_sequences label lists, or array-like of shape (n_rows,)
+            The true labels.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever come; needed in the first call.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
+        sample_weight : array-like of shape (n_sequences,), default=None
+            Multiplies the C of each sequence.
 
         Returns
         -------
         self : SequenceTagger
+            The fitted estimator.
         """
         classes, fixed = self._all_classes(classes), self._begun
         if fixed is None and lengths is None and has_dictionaries(X):
@@ -371,12 +378,15 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
 
         Parameters
         ----------
-        X, lengths
-            As in `fit`.
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
 
         Returns
         -------
         y : list of ndarray, or ndarray of shape (n_rows,) if `lengths` are given
+            What is predicted for each input.
         """
         sequences = self._checked(X, lengths)
         with Threads(n_threads(self.n_jobs)) as threads:
@@ -386,9 +396,17 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
         """Score of the best labelling of each sequence.
 
+        Parameters
+        ----------
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
+
         Returns
         -------
         scores : ndarray of shape (n_sequences,)
+            One score for each input, the higher the better.
         """
         with Threads(n_threads(self.n_jobs)) as threads:
             return self._model.inference(self._checked(X, lengths), threads)[1]
@@ -396,15 +414,24 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
     def predict_marginals(
         self, X: Any, *, lengths: ArrayLike | None = None, temperature: float = 1.0
     ) -> Any:
-        """Share of each label at each position, if labellings are weighted by their scores.
+        """Marginal probability of each label at each position.
 
-        Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
-        more the best labelling counts. These are no calibrated probabilities.
+        Labellings have probabilities in proportion to ``exp(score / temperature)``; the lower the
+        temperature, the more the best labelling counts. They are not calibrated.
+
+        Parameters
+        ----------
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
+        temperature : float, default=1.0
+            Scores are divided by it before they are exponentiated.
 
         Returns
         -------
-        marginals : list of ndarray of shape (length, n_classes), or ndarray of shape
-            (n_rows, n_classes) if `lengths` are given
+        marginals : list of ndarray of shape (length, n_classes)
+            Or one ndarray of shape (n_rows, n_classes) if `lengths` are given.
         """
         if not temperature > 0.0:
             raise ValueError(f"temperature must be positive, but is {temperature}.")
@@ -415,6 +442,15 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         self, X: Any, k: int, *, lengths: ArrayLike | None = None
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """The k best labellings of each sequence with their scores, best first.
+
+        Parameters
+        ----------
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        k : int
+            How many, at most.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
 
         Returns
         -------
@@ -430,7 +466,22 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         ]
 
     def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
-        """Share of positions whose label is right; labels not seen in training are mistakes."""
+        """Share of positions whose label is right; labels not seen in training are mistakes.
+
+        Parameters
+        ----------
+        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+            Sequences, in any of the forms that `fit` takes.
+        y : list of n_sequences label lists, or array-like of shape (n_rows,)
+            The true labels.
+        lengths : array-like of shape (n_sequences,), default=None
+            Number of positions of each sequence, if `X` is one matrix.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         sequences = self._checked(X, lengths)
         y_true = _flat_labels(y, sequences.lengths)
         with Threads(n_threads(self.n_jobs)) as threads:

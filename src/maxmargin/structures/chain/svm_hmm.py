@@ -119,6 +119,7 @@ def read_svm_hmm(
     Returns
     -------
     X : list of csr_array of shape (n_positions, n_features)
+        Features of each sequence.
     y : list of ndarray of shape (n_positions,)
         Tags, as integers if all of the sequence's are whole numbers.
 

@@ -132,6 +132,7 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         Returns
         -------
         self : GrammarParser
+            The fitted estimator.
 
         Raises
         ------
@@ -166,12 +167,17 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight
-            As in `fit`.
+        X : list of sentences
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
+        y : list of trees
+            The true trees.
+        sample_weight : array-like of shape (n_sentences,), default=None
+            Multiplies the C of each sentence.
 
         Returns
         -------
         self : GrammarParser
+            The fitted estimator.
         """
         self._check_grammar("partial_fit")
         return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
@@ -235,10 +241,12 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         Parameters
         ----------
         X : sequence of sentences, or of trees, whose words are parsed anew
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
 
         Returns
         -------
         y : list of Tree
+            What is predicted for each input.
 
         Warns
         -----
@@ -250,14 +258,27 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best tree of each sentence, ``-inf`` where there is none.
 
+        Parameters
+        ----------
+        X : list of sentences
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
+
         Returns
         -------
         scores : ndarray of shape (n_sentences,)
+            One score for each input, the higher the better.
         """
         return np.array([score for _, score in self._inferred_best(X)])
 
     def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
         """The k best trees of each sentence with their scores, best first.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
+        k : int
+            How many, at most.
 
         Returns
         -------
@@ -277,6 +298,13 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         Trees get the weight ``exp(score / temperature)``; the lower the temperature, the more the
         best tree counts. These are no calibrated probabilities.
 
+        Parameters
+        ----------
+        X : list of sentences
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
+        temperature : float, default=1.0
+            Scores are divided by it before they are exponentiated.
+
         Returns
         -------
         marginals : list of ndarray of shape (length, length + 1, n_labels)
@@ -295,8 +323,14 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         Parameters
         ----------
         X : sequence of sentences, or of trees
+            Lists of words, or of (word, tag) pairs, as `fit` takes them.
         y : sequence of trees, default=None
             None if `X` are the trees.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
         """
         y_true = _trees(X if y is None else y)
         predictions = self.predict(X)

@@ -210,6 +210,7 @@ def read_tree_file(
     Returns
     -------
     trees : list of Tree
+        In the order of the file.
 
     Raises
     ------

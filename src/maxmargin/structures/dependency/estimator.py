@@ -261,6 +261,7 @@ class DependencyParser(RescaledEstimator):
         Returns
         -------
         self : DependencyParser
+            The fitted estimator.
 
         Raises
         ------
@@ -333,8 +334,8 @@ class DependencyParser(RescaledEstimator):
 
         Parameters
         ----------
-        X
-            As in `fit`; trees that it brings along are not looked at.
+        X : list of sentences
+            Sentences, in any of the forms that `fit` takes.
 
         Returns
         -------
@@ -349,9 +350,15 @@ class DependencyParser(RescaledEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best tree of each sentence.
 
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, in any of the forms that `fit` takes.
+
         Returns
         -------
         scores : ndarray of shape (n_sentences,)
+            One score for each input, the higher the better.
         """
         arcs = self._arcs(X)
         with Threads(n_threads(self.n_jobs)) as threads:
@@ -362,6 +369,13 @@ class DependencyParser(RescaledEstimator):
 
         Trees get the weight ``exp(score / temperature)``, summed over labels; the lower the
         temperature, the more the best tree counts. These are no calibrated probabilities.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, in any of the forms that `fit` takes.
+        temperature : float, default=1.0
+            Scores are divided by it before they are exponentiated.
 
         Returns
         -------
@@ -384,6 +398,13 @@ class DependencyParser(RescaledEstimator):
 
     def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Numbers, float]]]:
         """The k best trees of each sentence with their scores, best first.
+
+        Parameters
+        ----------
+        X : list of sentences
+            Sentences, in any of the forms that `fit` takes.
+        k : int
+            How many, at most.
 
         Returns
         -------
@@ -411,10 +432,17 @@ class DependencyParser(RescaledEstimator):
 
         Parameters
         ----------
-        X, y
-            As in `fit`.
+        X : list of sentences
+            Sentences, in any of the forms that `fit` takes.
+        y : list of trees, default=None
+            The true trees; None if the sentences bring them along.
         ignore_tags : collection of str, default=()
             Words with these tags do not count; punctuation, for example.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
         """
         check_is_fitted(self)
         sentences, y = self._sentences(X, y)

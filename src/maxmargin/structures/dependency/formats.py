@@ -34,9 +34,10 @@ Source = str | os.PathLike[str]
 class DependencySentence(NamedTuple):
     """A sentence, with its tree if it is known.
 
-    Attributes
+    Parameters
     ----------
     words, tags : tuple of str
+        The words, and the part of speech of each.
     heads : tuple of int or None
         Number of the head of each word, counted from 1; 0 is the root.
     labels : tuple of str or None
@@ -153,7 +154,18 @@ def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySe
 def read_dependencies(
     source: Source, *, tag: str = "upos", encoding: str | None = None
 ) -> list[DependencySentence]:
-    """Read a file by the end of its name: `read_dp` for .dp and .zip, else `read_conllu`."""
+    """Read a file by the end of its name: `read_dp` for .dp and .zip, else `read_conllu`.
+
+    Parameters
+    ----------
+    source, tag, encoding : Any
+        As in `read_conllu`.
+
+    Returns
+    -------
+    sentences : list of DependencySentence
+        In the order of the file.
+    """
     if not _is_text(source) and _DP_NAME.search(str(source)):
         return read_dp(source, encoding=encoding)
     return read_conllu(source, tag=tag, encoding=encoding)
@@ -172,6 +184,7 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
     Returns
     -------
     text : str
+        What was written.
 
     Examples
     --------

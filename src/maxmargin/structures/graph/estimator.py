@@ -163,6 +163,7 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         Returns
         -------
         self : GraphLabeler
+            The fitted estimator.
 
         Warns
         -----
@@ -201,14 +202,21 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
 
         Parameters
         ----------
-        X, y, sample_weight, node_weight
-            As in `fit`.
+        X : list of n_graphs graphs
+            Graphs, in any of the forms that `fit` takes.
+        y : list of n_graphs label arrays
+            The true labels of the nodes.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever come, without `void`; needed in the first call.
+        sample_weight : array-like of shape (n_graphs,), default=None
+            Multiplies the C of each graph.
+        node_weight : list of n_graphs arrays, default=None
+            Multiplies the loss of each node.
 
         Returns
         -------
         self : GraphLabeler
+            The fitted estimator.
         """
         classes = self._all_classes(classes)
         if self._begun is not None:
@@ -295,10 +303,12 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         Parameters
         ----------
         X : list of graphs
+            Graphs, in any of the forms that `fit` takes.
 
         Returns
         -------
         y : list of ndarray of shape (n_nodes,)
+            What is predicted for each input.
         """
         graphs = self._checked(X)
         labels, _ = self._infer_best(graphs)
@@ -307,9 +317,15 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the labels that `predict` gives each graph.
 
+        Parameters
+        ----------
+        X : list of n_graphs graphs
+            Graphs, in any of the forms that `fit` takes.
+
         Returns
         -------
         scores : ndarray of shape (n_graphs,)
+            One score for each input, the higher the better.
         """
         return self._infer_best(self._checked(X))[1]
 
@@ -320,16 +336,37 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         more the best labelling counts. These are no calibrated probabilities. Only for graphs that
         can be searched exactly.
 
+        Parameters
+        ----------
+        X : list of n_graphs graphs
+            Graphs, in any of the forms that `fit` takes.
+        temperature : float, default=1.0
+            Scores are divided by it before they are exponentiated.
+
         Returns
         -------
         marginals : list of ndarray of shape (n_nodes, n_classes)
+            Marginal probabilities, classes in the order of ``classes_``.
         """
         if not temperature > 0.0:
             raise ValueError(f"temperature must be positive, but is {temperature}.")
         return self._model.marginals(self._checked(X), float(temperature))
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of nodes whose label is right; labels not seen in training are mistakes."""
+        """Share of nodes whose label is right; labels not seen in training are mistakes.
+
+        Parameters
+        ----------
+        X : list of n_graphs graphs
+            Graphs, in any of the forms that `fit` takes.
+        y : list of n_graphs label arrays
+            The true labels of the nodes.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         graphs = self._checked(X)
         y_true = _of_nodes(y, X, graphs, "labels", self.void)
         known = self._known(y_true)

@@ -110,13 +110,14 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
             Multiplies the C of each bag.
         lengths : array-like of shape (n_bags,), default=None
             Number of instances of each bag.
-        init_latent : array-like of shape (n_bags,), default=None
+        initial : array-like of shape (n_bags,), default=None
             The instance that shows the class of each bag, as far as one knows, for the first start;
             -1 for the mean of the bag.
 
         Returns
         -------
         self : LatentClassifier
+            The fitted estimator.
 
         Warns
         -----
@@ -177,8 +178,10 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X, lengths
-            As in `fit`.
+        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+            Bags, in any of the forms that `fit` takes.
+        lengths : array-like of shape (n_bags,), default=None
+            Number of instances of each bag, if `X` is one matrix.
 
         Returns
         -------
@@ -193,12 +196,15 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X, lengths
-            As in `fit`.
+        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+            Bags, in any of the forms that `fit` takes.
+        lengths : array-like of shape (n_bags,), default=None
+            Number of instances of each bag, if `X` is one matrix.
 
         Returns
         -------
         y : ndarray of shape (n_bags,)
+            What is predicted for each input.
         """
         numbers = self._scores(X, lengths)[0].argmax(axis=1)
         return np.asarray(self.classes_[numbers])
@@ -210,10 +216,12 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X, lengths
-            As in `fit`.
+        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+            Bags, in any of the forms that `fit` takes.
         y : array-like of shape (n_bags,), default=None
             The classes to look for; None means those that are predicted.
+        lengths : array-like of shape (n_bags,), default=None
+            Number of instances of each bag, if `X` is one matrix.
 
         Returns
         -------
@@ -233,7 +241,24 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def score(
         self, X: Any, y: ArrayLike, sample_weight: Any = None, *, lengths: Any = None
     ) -> float:
-        """Share of the bags whose class is right."""
+        """Share of the bags whose class is right.
+
+        Parameters
+        ----------
+        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+            Bags, in any of the forms that `fit` takes.
+        y : array-like of shape (n_bags,)
+            The true classes.
+        sample_weight : array-like of shape (n_bags,), default=None
+            Weights of the bags.
+        lengths : array-like of shape (n_bags,), default=None
+            Number of instances of each bag, if `X` is one matrix.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         right = self.predict(X, lengths=lengths) == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
 

@@ -121,6 +121,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Returns
         -------
         self : MultilabelClassifier
+            The fitted estimator.
 
         Warns
         -----
@@ -156,6 +157,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
             In the same form in all calls.
         classes : array-like of shape (n_labels,), default=None
@@ -167,6 +169,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Returns
         -------
         self
+            The fitted estimator.
         """
         if self._begun is None and not _holds_sets(y):
             given = None if classes is None else all_classes(classes, _columns(y))
@@ -223,6 +226,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
@@ -240,10 +244,12 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
         margins : ndarray of shape (n_samples, n_labels)
+            One score for each input, the higher the better.
         """
         gains, bonus = self._reduced(X)
         if not len(bonus):
@@ -270,6 +276,13 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
         For at most 18 labels: all sets are scored.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        k : int
+            How many, at most.
+
         Returns
         -------
         k_best : list of lists of (labels, score)
@@ -285,7 +298,22 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of examples whose set is right as a whole, as in scikit-learn."""
+        """Share of examples whose set is right as a whole, as in scikit-learn.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+            The true sets of labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the examples.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         gains, bonus = self._reduced(X)
         if _holds_sets(y):
             y_true, known = _from_sets(y, self.classes_)

@@ -84,7 +84,22 @@ class OrdinalClassifier(RowClassifier):
     thresholds_: Floats = fitted()
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
-        """Minus how many classes predictions are from the truth, on average: zero is perfect."""
+        """Minus how many classes predictions are from the truth, on average: zero is perfect.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        y : array-like of shape (n_samples,)
+            The true classes.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the examples.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         predicted = self._class_scores(X).argmax(axis=1)
         y_true = _ranks(np.asarray(y), self.classes_)
         return -float(np.average(np.abs(predicted - y_true), weights=sample_weight))

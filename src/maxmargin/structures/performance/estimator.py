@@ -130,6 +130,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
             Two classes, numbers or strings.
         sample_weight : None
@@ -138,6 +139,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         Returns
         -------
         self : PerformanceClassifier
+            The fitted estimator.
 
         Warns
         -----
@@ -217,9 +219,15 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of each row; the positive class where it is above zero.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+
         Returns
         -------
         scores : ndarray of shape (n_samples,)
+            One score for each input, the higher the better.
         """
         check_is_fitted(self)
         given, X = X, check_features(X, type(self).__name__)
@@ -229,9 +237,15 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     def predict(self, X: Any) -> NDArray[Any]:
         """Class of each row.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            What is predicted for each input.
         """
         called = self.decision_function(X) > 0.0
         larger = called if self.classes_[1] == self.pos_label_ else ~called
@@ -242,6 +256,20 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
 
         For "error" the accuracy. For "precision@k" and "recall@k" that of the k rows with the
         highest scores, or of their share; for "break-even" of as many as are positive in `y`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        y : array-like of shape (n_samples,)
+            The true labels.
+        sample_weight : None
+            Refused: the measures count rows.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
         """
         if sample_weight is not None:
             raise ValueError("The measures of PerformanceClassifier count rows: no sample_weight.")

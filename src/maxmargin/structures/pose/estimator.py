@@ -153,7 +153,7 @@ class PoseEstimator(KernelEstimator):
     See Also
     --------
     KernelStructuredSVM : Any other structure with a kernel.
-    LatentClassifier : Is the object there, when nobody has marked where?
+    LatentClassifier : Whether the object is there, its place a latent variable.
 
     Notes
     -----
@@ -216,12 +216,14 @@ class PoseEstimator(KernelEstimator):
         X : sequence of ndarray of shape (height, width)
             Grey values; of different sizes if you like.
         y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+            The true poses; see Notes of the class.
         sample_weight : array-like of shape (n_images,), default=None
             Multiplies the C of each image.
 
         Returns
         -------
         self : PoseEstimator
+            The fitted estimator.
 
         Warns
         -----
@@ -267,6 +269,7 @@ class PoseEstimator(KernelEstimator):
         Parameters
         ----------
         X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
 
         Returns
         -------
@@ -278,9 +281,15 @@ class PoseEstimator(KernelEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best pose in each image.
 
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
+
         Returns
         -------
         scores : ndarray of shape (n_images,)
+            One score for each input, the higher the better.
         """
         return np.array([top[0][1] for top in self._tops(X, 1, 1.0)])
 
@@ -292,7 +301,9 @@ class PoseEstimator(KernelEstimator):
         Parameters
         ----------
         X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
         k : int
+            How many, at most.
         max_overlap : float, default=0.5
             Intersection over union above which a window is left out for a better one.
 
@@ -309,9 +320,17 @@ class PoseEstimator(KernelEstimator):
     def errors(self, X: Any, y: ArrayLike) -> PoseErrors:
         """How far the predictions are off.
 
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
+        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+            The true poses; see Notes of the class.
+
         Returns
         -------
         errors : PoseErrors
+            Of each image.
         """
         predicted = [top[0][0] for top in self._tops(X, 1, 1.0)]
         grid = self._problem.grid
@@ -322,7 +341,20 @@ class PoseEstimator(KernelEstimator):
         return PoseErrors(np.array(common), np.array(turned))
 
     def score(self, X: Any, y: ArrayLike) -> float:
-        """One minus the mean loss of the predictions: one is perfect."""
+        """One minus the mean loss of the predictions: one is perfect.
+
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
+        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+            The true poses; see Notes of the class.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
+        """
         found = self.errors(X, y)
         share = self._problem.angle_weight
         return 1.0 - float(
@@ -330,7 +362,20 @@ class PoseEstimator(KernelEstimator):
         )
 
     def accuracy(self, X: Any, y: ArrayLike) -> float:
-        """Share of the predictions whose window overlaps by more than a half with the true one."""
+        """Share of the predictions whose window overlaps by more than a half with the true one.
+
+        Parameters
+        ----------
+        X : sequence of ndarray of shape (height, width)
+            Images, as grey values.
+        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+            The true poses; see Notes of the class.
+
+        Returns
+        -------
+        accuracy : float
+            The higher, the better.
+        """
         return float(np.mean(self.errors(X, y).overlaps > 0.5))
 
     def _grid(self) -> WindowGrid:

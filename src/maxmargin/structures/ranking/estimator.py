@@ -105,6 +105,7 @@ class Ranker(StreamedEstimator, RescaledEstimator):
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_documents, n_features)
+            One row for each example.
         y : array-like of shape (n_documents,)
             Relevance: zero or more, higher is better.
         groups : array-like of shape (n_documents,) or (n_queries,)
@@ -115,6 +116,7 @@ class Ranker(StreamedEstimator, RescaledEstimator):
         Returns
         -------
         self : Ranker
+            The fitted estimator.
 
         Warns
         -----
@@ -148,12 +150,19 @@ class Ranker(StreamedEstimator, RescaledEstimator):
 
         Parameters
         ----------
-        X, y, groups, sample_weight
-            As in `fit`. A query that was there in an earlier call is another one.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        y : array-like of shape (n_samples,)
+            Relevance of each row.
+        groups : array-like of shape (n_documents,) or (n_queries,)
+            Query of each document, or number of documents of each query.
+        sample_weight : array-like of shape (n_queries,), default=None
+            Multiplies the C of each query.
 
         Returns
         -------
         self : Ranker
+            The fitted estimator.
 
         Warns
         -----
@@ -229,9 +238,15 @@ class Ranker(StreamedEstimator, RescaledEstimator):
     def predict(self, X: Any) -> Floats:
         """Score of each document: the higher, the further up in the list of its query.
 
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+
         Returns
         -------
         scores : ndarray of shape (n_documents,)
+            What is predicted for each input.
         """
         check_is_fitted(self)
         given, X = X, check_features(X, type(self).__name__)
@@ -239,7 +254,18 @@ class Ranker(StreamedEstimator, RescaledEstimator):
         return np.asarray(X @ self.coef_)
 
     def decision_function(self, X: Any) -> Floats:
-        """The same as `predict`."""
+        """The same as `predict`.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_samples,)
+            One score for each row, the higher the better.
+        """
         return self.predict(X)
 
     def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
@@ -247,8 +273,10 @@ class Ranker(StreamedEstimator, RescaledEstimator):
 
         Parameters
         ----------
-        X, groups
-            As in `fit`.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        groups : array-like of shape (n_documents,) or (n_queries,)
+            Query of each document, or number of documents of each query.
 
         Returns
         -------
@@ -267,6 +295,20 @@ class Ranker(StreamedEstimator, RescaledEstimator):
 
         Counted as in the evaluation tool of LETOR, see
         `maxmargin.structures.ranking.problem.ndcg`: queries without relevant documents count zero.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
+        y : array-like of shape (n_samples,)
+            Relevance of each row.
+        groups : array-like of shape (n_documents,) or (n_queries,)
+            Query of each document, or number of documents of each query.
+
+        Returns
+        -------
+        score : float
+            The higher, the better.
         """
         scores = self.predict(X)
         relevance = _check_relevance(scores, y)

@@ -98,6 +98,7 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Returns
         -------
         self
+            The fitted estimator.
 
         Warns
         -----
@@ -135,7 +136,9 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
         y : array-like of shape (n_samples,)
+            The true classes.
         classes : array-like of shape (n_classes,), default=None
             All labels that will ever come; needed in the first call.
         sample_weight : array-like of shape (n_samples,), default=None
@@ -144,6 +147,7 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Returns
         -------
         self
+            The fitted estimator.
         """
         return self._learn_rows(X, y, self._all_classes(classes), sample_weight)
 
@@ -153,6 +157,7 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
@@ -168,10 +173,12 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            One row for each example.
 
         Returns
         -------
         y : ndarray of shape (n_samples,)
+            What is predicted for each input.
         """
         numbers = self._class_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[numbers])
