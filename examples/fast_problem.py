@@ -1,9 +1,9 @@
-"""The same kind of problem made fast: all searches of a batch in one compiled call.
+"""The same kind of problem made fast: the oracle calls of a batch in one compiled call.
 
 Multi-label: an output is any set of labels, each with weights of its own, and a wrong label costs
-one. The plain class works by itself; adding `cuts`, which searches for many examples at once and
-writes their planes in sparse form, spares Python's overhead for each of them. The search is
-compiled with numba, as the library's own are.
+one. The plain class works by itself; adding `cuts`, which answers for a batch of examples and
+writes their cutting planes in sparse form, spares Python's overhead for each of them. The routine
+is compiled with numba, as the library's own are.
 """
 
 import time
@@ -34,7 +34,7 @@ class Labels(mm.Problem):
 
 
 class FastLabels(Labels):
-    """The same with batched searches."""
+    """The same with one oracle call for a batch of examples."""
 
     def cuts(self, xs, y_true, w):
         X, T = np.array(xs), np.array(y_true)

@@ -1,10 +1,11 @@
 """Hidden states in a chain: labels that look different from one moment to the next.
 
 A machine is idle, runs, or fails, and its two sensors and their order in time tell which. Every
-label has two hidden states, and nobody has noted which: "idle" reads high-high or low-low, "runs"
-high-low or low-high, so no weights of the readings can tell them apart; "fails" is a burst that
-first reads as one, then as the other. `HiddenChains` gives each label two states and finds out
-which is which, by completing the training labels and training on them in turn.
+label has two hidden states, which the training labels do not tell: "idle" reads high-high or
+low-low, "runs" high-low or low-high, so no weights of the readings can tell them apart; "fails" is
+a burst that first reads as one, then as the other. `HiddenChains` gives each label two states and
+finds out which is which, by imputing the states of the training labels and training on them in
+turn.
 """
 
 import numpy as np
@@ -39,7 +40,7 @@ def make_sequences(n, seed):
 
 
 def share_right(predicted, Y):
-    """Share of the positions with the right label."""
+    """Fraction of the positions with the right label."""
     return np.mean(np.concatenate(predicted) == np.concatenate(Y))
 
 

@@ -53,7 +53,7 @@ def make_pairs(n, seed):
 
 
 def share_right(predicted, Y):
-    """Share of the items with the right partner."""
+    """Fraction of the items with the right partner."""
     return np.mean(np.concatenate(predicted) == np.concatenate(Y))
 
 
@@ -62,7 +62,7 @@ def main():
     X, Y = make_pairs(400, seed=0)
     train, test = (X[:200], Y[:200]), (X[200:], Y[200:])
     model = mm.StructuredSVM(Matching(), C=0.1).fit(*train)
-    print(f"{model.certificate_} after {model.history_[-1].oracle_calls} searches")
+    print(f"{model.certificate_} after {model.history_[-1].oracle_calls} oracle calls")
     learned = share_right(model.predict(test[0]), test[1])
     equal = -np.ones(N_MEANINGS + 2)
     untrained = share_right([Matching().inference(x, equal) for x in test[0]], test[1])

@@ -26,5 +26,7 @@ stream = SourceStream.of(problem, Digits(), C=0.01)
 for passes in (1, None):
     result = Online(passes=passes, cache_bytes=20_000_000).solve(stream, Stopping(tol=1e-3))
     last = result.history[-1]
-    print(f"{result.iterations} passes, {last.oracle_calls} searches, {last.cuts} planes kept")
+    print(
+        f"{result.iterations} passes, {last.oracle_calls} oracle calls, {last.cuts} cutting planes"
+    )
     print(f"  {result.certificate}")

@@ -1,8 +1,8 @@
 """A structure of your own in plain Python: pick the words of a summary, at most three.
 
 An input is a list of candidates (rows of features), an output a set of at most `BUDGET` of them.
-The score of a set is the sum over its members, so both searches sort. Fifteen lines of problem, and
-every solver can train it.
+The score of a set is the sum over its members, so both kinds of inference sort. Fifteen lines of
+problem, and every solver can train it.
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def main():
     """Train it, and compare."""
     X, Y = make_data(300, seed=0)
     model = mm.StructuredSVM(Selection(), C=0.1).fit(X[:200], Y[:200])
-    print(f"{model.certificate_} after {model.history_[-1].oracle_calls} searches")
+    print(f"{model.certificate_} after {model.history_[-1].oracle_calls} oracle calls")
     print(f"mean loss on new inputs: {-model.score(X[200:], Y[200:]):.2f}")
     for solver in ("n-slack", "one-slack", "dual-coordinate", mm.FrankWolfe(step="pairwise")):
         model = mm.StructuredSVM(Selection(), C=0.1, solver=solver).fit(X[:200], Y[:200])
