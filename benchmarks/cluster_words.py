@@ -17,8 +17,8 @@ from benchmarks.sequences import letters
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
+from maxmargin.training.fit import partition_oracle
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded import _make_partition_oracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -89,7 +89,7 @@ class Words:
         rows = [slice(*some) for some in pairwise(ends)]
         self.X, self.y = [words.X[some] for some in rows], [words.y[some] for some in rows]
         self.tagger = mm.SequenceTagger(C=C, fit_intercept=False, fit_ends=False)
-        self.fixed = self.tagger._fix(self.tagger._read(self.X, self.y, None), None)
+        self.fixed = self.tagger._metadata(self.tagger._encode(self.X, self.y, None), None)
 
     @property
     def n(self) -> int:
@@ -109,5 +109,5 @@ class Words:
 
 
 def _bound(tagger: Any, fixed: Any, pause: Pause | None, X: Any, y: Any, weight: Any) -> Oracle:
-    training = _make_partition_oracle(tagger, fixed, X, y, weight)
+    training = partition_oracle(tagger, fixed, X, y, weight)
     return training if pause is None else SlowOracle(training, pause)

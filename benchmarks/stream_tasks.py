@@ -17,7 +17,7 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.rows.oracle import RowOracle
-from maxmargin.training.stream import SourceStream
+from maxmargin.training.streams import SourceStream
 
 C = 0.01
 TOLERANCE = 1e-3

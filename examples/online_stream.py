@@ -7,7 +7,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.multiclass.problem import Classes
-from maxmargin.training.stream import SourceStream
+from maxmargin.training.streams import SourceStream
 
 
 class Digits(Source):

@@ -56,7 +56,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.taxonomy.estimator": "HierarchicalClassifier",
         "training.distributed_dual": "DistributedDual",
         "training.engines": "EngineError engine",
-        "training.stream": "SourceStream",
+        "training.streams": "SourceStream",
     },
 )
 __all__ += ["__version__"]

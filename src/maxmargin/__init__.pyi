@@ -69,7 +69,7 @@ from maxmargin.structures.taxonomy.estimator import HierarchicalClassifier as Hi
 from maxmargin.training.distributed_dual import DistributedDual as DistributedDual
 from maxmargin.training.engines import EngineError as EngineError
 from maxmargin.training.engines import engine as engine
-from maxmargin.training.stream import SourceStream as SourceStream
+from maxmargin.training.streams import SourceStream as SourceStream
 
 __version__: str
 __all__: list[str]

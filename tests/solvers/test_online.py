@@ -22,7 +22,7 @@ from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.stream import Evaluation, FrozenPoint, InMemory
 from maxmargin.structures.multiclass.problem import Classes as ManyClasses
-from maxmargin.training.stream import SourceStream
+from maxmargin.training.streams import SourceStream
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
 TIGHT = 6_000

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from maxmargin.data import open_examples, read_libsvm
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine
+from maxmargin.training.fit import survey_partition
 from maxmargin.training.partitions import partitions_of, surveyed
-from maxmargin.training.sharded_linear import survey_rows
 
 distributed = pytest.importorskip("distributed")
 
@@ -172,7 +173,8 @@ def test_workers_read_their_own_part_of_a_file(cluster, tmp_path):
         client.run(read_libsvm, tmp_path / "10.libsvm")  # every worker, whoever surveys
         before = client.run(bytes_read)
         engine = DaskEngine(client)
-        surveys = surveyed(engine, partitions_of(open_examples(path), 2), survey_rows)
+        survey = partial(survey_partition, mm.LinearClassifier())
+        surveys = surveyed(engine, partitions_of(open_examples(path), 2), survey)
         after = client.run(bytes_read)
         sizes = [after[worker] - before[worker] for worker in before]
     assert sum(survey.n_examples for survey in surveys) == 20_000

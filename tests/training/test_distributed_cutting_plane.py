@@ -10,8 +10,8 @@ from maxmargin.core.certificate import certify
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
-from maxmargin.training.distributed_names import on_shards
 from maxmargin.training.engines import ThreadEngine
+from maxmargin.training.fit import distributed
 from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import _TABLE
@@ -78,7 +78,7 @@ def test_estimators_take_the_name_and_the_object(tmp_path):
     there = mm.SequenceTagger(solver="one-slack", tol=0.01, engine="processes").fit(X, y)
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=1e-9)
     assert there.history_[0].received > 0
-    assert on_shards(mm.OneSlack(cache=3)) == DistributedOneSlack(cache=3)
+    assert distributed(mm.OneSlack(cache=3)) == DistributedOneSlack(cache=3)
     checkpoint = mm.Checkpoint(tmp_path / "run.checkpoint", resume=True)
     options = {"solver": DistributedOneSlack(), "tol": 0.01, "checkpoint": checkpoint}
     first = mm.SequenceTagger(n_jobs=2, **options).fit(X, y)

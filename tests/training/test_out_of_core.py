@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from maxmargin import GaussianPrior, LinearClassifier, LinearRegressor, SequentialDual
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.training import linear_stream as streams
+from maxmargin.training import streams
 
 FORMULATIONS = ["crammer-singer", "weston-watkins", "one-vs-rest"]
 
@@ -50,7 +50,7 @@ def cut(X, y, ends=(1, 1, 40, 41, 100)):
 def _block_sizes(request, monkeypatch):
     """With and without the joining of small blocks."""
     if request.param == "small blocks":
-        monkeypatch.setattr(streams, "SMALL_BLOCK", 0)
+        monkeypatch.setattr(streams, "SMALL_BATCH", 0)
 
 
 def assert_same_model(model, expected, rel=1e-3):
@@ -174,7 +174,7 @@ def test_memory_for_rows_saves_passes():
         source = cut(X / 16, y, ends=range(50, 600, 50))
         solver = StreamedDual(cache_bytes=cache_bytes)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(streams, "SMALL_BLOCK", 0)
+            patch.setattr(streams, "SMALL_BATCH", 0)
             model = LinearClassifier(C=0.1, tol=0.02, solver=solver).fit(source)
         assert model.certificate_.relative_gap <= 0.02
         passes[cache_bytes] = source.passes
@@ -214,7 +214,9 @@ def with_entry(value):
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_in_a_block_is_found(make, value):
-    match = r"In block 4 of the source, whose first row is row 41 of all, .* row 29, column 2"
+    match = (
+        r"In batch 4 of the source, whose first example is number 41 of all, .* row 29, column 2"
+    )
     refused(LinearClassifier(), cut(make(with_entry(value)), SPECIES), match)
 
 
@@ -226,7 +228,7 @@ def test_nan_in_a_block_is_found(make, value):
         (Parts([(IRIS, SPECIES[:-1])]), "150 rows but y has 149"),
         (Parts([(IRIS, SPECIES), (IRIS[:, :3], SPECIES)]), "X has 3 features, .* had 4"),
         (Parts([(["a", "b"], [0, 1])]), "X is a list"),
-        (Parts([(IRIS, SPECIES), (IRIS, NAMES)]), "y holds text, but blocks before held numbers"),
+        (Parts([(IRIS, SPECIES), (IRIS, NAMES)]), "y holds text, but batches before held numbers"),
         (cut(IRIS, IRIS[:, 0]), "whole numbers or text"),
     ],
 )
@@ -237,7 +239,7 @@ def test_bad_sources_of_labels(source, match):
 def test_bad_targets_of_a_regressor():
     refused(LinearRegressor(), cut(IRIS, NAMES), "y must hold numbers")
     bad = np.where(np.arange(150) == 60, np.nan, PETALS)
-    refused(LinearRegressor(), cut(IRIS, bad), r"block 4 .* y\[19\] is nan")
+    refused(LinearRegressor(), cut(IRIS, bad), r"batch 4 .* y\[19\] is nan")
 
 
 def test_metadata_of_a_source_must_have_an_entry_for_each_example():
@@ -264,7 +266,7 @@ def test_a_source_that_changes_is_refused():
     source = Changing([(IRIS, SPECIES)])
     model = LinearClassifier(tol=1e-9, max_iter=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "SMALL_BLOCK", 0)
+        patch.setattr(streams, "SMALL_BATCH", 0)
         refused(model, source, "other blocks than on the first pass")
 
 

@@ -14,6 +14,7 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
 from maxmargin.structures.constituency.grammar import GrammarError
 from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.training.fit import start_fit
 
 N = 24
 
@@ -51,7 +52,7 @@ class Case:
     def objective(self, weights):
         """Of all examples."""
         model = clone(self.model)
-        oracle, _, _ = model._anew(model._read(self.X, self.y, None), None)
+        oracle, _ = start_fit(model, model._encode(self.X, self.y, None), None)
         return oracle.primal(weights)
 
 
@@ -145,7 +146,7 @@ def test_a_few_cycles_come_close_to_the_fit(make):
             assert len(model.predict(case.X)) == N
     fitted = clone(case.model).fit(case.X, case.y)
     np.testing.assert_array_equal(model.classes_, fitted.classes_)
-    reached, best = case.objective(model._learner.weights), fitted.certificate_
+    reached, best = case.objective(model._online.run.weights), fitted.certificate_
     assert best.dual <= reached <= 1.05 * best.dual
     assert 0.9 * best.dual <= model.certificate_.dual <= best.primal
 
@@ -165,7 +166,7 @@ def test_fit_begins_anew_and_so_does_what_follows(make):
     case = make()
     fitted = clone(case.model).fit(case.X, case.y)
     model = begun(case).fit(case.X, case.y)
-    assert model._learner is None
+    assert model._online is None
     assert model.certificate_ == fitted.certificate_
     assert same_predictions(model.predict(case.X), fitted.predict(case.X))
     model.partial_fit(*case.part(8))  # the classes are those of the fit
@@ -182,7 +183,7 @@ def test_clone_and_pickle_in_between(make):
     assert copies[0].certificate_ == copies[1].certificate_
     assert same_predictions(*(each.predict(case.X) for each in copies))
     fresh = clone(model)
-    assert fresh._begun is None
+    assert fresh._online is None
     assert not hasattr(fresh, "classes_")
 
 
@@ -190,7 +191,7 @@ def test_clone_and_pickle_in_between(make):
 def test_what_is_refused_leaves_the_model_as_it_was(make):
     case = make()
     model = begun(case)
-    before, certificate = pickle.dumps(model._learner.weights), model.certificate_
+    before, certificate = pickle.dumps(model._online.run.weights), model.certificate_
     one = case.part(1)
     narrow = case.narrow if hasattr(case.X, "shape") else [case.narrow]
     calls = {
@@ -201,7 +202,7 @@ def test_what_is_refused_leaves_the_model_as_it_was(make):
     for message, (X, y, classes) in calls.items():
         with pytest.raises(ValueError, match=message):
             model.partial_fit(X, y, classes)
-    assert pickle.dumps(model._learner.weights) == before
+    assert pickle.dumps(model._online.run.weights) == before
     assert model.certificate_ is certificate
 
 
@@ -220,7 +221,7 @@ def test_fit_from_a_source_is_the_fit_of_the_same_data(make):
     case = make()
     fitted = clone(case.model).set_params(tol=1e-4).fit(case.X, case.y)
     model = begun(case).set_params(tol=1e-4).fit(Listed(case.X, case.y))
-    assert model._begun is None
+    assert model._online is None
     assert model.status_ == "converged"
     assert model.certificate_.relative_gap <= 1e-4
     assert model.certificate_.primal == pytest.approx(fitted.certificate_.primal, rel=2e-4)
@@ -253,7 +254,7 @@ def test_sample_weights_and_a_solver_with_options(make):
     model = clone(case.model).set_params(solver=Online(schedule="gap"))
     weights = np.linspace(0.0, 2.0, 8)
     model.partial_fit(*case.part(8), case.classes, sample_weight=weights)
-    point = model._learner.point()
+    point = model._online.run.point()
     used = np.bincount(point.examples, point.coef, 8)
     assert (used <= case.model.C * weights + 1e-12).all()
     assert used.sum() > 0.0
@@ -455,7 +456,7 @@ def test_a_ranker_learns_query_by_query(loss):
             assert model.predict(X).shape == (60,)
     assert model.n_queries_ == cycles * 10
     whole = clone(fitted)
-    oracle, _, _ = whole._anew(whole._read(X, y, None, query), None)
+    oracle, _ = start_fit(whole, whole._encode(X, y, None, query), None)
     reached = oracle.primal(model.coef_)
     assert fitted.certificate_.dual <= reached <= 1.05 * fitted.certificate_.dual
     before = model.coef_

@@ -163,7 +163,7 @@ def test_a_parser_needs_its_grammar_before():
     pairs = bag.from_sequence([(tree, tree) for tree in trees], npartitions=2)
     with pytest.raises(ValueError, match="needs all rules before"):
         GrammarParser(**ON_SHARDS).fit(DaskSource(pairs))
-    grammar = Grammar.read(GrammarParser().fit(trees)._read(trees, None, None).y)
+    grammar = Grammar.read(GrammarParser().fit(trees)._encode(trees, None, None).y)
     there = GrammarParser(grammar=grammar, **ON_SHARDS).fit(DaskSource(pairs))
     local = GrammarParser(grammar=grammar).fit(trees)
     assert_allclose(there.certificate_.primal, local.certificate_.primal, rtol=2e-3)

@@ -53,7 +53,7 @@ def test_calls_add_up(make):
 def test_the_dual_value_is_that_of_the_planes_in_the_cache():
     case = whole(random_classes(1))
     model = model_of(case).partial_fit(case.X[:5], case.Y[:5]).partial_fit(case.X[5:], case.Y[5:])
-    point = model._learner.point()
+    point = model._online.run.point()
     assert certify(case.oracle(), model.weights_, point).dual == pytest.approx(
         model.certificate_.dual, rel=1e-9
     )
@@ -64,9 +64,9 @@ def test_a_small_cache_is_never_exceeded():
     model = model_of(case, solver=Online(cache_bytes=8_000))
     for start in range(0, 60, 10):
         model.partial_fit(case.X[start : start + 10], case.Y[start : start + 10])
-        assert model._learner.cache.n_bytes <= 8_000
-    assert model._learner.cache.n_frozen > 0
-    assert not len(model._learner.cache.frozen.spent)
+        assert model._online.run.cache.n_bytes <= 8_000
+    assert model._online.run.cache.n_frozen > 0
+    assert not len(model._online.run.cache.frozen.spent)
     assert 0.3 * case.optimum.value < model.certificate_.dual <= case.optimum.value
 
 
@@ -74,7 +74,7 @@ def test_sample_weights_multiply_the_cost():
     case = whole(random_classes(1))
     weights = np.linspace(0.0, 2.0, len(case.X))
     model = model_of(case, tol=1e-5).partial_fit(case.X, case.Y, sample_weight=weights)
-    point = model._learner.point()
+    point = model._online.run.point()
     used = np.bincount(point.examples, point.coef, len(case.X))
     assert (used <= 0.5 * weights + 1e-12).all()
     assert used[0] == 0.0
@@ -87,7 +87,7 @@ def test_a_model_between_calls_can_be_pickled():
     for each in (model, copy):
         each.partial_fit(case.X[6:], case.Y[6:])
     np.testing.assert_array_equal(model.weights_, copy.weights_)
-    assert clone(model)._learner is None
+    assert clone(model)._online is None
 
 
 def test_ctrl_c_keeps_what_was_learned_and_the_next_call_goes_on():

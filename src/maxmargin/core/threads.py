@@ -1,6 +1,7 @@
 """Compiled routines, which release the GIL, side by side in threads; reading ahead."""
 
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from itertools import pairwise
@@ -91,3 +92,11 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
             following = reader.submit(next, items, end)
             yield item  # type: ignore[misc]
             del item  # so that its memory is free before the next is waited for
+
+
+def n_threads(n_jobs: int | None) -> int:
+    """Threads that scikit-learn's `n_jobs` means."""
+    if n_jobs is None:
+        return 1
+    cores = os.cpu_count() or 1
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)

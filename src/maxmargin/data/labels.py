@@ -95,3 +95,52 @@ def _kind(label: Any) -> str:
     if isinstance(label, (Number, np.generic)):
         return "numbers"
     return f"objects ({type(label).__name__})"
+
+
+def all_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
+    """The classes that are `known`, or, at the first call of `partial_fit`, those given, sorted."""
+    if classes is None:
+        if known is None:
+            raise ValueError(
+                "classes must be passed on the first call to partial_fit: all labels that will "
+                "ever come."
+            )
+        return known
+    given = np.unique(label_array(classes, "classes"))
+    if known is not None and not np.array_equal(given, np.sort(known)):
+        raise ValueError(
+            f"classes are {given.tolist()}, but {known.tolist()} are known already: they must "
+            f"stay the same."
+        )
+    return given
+
+
+def joined_classes(known: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
+    """All classes, sorted; an error if those found are no labels."""
+    if found.dtype.kind == "f" and (found != np.round(found)).any():
+        bad = found[found != np.round(found)][0]
+        raise ValueError(f"Labels must be whole numbers or text, but y holds {bad}.")
+    return np.union1d(known, found) if len(known) else found
+
+
+def class_numbers(
+    labels: NDArray[Any], classes: NDArray[Any], flat: bool = False
+) -> NDArray[np.intp]:
+    """Where in the sorted `classes` the labels are; an error if one is not.
+
+    `flat` labels are those of several lists, so that errors cannot tell where one is.
+    """
+    if not len(labels):
+        return np.zeros(0, dtype=np.intp)
+    try:
+        numbers = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    except TypeError as error:
+        raise ValueError(
+            "Labels must all be strings or all be numbers, but y mixes types."
+        ) from error
+    unknown = np.flatnonzero(classes[numbers] != labels)
+    if len(unknown):
+        label = np.asarray(labels)[unknown].tolist()[0]
+        where = "y holds" if flat else f"y[{unknown[0]}] is"
+        raise ValueError(f"{where} {label!r}, which is not one of the classes {classes.tolist()}.")
+    return numbers

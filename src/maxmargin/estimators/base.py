@@ -7,6 +7,7 @@ Fits that start from the dual solution of the fit before.
 What a file may hold of an estimator: attributes it declares, of the types it declares.
 """
 
+import copy
 import inspect
 import os
 import re
@@ -18,21 +19,22 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, _clone_parametrized
 from sklearn.callback import CallbackSupportMixin, with_callbacks
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.checks import check_shape
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status, Stopping
+from maxmargin.core.threads import n_threads
 from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_costs, check_per_sample
 from maxmargin.io.checkpoint import Checkpoint
@@ -199,6 +201,17 @@ def check_weights(name: str, weights: Any, *shape: int) -> None:
     check_shape(name, weights, *shape)
     if weights.dtype != np.float64:
         raise ValueError(f"{name} must be numbers of 64 bits")
+
+
+def callers_level() -> int:
+    """The `stacklevel` of a warning that names the line which called the library."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and (frame := frame.f_back) is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("maxmargin.", "sklearn.")):
+            break
+        level += 1
+    return level
 
 
 Floats = NDArray[np.float64]
@@ -374,7 +387,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
 
         return on_iteration
 
-    def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
+    def _warn_unless_converged(self, result: Result, X: Any) -> None:
         """Say why the solver stopped, and at which gap, unless it did all that was asked for.
 
         `X` is what it was fitted to, which may be the cause.
@@ -389,7 +402,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                 f"The weights are hardly better than none: take a larger C than {self.C:g}, or "
                 f"features that tell the outputs apart.",
             )
-            warnings.warn(warning, stacklevel=stacklevel + 1)
+            warnings.warn(warning, stacklevel=callers_level())
         if result.status in (Status.CONVERGED, Status.PASSES):
             return
         reasons = {
@@ -404,7 +417,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
                 f"{type(self).__name__} has converged as far as its relaxed searches can tell: of "
                 f"the {gap}, above tol={self.tol:g}, no more can be closed by training on.",
                 ConvergenceWarning,
-                stacklevel=stacklevel + 1,
+                stacklevel=callers_level(),
             )
             return
         asked = result.status is not Status.MAX_ITER or self.max_iter != type(self).max_iter
@@ -414,7 +427,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
             f"{', hardly better than zero weights' if hardly_better else ''}.",
             likely_cause(X, result, self.C, asked),
         )
-        warnings.warn(warning, stacklevel=stacklevel + 1)
+        warnings.warn(warning, stacklevel=callers_level())
 
     def _gap_in_words(self, result: Result) -> str:
         """The gap, in the units of `tol`."""
@@ -432,9 +445,35 @@ def _fingerprint(X: Any, y: Any) -> str:
     return found.text()
 
 
-def n_threads(n_jobs: int | None) -> int:
-    """Threads that scikit-learn's `n_jobs` means."""
-    if n_jobs is None:
-        return 1
-    cores = os.cpu_count() or 1
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+@estimator
+class HasEngine:
+    """For estimators with the parameter `engine`.
+
+    Parameters
+    ----------
+    engine : {"threads", "processes", "dask"} or distributed.Client, default=None
+        Where to train: in this process; in `n_jobs` processes, for inference in pure Python; on the
+        workers of a Dask cluster. None takes what `maxmargin.engine` says, or else threads.
+    """
+
+    engine: Any = None
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "engine": [StrOptions({"threads", "processes", "dask"}), HasMethods("submit"), None]
+    }
+
+    def __sklearn_clone__(self) -> Self:
+        # The connection to a cluster stays the same; it cannot be copied.
+        bare = copy.copy(self)
+        bare.engine = None
+        clone: Self = _clone_parametrized(bare)
+        clone.engine = self.engine
+        return clone
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Nor can it be written.
+        own: Any = super().__getstate__()
+        state = dict(own)  # which may be the estimator's own dictionary
+        if "engine" in state and not isinstance(state["engine"], str):
+            state["engine"] = None
+        return state

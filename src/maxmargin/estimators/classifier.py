@@ -1,11 +1,13 @@
 """LinearClassifier: multi-class and binary linear SVMs."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -19,9 +21,11 @@ from maxmargin.core.linear import (
     ScalarProblem,
     WestonWatkins,
 )
-from maxmargin.data.labels import label_array
-from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.result import Result, Stopping
+from maxmargin.data.labels import class_numbers, joined_classes, label_array
+from maxmargin.data.sources import Source, widened
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     as_floats,
     check_costs,
@@ -32,22 +36,24 @@ from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.training.distributed_names import ON_SHARDS
-from maxmargin.training.engines import chosen_engine
-from maxmargin.training.linear_stream import (
-    BatchStream,
-    CheckedExamples,
-    class_numbers,
-    joined_classes,
+from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.training.fit import (
+    DISTRIBUTED,
+    Encoded,
+    Metadata,
+    fit_examples_on_shards,
+    fit_source_on_shards,
+    refuse_with_source,
+    runs_on_shards,
 )
-from maxmargin.training.sharded import HasEngine
-from maxmargin.training.sharded_linear import fit_on_shards
+from maxmargin.training.partitions import Survey
+from maxmargin.training.streams import CheckedExamples, LinearStream
 
 Floats = NDArray[np.float64]
 
 _FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
 _ONE_VERSUS_REST = "one-vs-rest"
-_STRUCTURED = (OneSlack, *ON_SHARDS)
+_STRUCTURED = (OneSlack, *DISTRIBUTED)
 """Solvers that train any structured problem, with classes as outputs."""
 
 
@@ -207,8 +213,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             far are kept, with their certificate.
         """
         structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)
-        if structured or chosen_engine(self.engine) != "threads":
-            fit_on_shards(self, X, y, sample_weight, margins)
+        if structured or runs_on_shards(self):
+            self._fit_on_shards(X, y, sample_weight, margins)
             return self
         if isinstance(X, Source):
             return self._fit_source(_LabelStream(self, X, y, sample_weight, margins))
@@ -440,16 +446,148 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
             "intercept_": intercept,
         }
 
+    # On shards: the same model, trained by a structured solver where the rows are.
 
-class _LabelStream(BatchStream):
-    """Blocks of a source whose targets are labels.
+    _widens: ClassVar[bool] = True
+
+    def _fit_on_shards(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, margins: ArrayLike | None
+    ) -> None:
+        """Fit to rows that are dealt out to shards, or lie there."""
+        self._refuse_on_shards(margins)
+        if isinstance(X, Source):
+            refuse_with_source(y=y, sample_weight=sample_weight)
+            fit_source_on_shards(self, X)
+            self.__dict__.pop("feature_names_in_", None)
+        else:
+            rows, labels, C = self._check_samples(X, y, sample_weight)
+            examples = Encoded(rows, labels, len(labels), C)
+            fit_examples_on_shards(self, rows, labels, examples, sample_weight)
+            validate_data(self, X, skip_check_array=True)
+        self._warm = None
+
+    def _refuse_on_shards(self, margins: ArrayLike | None) -> None:
+        plain = {"margins": 1.0, "intercept_scaling": 1.0, "nonnegative": False, "prior": None}
+        for name, usual in plain.items():
+            value = getattr(self, name)
+            if not (np.isscalar(value) or value is None) or value != usual:
+                raise ValueError(
+                    f"{name} needs all data in one process: leave it out, or use engine='threads'."
+                )
+        if margins is not None:
+            raise ValueError("margins need all data in one process: use engine='threads'.")
+
+    def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
+        if metadata is not None and sp.issparse(X) and X.shape[1] < metadata["_problem"].n_inputs:
+            X = widened(sp.csr_array(X), metadata["_problem"].n_inputs)
+        X, y, _ = self._check_samples(X, y, None, alone=False)
+        return Encoded(X, y, len(y))
+
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
+        classes, labels = np.unique(examples.y, return_inverse=True)
+        totals: Floats = np.bincount(labels, weights=examples.extra).astype(np.float64)
+        return self._class_metadata(classes, totals, examples.X.shape[1])
+
+    def _survey_partition(self, X: Any, y: Any) -> Any:
+        if not hasattr(X, "shape"):
+            raise ValueError("The examples of LinearClassifier must be rows of numbers.")
+        return *np.unique(y, return_counts=True), X.shape[1], sp.issparse(X)
+
+    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
+        labels, counts, widths, sparse = zip(*(survey.found for survey in surveys), strict=True)
+        if len(set(widths)) > 1 and not all(sparse):
+            raise ValueError(
+                f"Some partitions of the data have {min(widths)} features and some {max(widths)}: "
+                f"they must be the same for all."
+            )
+        classes: NDArray[Any] = np.empty(0)
+        for found in labels:
+            classes = joined_classes(classes, found)
+        totals = np.zeros(len(classes))
+        for found, count in zip(labels, counts, strict=True):
+            totals[np.searchsorted(classes, found)] += self.C * count
+        return self._class_metadata(classes, totals, max(widths))
+
+    def _class_metadata(self, classes: NDArray[Any], totals: Floats, width: int) -> Metadata:
+        self._check_classes(classes)
+        if len(classes) > 2 and self.formulation != "crammer-singer":
+            raise ValueError(
+                f"formulation={self.formulation!r} needs all data in one process: use "
+                f"'crammer-singer', or engine='threads'."
+            )
+        loss_matrix = check_loss_matrix(self.loss_matrix, classes)
+        problem = Classes(width, len(classes), loss_matrix, self.fit_intercept)
+        return {"classes_": classes, "_totals": totals, "_problem": problem}
+
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
+        classes, problem = metadata["classes_"], metadata["_problem"]
+        labels = class_numbers(examples.y, classes)
+        targets, C = self._targets(classes, labels, C, None, metadata["_totals"])
+        oracle: Oracle = problem.make_oracle(
+            examples.X, targets.labels, 0.5 * C if len(classes) == 2 else C
+        )
+        return oracle
+
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        classes, problem = metadata["classes_"], metadata["_problem"]
+        table = problem.split(weights)[0][:, : len(classes)]
+        if len(classes) == 2:
+            table = table[:, [1]] - table[:, [0]]
+        return {
+            "classes_": classes,
+            "coef_": np.array(table[: problem.n_inputs].T, order="C"),
+            "intercept_": table[-1].copy() if self.fit_intercept else np.zeros(table.shape[1]),
+            "n_features_in_": problem.n_inputs,
+        }
+
+    def _solve(self, solver: Any, oracle: Any, X: Any, y: Any, metadata: Metadata) -> None:
+        solve = _doubled(solver.solve) if len(metadata["classes_"]) == 2 else solver.solve
+        result = self._train(X, y, partial(solve, oracle), partial(self._fitted, metadata))
+        self._warn_unless_converged(result, X)
+
+    def _finish(self, X: Any, metadata: Metadata) -> None:
+        """Nothing: `_fit_on_shards` knows the names of features."""
+
+
+def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
+    """A solve with twice its values.
+
+    With two classes, two weight vectors at half the C are the binary hinge with one at all of it,
+    and the objective is half of what it should be.
+    """
+
+    def doubled(line: Any) -> Any:
+        return replace(
+            line, primal=2.0 * line.primal, dual=2.0 * line.dual, objective=2.0 * line.objective
+        )
+
+    def solve_doubled(
+        oracle: Any, stopping: Stopping, *, on_iteration: Any = None, **options: Any
+    ) -> Result:
+        def shown(line: Any, weights: Any) -> Any:
+            return on_iteration(doubled(line), weights)
+
+        half = replace(stopping, gap=0.5 * stopping.gap)
+        called = None if on_iteration is None else shown
+        result = solve(oracle, half, on_iteration=called, **options)
+        return replace(
+            result,
+            certificate=result.certificate + result.certificate,
+            history=[doubled(line) for line in result.history],
+        )
+
+    return solve_doubled
+
+
+class _LabelStream(LinearStream):
+    """Batches of a source whose targets are labels.
 
     Classes are found as they come, unless something has to know them all (or how many
-    examples each has) before the first block: that takes a pass of its own.
+    examples each has) before the first batch: that takes a pass of its own.
     """
 
     estimator: LinearClassifier
-    state_names = (*BatchStream.state_names, "classes", "totals")
+    state_names = (*LinearStream.state_names, "classes", "totals")
 
     def __init__(
         self,
@@ -459,7 +597,8 @@ class _LabelStream(BatchStream):
         sample_weight: ArrayLike | None,
         margins: ArrayLike | None,
     ) -> None:
-        super().__init__(estimator, source, y, sample_weight)
+        weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
+        super().__init__(estimator, source, y, weights)
         wanted = estimator.margins if margins is None else margins
         each = not isinstance(wanted, Mapping) and np.ndim(wanted) > 0
         self.margins = as_floats(wanted, "margins") if each else None

@@ -20,14 +20,13 @@ from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multicl
 from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
-from maxmargin.core.threads import Threads
+from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.labels import label_array
 from maxmargin.estimators.base import (
     CertifiedEstimator,
     check_classes,
     estimator,
     fitted,
-    n_threads,
     train_warm,
 )
 from maxmargin.estimators.checks import check_features, check_loss_matrix
@@ -93,7 +92,7 @@ class KernelEstimator(CertifiedEstimator):
 
         shape = type(solver), len(oracle.C)
         result = train_warm(self, solver, oracle, shape, X, Y, attributes)
-        self._warn_unless_converged(result, X, stacklevel=4)
+        self._warn_unless_converged(result, X)
         return self
 
 

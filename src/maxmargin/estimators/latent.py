@@ -17,7 +17,7 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
-from maxmargin.estimators.base import check_weights, estimator, fitted
+from maxmargin.estimators.base import callers_level, check_weights, estimator, fitted
 from maxmargin.estimators.structured import HasProblem, StructuredEstimator
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver
@@ -100,7 +100,7 @@ class LatentEstimator(StructuredEstimator):
         result = self._train(X, y, solve, attributes)
         end = LatentStart(result.weights, result.dual_point)
         self._end = end if self.warm_start else None
-        self._warn_unless_converged(result, X, stacklevel=4)
+        self._warn_unless_converged(result, X)
 
     def _learned(self, result: Result, attributes: Any) -> dict[str, Any]:
         learned = super()._learned(result, attributes)
@@ -112,7 +112,7 @@ class LatentEstimator(StructuredEstimator):
             "restart_objectives_": np.array(result.restart_objectives),
         }
 
-    def _warn_unless_converged(self, result: Result, X: Any, stacklevel: int) -> None:
+    def _warn_unless_converged(self, result: Result, X: Any) -> None:
         assert isinstance(result, LatentResult)
         if result.status is Status.MAX_ITER and len(result.certificates) >= self.max_imputations:
             warnings.warn(
@@ -120,10 +120,10 @@ class LatentEstimator(StructuredEstimator):
                 f"convex steps, before its latent variables settled; the best weights so far are "
                 f"kept.",
                 ConvergenceWarning,
-                stacklevel=stacklevel,
+                stacklevel=callers_level(),
             )
         else:
-            super()._warn_unless_converged(result, X, stacklevel + 1)
+            super()._warn_unless_converged(result, X)
 
 
 @estimator

@@ -21,7 +21,8 @@ from maxmargin.core.checks import LARGEST, first_immoderate
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.core.result import Result, Stopping
-from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted, n_threads
+from maxmargin.core.threads import n_threads
+from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted
 from maxmargin.estimators.checks import (
     as_floats,
     check_bias,
@@ -37,7 +38,7 @@ from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
 
 if TYPE_CHECKING:
-    from maxmargin.training.linear_stream import BatchStream
+    from maxmargin.training.streams import LinearStream
 
 Floats = NDArray[np.float64]
 
@@ -180,7 +181,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             start = None
         result = self._fit_from(start, X, y, targets, C, original_X, threading.Event())
         self._warm = (result.dual_point, self.C) if self.warm_start else None
-        self._warn_unless_converged(result, X, stacklevel=4)
+        self._warn_unless_converged(result, X)
         return self
 
     def _fit_from(
@@ -228,7 +229,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         fitted = self._set_weights(targets, original, self._bias * weights[-1])
         return fitted | {"n_features_in_": len(original)}
 
-    def _fit_source(self, stream: "BatchStream") -> Self:
+    def _fit_source(self, stream: "LinearStream") -> Self:
         """Fit on blocks of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = self._train(
@@ -236,7 +237,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         )
         self.__dict__.pop("feature_names_in_", None)
         self._warm = self._online = None
-        self._warn_unless_converged(result, None, stacklevel=4)
+        self._warn_unless_converged(result, None)
         return self
 
     def _learn_online(self, X: Any, targets: Targets, C: Floats) -> None:
@@ -281,7 +282,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             scaled = check_costs(C * (value / self.C))
             result = model._fit_from(start, X, y, targets, scaled, original_X, cancelled)
             start = (result.dual_point, value)
-            model._warn_unless_converged(result, X, stacklevel=4)
+            model._warn_unless_converged(result, X)
             models[value] = model
         return [models[value] for value in values]
 

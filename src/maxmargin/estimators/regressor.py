@@ -15,8 +15,9 @@ from maxmargin.core.checks import LARGEST, are_moderate, check_finite
 from maxmargin.core.linear import LinearProblem, ScalarProblem
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_weights, estimator, fitted
+from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.linear import LinearEstimator, Targets
-from maxmargin.training.linear_stream import BatchStream, CheckedExamples
+from maxmargin.training.streams import CheckedExamples, LinearStream
 
 Floats = NDArray[np.float64]
 
@@ -105,7 +106,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            return self._fit_source(_NumberStream(self, X, y, sample_weight))
+            weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
+            return self._fit_source(_NumberStream(self, X, y, weights))
         return self._fit(*self._check(X, y, sample_weight), original_X=X)
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -221,8 +223,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}
 
 
-class _NumberStream(BatchStream):
-    """Blocks of a source whose targets are numbers."""
+class _NumberStream(LinearStream):
+    """Batches of a source whose targets are numbers."""
 
     estimator: LinearRegressor
 

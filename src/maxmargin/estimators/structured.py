@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Self
+from functools import partial
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,7 @@ from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import (
     CertifiedEstimator,
+    HasEngine,
     check_weights,
     estimator,
     fitted,
@@ -24,8 +26,16 @@ from maxmargin.estimators.base import (
 )
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
-from maxmargin.training.sharded import ShardedEstimator
-from maxmargin.training.streaming import Checked, Fixed
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit,
+    survey_classes,
+)
+from maxmargin.training.partitions import Survey
 
 Floats = NDArray[np.float64]
 
@@ -44,11 +54,29 @@ class StructuredEstimator(CertifiedEstimator):
 
     _parameter_constraints = {"solver": [StrOptions(set(SOLVERS)), StructuredSolver]}
 
-    def _fit_oracle(self, oracle: Oracle, X: Any, y: Any, attributes: Any) -> None:
+    _online: Any = field(default=None, init=False)
+
+    _widens: ClassVar[bool] = False
+    """Whether oracles of partitions widen sparse rows themselves."""
+
+    def _fit_oracle(self, oracle: Oracle, X: Any, y: Any, fitted: Any, solver: Any = None) -> None:
         """Train, from the dual solution of the fit before if that is asked for."""
-        solver = make_solver(self.solver)
-        result = train_warm(self, solver, oracle, oracle.shape, X, y, attributes)
-        self._warn_unless_converged(result, X, stacklevel=4)
+        solver = make_solver(self.solver) if solver is None else solver
+        result = train_warm(self, solver, oracle, oracle.shape, X, y, fitted)
+        self._warn_unless_converged(result, X)
+
+    def _solve(self, solver: Any, oracle: Oracle, X: Any, y: Any, metadata: Metadata) -> None:
+        """Train with a solver; see `maxmargin.training.fit.Hooks`."""
+        hooks: Any = self
+        self._fit_oracle(oracle, X, y, partial(hooks._fitted, metadata), solver)
+
+    def _survey(self, source: Source) -> Metadata:
+        """What all examples of a source fix."""
+        hooks: Any = self
+        return survey_classes(hooks, source)
+
+    def _finish(self, X: Any, metadata: Metadata) -> None:
+        """Set what `_fitted` cannot, such as names of features; called after every fit."""
 
 
 @estimator
@@ -84,7 +112,7 @@ class HasProblem:
 
 
 @estimator
-class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
+class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     """Structural SVM for any problem whose loss-augmented search you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -155,16 +183,11 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            if self._on_shards:
-                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
-            return self._fit_source(X, y=y, sample_weight=sample_weight)
+            fit_source(self, X, y=y, sample_weight=sample_weight)
+            return self
         if y is None:
             raise ValueError("y is missing: give one output for each input, or a source of both.")
-        examples = self._read(X, y, None)
-        if self._on_shards:
-            return self._fit_shards(X, y, examples, sample_weight)
-        oracle, attributes, _ = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, X, y, attributes)
+        fit_examples(self, X, y, self._encode(X, y, None), sample_weight)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -197,24 +220,31 @@ class StructuredSVM(ShardedEstimator, RescaledEstimator, HasProblem):
         self
             The fitted estimator.
         """
-        return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
+        partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
+        return self
 
-    def _read(self, X: Any, y: Any, fixed: Fixed | None) -> Checked:
+    def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         check_instance(self.problem)
         X = as_inputs(X)
         check_pairs(X, y)
-        return Checked(X, y, len(X))
+        return Encoded(X, y, len(X))
 
-    def _survey(self, source: Source) -> Fixed:
+    def _survey(self, source: Source) -> Metadata:
         return {}
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _survey_partition(self, X: Any, y: Any) -> None:
+        """Nothing: problems know their features."""
+
+    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         return {}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
+        return {}
+
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
         return make_oracle(self.problem, examples.X, examples.y, C, self.rescaling)
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         return {"weights_": weights}
 
     weights_: Floats = fitted()

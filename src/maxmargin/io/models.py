@@ -26,7 +26,7 @@ FORMAT = 2
 """Of the files that are written, and the newest that can be read. The first had a checksum of the
 arrays alone, and named classes by their modules."""
 
-OF_TRAINING = {"_warm", "_online", "_learner", "_fixed", "_end"}
+OF_TRAINING = {"_warm", "_online", "_end"}
 """Attributes that only help to train on."""
 
 _OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}

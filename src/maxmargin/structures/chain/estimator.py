@@ -14,12 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
-from maxmargin.data.labels import flat_labels, label_array
+from maxmargin.core.threads import Threads, n_threads
+from maxmargin.data.labels import class_numbers, flat_labels, label_array
 from maxmargin.data.sequences import has_dictionaries, stack
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     check_features,
     check_loss_matrix,
@@ -31,14 +31,19 @@ from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.chain.model import ChainModel
 from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
-from maxmargin.training.partitions import Survey, check_widths
-from maxmargin.training.sharded import ShardedEstimator
-from maxmargin.training.streaming import (
-    Checked,
-    Fixed,
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
     first_examples,
-    numbers_among,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit,
+    partial_fit_classes,
+    runs_on_shards,
+    survey_classes,
 )
+from maxmargin.training.partitions import Survey, check_widths
 
 Floats = NDArray[np.float64]
 
@@ -46,7 +51,7 @@ _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
 @estimator
-class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
+class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -182,17 +187,12 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            if self._on_shards:
-                return self._fit_source_shards(X, y=y, lengths=lengths, sample_weight=sample_weight)
-            return self._fit_source(X, y=y, lengths=lengths, sample_weight=sample_weight)
-        examples = self._read(X, y, None, lengths)
-        if self._on_shards:
-            if lengths is not None:
-                X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
-            return self._fit_shards(X, y, examples, sample_weight)
-        oracle, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, X, y, attributes)
-        self._finish(X, fixed)
+            fit_source(self, X, y=y, lengths=lengths, sample_weight=sample_weight)
+            return self
+        examples = self._encode(X, y, None, lengths)
+        if lengths is not None and runs_on_shards(self):
+            X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
+        fit_examples(self, X, y, examples, sample_weight)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -228,43 +228,44 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         self : SequenceTagger
             The fitted estimator.
         """
-        classes, fixed = self._all_classes(classes), self._begun
-        if fixed is None and lengths is None and has_dictionaries(X):
+        classes, metadata = partial_fit_classes(self, classes), known_metadata(self)
+        if metadata is None and lengths is None and has_dictionaries(X):
             if not hasattr(self, "vocabulary_"):
                 raise ValueError(
                     "X holds feature dictionaries, of which partial_fit must know all names: call "
                     "fit on some of them before, or give matrices."
                 )
-            fixed = _named_columns(self.vocabulary_)
-        if self._begun is not None:
+            metadata = _named_columns(self.vocabulary_)
+        if known_metadata(self) is not None:
             check_names(self, X)
-        examples = self._read(X, y, fixed, lengths)
-        return self._learn(X, y, examples, sample_weight, classes)
+        examples = self._encode(X, y, metadata, lengths)
+        partial_fit(self, X, y, examples, sample_weight, classes)
+        return self
 
-    def _read(
-        self, X: Any, Y: Any, fixed: Fixed | None, lengths: ArrayLike | None = None
-    ) -> Checked:
+    def _encode(
+        self, X: Any, Y: Any, metadata: Metadata | None, lengths: ArrayLike | None = None
+    ) -> Encoded:
         if Y is None:
             raise ValueError("y is missing: give the labels of each sequence.")
-        if fixed is not None:
-            vocabulary, sequences = fixed.get("vocabulary_"), _alike(X, lengths, fixed)
+        if metadata is not None:
+            vocabulary, sequences = metadata.get("vocabulary_"), _alike(X, lengths, metadata)
         else:
             vocabulary = Vocabulary() if lengths is None and has_dictionaries(X) else None
             sequences = _sequences(X, lengths, vocabulary, grow=True)
         labels = _flat_labels(Y, sequences.lengths)
-        return Checked(sequences, labels, len(sequences.lengths), vocabulary)
+        return Encoded(sequences, labels, len(sequences.lengths), vocabulary)
 
-    def _survey(self, source: Source) -> Fixed:
+    def _survey(self, source: Source) -> Metadata:
         first = first_examples(source)
         if not has_dictionaries(first.X):
-            return super()._survey(source)
+            return survey_classes(self, source)
         vocabulary = Vocabulary()
         for X, _ in source.batches():
             vocabulary.rows(X, grow=True)
-        examples = self._read(*first, _named_columns(vocabulary))
-        return self._fix(examples, self._classes_of(source))
+        examples = self._encode(*first, _named_columns(vocabulary))
+        return self._metadata(examples, source.classes())
 
-    def _survey_examples(self, X: Any, y: Any) -> Any:
+    def _survey_partition(self, X: Any, y: Any) -> Any:
         labels = np.unique(flat_labels(y))
         if has_dictionaries(X):
             vocabulary = Vocabulary()
@@ -272,7 +273,7 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
             return labels, vocabulary
         return labels, stack(X, None, None)[0].shape[1]
 
-    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         labels, kinds = zip(*(survey.found for survey in surveys), strict=True)
         classes = np.unique(flat_labels(labels))
         first: Any = surveys[0].first
@@ -280,11 +281,11 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
             merged = Vocabulary()
             for vocabulary in kinds:
                 merged.rows([[list(vocabulary)]], grow=True)
-            return self._fix(self._read(first.X, first.y, _named_columns(merged)), classes)
+            return self._metadata(self._encode(first.X, first.y, _named_columns(merged)), classes)
         check_widths(kinds)
-        return self._fix(self._read(first.X, first.y, None), classes)
+        return self._metadata(self._encode(first.X, first.y, None), classes)
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         n_features, vocabulary = examples.X.X.shape[1], examples.extra
         if not len(examples.y):
             raise ValueError("X holds no positions: there is nothing to learn from.")
@@ -299,20 +300,20 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
             order=self.order,
             n_tied=0 if tied is None else len(tied),
         )
-        fixed = {
+        metadata = {
             "classes_": classes,
             "n_features_in_": n_features,
             "_layout": layout,
             "_tied": tied,
         }
-        return fixed if vocabulary is None else fixed | {"vocabulary_": vocabulary}
+        return metadata if vocabulary is None else metadata | {"vocabulary_": vocabulary}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
-        classes = fixed["classes_"]
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
+        classes = metadata["classes_"]
         oracle = ChainOracle(
-            _with_tied(examples.X, fixed["_tied"]),
-            numbers_among(examples.y, classes),
-            fixed["_layout"],
+            _with_tied(examples.X, metadata["_tied"]),
+            class_numbers(examples.y, classes, flat=True),
+            metadata["_layout"],
             C,
             check_loss_matrix(None if isinstance(self.loss, str) else self.loss, classes),
             **self._loss_options(),
@@ -320,14 +321,14 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         exact = oracle.slack or oracle.zero_one
         return oracle if exact else self._rescaled(oracle)
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        table = fixed["_layout"].table(weights)
-        return fixed | {"_table": table, **_parts(table, fixed["_layout"])}
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        table = metadata["_layout"].table(weights)
+        return metadata | {"_table": table, **_parts(table, metadata["_layout"])}
 
     def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
         layout, table = self._layout, self._table.copy()
         table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
-        fixed = {
+        metadata = {
             "classes_": self.classes_,
             "n_features_in_": self.n_features_in_,
             "_layout": layout,
@@ -337,10 +338,10 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
             stays: NDArray[np.bool_] = np.any(keep, axis=0)
             if self._tied is not None:  # these have weights of transitions, too
                 stays[self._tied] = True
-                fixed["_tied"] = (np.cumsum(stays) - 1)[self._tied]
+                metadata["_tied"] = (np.cumsum(stays) - 1)[self._tied]
             names = [name for name, column in self.vocabulary_.items() if stays[column]]
             table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
-            fixed |= {
+            metadata |= {
                 "vocabulary_": Vocabulary(names),
                 "n_features_in_": len(names),
                 "_layout": Layout.of(
@@ -352,7 +353,7 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
                     n_tied=0 if self._tied is None else len(self._tied),
                 ),
             }
-        self.__dict__.update(self._attributes(fixed, table.ravel()))
+        self.__dict__.update(self._fitted(metadata, table.ravel()))
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -368,8 +369,8 @@ class SequenceTagger(ShardedEstimator, RescaledEstimator, Prunable):
         check_shape("_tied", tied, n_tied)
         self.__dict__.update(_parts(self._table, layout))
 
-    def _finish(self, X: Any, fixed: Fixed) -> None:
-        if "vocabulary_" not in fixed:
+    def _finish(self, X: Any, metadata: Metadata) -> None:
+        if "vocabulary_" not in metadata:
             self.__dict__.pop("vocabulary_", None)
         remember_names(self, X)
 
@@ -564,14 +565,14 @@ def _cut(rows: Any, lengths: NDArray[np.int64]) -> list[Any]:
     return [rows[start:stop] for start, stop in pairwise(ends)]
 
 
-def _named_columns(vocabulary: Vocabulary) -> Fixed:
+def _named_columns(vocabulary: Vocabulary) -> Metadata:
     """What a vocabulary fixes."""
     return {"vocabulary_": vocabulary, "n_features_in_": len(vocabulary)}
 
 
-def _alike(X: Any, lengths: ArrayLike | None, fixed: Fixed) -> Sequences:
+def _alike(X: Any, lengths: ArrayLike | None, metadata: Metadata) -> Sequences:
     """Sequences in the columns of the training data."""
-    vocabulary, width = fixed.get("vocabulary_"), fixed["n_features_in_"]
+    vocabulary, width = metadata.get("vocabulary_"), metadata["n_features_in_"]
     dictionaries = lengths is None and has_dictionaries(X)
     if dictionaries and vocabulary is None:
         raise ValueError("X holds feature dictionaries, but the tagger was trained on matrices.")

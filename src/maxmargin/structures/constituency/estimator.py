@@ -12,17 +12,24 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.base import HasEngine, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.constituency.grammar import Grammar, Sentence
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
 from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit,
+    runs_on_shards,
+)
 from maxmargin.training.partitions import Survey
-from maxmargin.training.sharded import ShardedEstimator
-from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +39,7 @@ class UnparsedWarning(UserWarning):
 
 
 @estimator
-class GrammarParser(ShardedEstimator, RescaledEstimator):
+class GrammarParser(HasEngine, RescaledEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
     The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
@@ -148,14 +155,12 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            if self._on_shards:
-                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
-            return self._fit_source(X, y=y, sample_weight=sample_weight)
-        examples = self._read(X, y, None)
-        if self._on_shards:
-            return self._fit_shards(examples.X or examples.y, examples.y, examples, sample_weight)
-        oracle, attributes, _ = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, X, y, attributes)
+            fit_source(self, X, y=y, sample_weight=sample_weight)
+            return self
+        examples = self._encode(X, y, None)
+        if runs_on_shards(self):
+            X, y = examples.X or examples.y, examples.y
+        fit_examples(self, X, y, examples, sample_weight)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -180,7 +185,8 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
             The fitted estimator.
         """
         self._check_grammar("partial_fit")
-        return self._learn(X, y, self._read(X, y, self._begun), sample_weight, None)
+        partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
+        return self
 
     def _check_grammar(self, what: str) -> None:
         if self.grammar is None:
@@ -189,21 +195,24 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
                 f"parser fitted before, or Grammar.read(trees)."
             )
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+    def _encode(self, X: Any, Y: Any, metadata: Metadata | None) -> Encoded:
         trees = _trees(X if Y is None else Y)
         if not trees:
             raise ValueError("X is empty: there is nothing to learn from.")
-        return Checked(None if Y is None else X, trees, len(trees))
+        return Encoded(None if Y is None else X, trees, len(trees))
 
-    def _survey(self, source: Source) -> Fixed:
+    def _survey(self, source: Source) -> Metadata:
         self._check_grammar("A source")
         return {"grammar_": self.grammar}
 
-    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+    def _survey_partition(self, X: Any, y: Any) -> None:
+        """Nothing: the grammar is given."""
+
+    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         self._check_grammar("A source")
         return {"grammar_": self.grammar}
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         grammar = self.grammar or Grammar.read(
             examples.y,
             horizontal=self.horizontal,
@@ -213,8 +222,8 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         )
         return {"grammar_": grammar}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
-        grammar, trees = fixed["grammar_"], examples.y
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
+        grammar, trees = metadata["grammar_"], examples.y
         if examples.X is None:
             sentences = [Sentence(tree.words, tree.tags) for tree in trees]
         else:
@@ -228,8 +237,8 @@ class GrammarParser(ShardedEstimator, RescaledEstimator):
         # With one cost for all mistakes, the two ways of rescaling are the same.
         return oracle if zero_one else self._rescaled(oracle)
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        return fixed | {"coef_": weights}
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        return metadata | {"coef_": weights}
 
     def _check_fitted(self) -> None:
         super()._check_fitted()

@@ -17,9 +17,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import check_indices
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads
+from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.labels import label_array
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 from maxmargin.structures.dependency.inference import (

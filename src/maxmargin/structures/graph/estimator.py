@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
-from maxmargin.core.threads import Threads
-from maxmargin.data.labels import flat_labels
+from maxmargin.core.threads import Threads, n_threads
+from maxmargin.data.labels import class_numbers, flat_labels
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted, n_threads
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (
     check_loss_matrix,
     check_names,
@@ -26,8 +26,17 @@ from maxmargin.structures.graph.formats import node_features, node_values, stack
 from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
 from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphModel
-from maxmargin.training.sharded import ShardedEstimator
-from maxmargin.training.streaming import Checked, Fixed, numbers_among
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit,
+    partial_fit_classes,
+    runs_on_shards,
+    survey_classes,
+)
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +45,7 @@ SHARE_OF_TOL = 0.1
 
 
 @estimator
-class GraphLabeler(ShardedEstimator, RescaledEstimator):
+class GraphLabeler(HasEngine, RescaledEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -174,15 +183,12 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         """
         if isinstance(X, Source):
             others = {"sample_weight": sample_weight, "node_weight": node_weight}
-            return self._fit_source(X, y=y, **others)
-        examples = self._read(X, y, None, node_weight)
-        if self._on_shards:
-            if node_weight is not None:
-                raise ValueError("node_weight needs all data in one process: use engine='threads'.")
-            return self._fit_shards(X, y, examples, sample_weight)
-        oracle, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, X, y, attributes)
-        self._finish(X, fixed)
+            fit_source(self, X, y=y, **others)
+            return self
+        examples = self._encode(X, y, None, node_weight)
+        if node_weight is not None and runs_on_shards(self):
+            raise ValueError("node_weight needs all data in one process: use engine='threads'.")
+        fit_examples(self, X, y, examples, sample_weight)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -218,16 +224,19 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         self : GraphLabeler
             The fitted estimator.
         """
-        classes = self._all_classes(classes)
-        if self._begun is not None:
+        classes, metadata = partial_fit_classes(self, classes), known_metadata(self)
+        if metadata is not None:
             check_names(self, node_features(X))
-        examples = self._read(X, y, self._begun, node_weight)
-        return self._learn(X, y, examples, sample_weight, classes)
+        examples = self._encode(X, y, metadata, node_weight)
+        partial_fit(self, X, y, examples, sample_weight, classes)
+        return self
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None, node_weight: Any = None) -> Checked:
+    def _encode(
+        self, X: Any, Y: Any, metadata: Metadata | None, node_weight: Any = None
+    ) -> Encoded:
         if Y is None:
             raise ValueError("y is missing: give the labels of the nodes of each graph.")
-        graphs = Graphs(*stack_graphs(X)) if fixed is None else _alike(X, fixed)
+        graphs = Graphs(*stack_graphs(X)) if metadata is None else _alike(X, metadata)
         labels = _of_nodes(Y, X, graphs, "labels", self.void)
         factors = np.ones(len(labels))
         if node_weight is not None:
@@ -235,14 +244,15 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
             factors = check_per_sample(weights, len(labels), "node_weight", "weights")
         known = self._known(labels)
         graphs, labels, factors = graphs.keeping(known), labels[known], factors[known]
-        return Checked(graphs, labels, graphs.n_graphs, factors)
+        return Encoded(graphs, labels, graphs.n_graphs, factors)
 
-    def _classes_of(self, source: Source) -> NDArray[Any]:
-        labels = [self._read(X, y, None).y for X, y in source.batches() if len(y)]
+    def _survey(self, source: Source) -> Metadata:
+        labels = [self._encode(X, y, None).y for X, y in source.batches() if len(y)]
         found = [np.unique(some) for some in labels if len(some)]
-        return np.unique(np.concatenate(found)) if found else np.zeros(0)
+        classes = np.unique(np.concatenate(found)) if found else np.zeros(0)
+        return survey_classes(self, source, classes)
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         if not len(examples.y):
             raise ValueError("X holds no labelled nodes: there is nothing to learn from.")
         classes = np.unique(examples.y) if classes is None else classes
@@ -260,18 +270,18 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
             "_layout": layout,
         }
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
         graphs, labels, _, factors = examples
         named = isinstance(self.loss, str)
         if named and self.loss == "hamming-normalized":
             factors = factors / np.repeat(graphs.n_nodes, graphs.n_nodes)
-        losses = check_loss_matrix(None if named else self.loss, fixed["classes_"])
+        losses = check_loss_matrix(None if named else self.loss, metadata["classes_"])
         # No objective is above that of weights of zero, with the worst label at every node.
         highest = float(C.max(initial=0.0) * factors.sum() * losses.max())
         oracle = GraphOracle(
             graphs,
-            numbers_among(labels, fixed["classes_"]),
-            fixed["_layout"],
+            class_numbers(labels, metadata["classes_"], flat=True),
+            metadata["_layout"],
             C,
             losses,
             factors,
@@ -281,8 +291,8 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         )
         return self._rescaled(oracle)
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        return fixed | {"_weights": weights, **_parts(weights, fixed["_layout"])}
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        return metadata | {"_weights": weights, **_parts(weights, metadata["_layout"])}
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
@@ -294,7 +304,7 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
         self.__dict__.update(_parts(self._weights, layout))
 
-    def _finish(self, X: Any, fixed: Fixed) -> None:
+    def _finish(self, X: Any, metadata: Metadata) -> None:
         remember_names(self, node_features(X))
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
@@ -393,12 +403,12 @@ class GraphLabeler(ShardedEstimator, RescaledEstimator):
         return _alike(X, self.__dict__)
 
 
-def _alike(X: Any, fixed: Fixed) -> Graphs:
+def _alike(X: Any, metadata: Metadata) -> Graphs:
     """Graphs with the features of the training data."""
     graphs = Graphs(*stack_graphs(X))
     widths = {"X": ("node", "n_features_in_"), "edge_rows": ("edge", "n_edge_features_in_")}
     for name, (what, width) in widths.items():
-        rows, expected = getattr(graphs, name), fixed[width]
+        rows, expected = getattr(graphs, name), metadata[width]
         if rows.shape[1] == expected:
             continue
         if rows.shape[0]:

@@ -9,16 +9,24 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.threads import Threads
-from maxmargin.data.labels import label_array
+from maxmargin.core.threads import Threads, n_threads
+from maxmargin.data.labels import all_classes, label_array
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, estimator, fitted, n_threads
+from maxmargin.estimators.base import check_classes, estimator, fitted
 from maxmargin.estimators.checks import check_features
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator
 from maxmargin.structures.rows.oracle import Codes, RowOracle
-from maxmargin.training.streaming import Checked, Fixed, all_classes
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit_classes,
+    runs_on_shards,
+)
 
 Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
@@ -130,15 +138,12 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            return self._fit_source(X, y=y, sample_weight=sample_weight)
-        examples = self._read(X, y, None)
-        if self._on_shards:
-            self._fit_shards(examples.X, y, examples, sample_weight)
-            self._finish(X, {})
+            fit_source(self, X, y=y, sample_weight=sample_weight)
             return self
-        oracle, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, examples.X, examples.y, attributes)
-        self._finish(X, fixed)
+        examples = self._encode(X, y, None)
+        outputs = y if runs_on_shards(self) else examples.y
+        fit_examples(self, examples.X, outputs, examples, sample_weight)
+        self._finish(X, {})
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -171,16 +176,16 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         self
             The fitted estimator.
         """
-        if self._begun is None and not _holds_sets(y):
+        if known_metadata(self) is None and not _holds_sets(y):
             given = None if classes is None else all_classes(classes, _columns(y))
         else:
-            given = self._all_classes(classes)
+            given = partial_fit_classes(self, classes)
         return self._learn_rows(X, y, given, sample_weight)
 
-    def _read(self, X: Any, y: Any, fixed: Fixed | None) -> Checked:
+    def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         X = check_features(X, type(self).__name__)
         sets = _holds_sets(y)
-        if fixed is not None and sets != fixed["_sets"]:
+        if metadata is not None and sets != metadata["_sets"]:
             forms = "matrix", "list of sets"
             raise ValueError(
                 f"y is a {forms[sets]}, but was a {forms[not sets]} before: keep to one form."
@@ -192,9 +197,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             raise ValueError(
                 f"X has {X.shape[0]} rows but y has {len(labels)}: give one set for each."
             )
-        return Checked(X, labels, len(labels), None if sets else _columns(y))
+        return Encoded(X, labels, len(labels), None if sets else _columns(y))
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         sets = examples.extra is None
         if not sets:
             classes = examples.extra
@@ -205,15 +210,15 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         problem = LabelSets(n_features, len(classes), edges, self.loss, self.fit_intercept)
         return {"classes_": classes, "edges_": edges, "_problem": problem, "_sets": sets}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
-        codes = _codes(examples, fixed["classes_"])
-        return self._row_training(examples.X, codes, C, fixed["_problem"])
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
+        codes = _codes(examples, metadata["classes_"])
+        return self._row_training(examples.X, codes, C, metadata["_problem"])
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        problem, n_labels = fixed["_problem"], len(fixed["classes_"])
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        problem, n_labels = metadata["_problem"], len(metadata["classes_"])
         table, tables = problem.split(weights)
         table = table[:, :n_labels]
-        return fixed | {
+        return metadata | {
             "coef_": table[: problem.n_inputs].T.copy(),
             "intercept_": table[-1].copy() if problem.fit_intercept else np.zeros(n_labels),
             "pair_coef_": tables.reshape(-1, 2, 2).copy(),
@@ -345,7 +350,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
             return codes
         return [set(self.classes_[row == 1].tolist()) for row in codes]
 
-    def _edges(self, examples: Checked, classes: NDArray[Any]) -> Edges:
+    def _edges(self, examples: Encoded, classes: NDArray[Any]) -> Edges:
         """Edges of the graph asked for."""
         n_labels = len(classes)
         if isinstance(self.graph, str):
@@ -397,7 +402,7 @@ def _columns(y: Any) -> NDArray[Any]:
     return label_array(getattr(y, "columns", np.arange(np.shape(y)[1])), "The columns of y")
 
 
-def _codes(examples: Checked, classes: NDArray[Any]) -> Codes:
+def _codes(examples: Encoded, classes: NDArray[Any]) -> Codes:
     """Sets of labels as rows of zeros and ones; labels that are no classes are refused."""
     if examples.extra is None:
         codes, known = _from_sets(examples.y, classes)

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.data.labels import label_array
+from maxmargin.data.labels import all_classes, label_array
 from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.ordinal.problem import Ordinal, distances
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle
-from maxmargin.training.streaming import Checked, Fixed, all_classes
+from maxmargin.training.fit import Encoded, Metadata
 
 Floats = NDArray[np.float64]
 
@@ -125,20 +125,20 @@ class OrdinalClassifier(RowClassifier):
         order = self._order()
         return super()._all_classes(classes) if order is None else all_classes(classes, order)
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         found, order = self._found_classes(examples.y, classes), self._order()
         classes = found if order is None else order
         loss_matrix = self._losses(classes)
         problem = Ordinal(examples.X.shape[1], len(classes), loss_matrix)
         return {"classes_": classes, "loss_matrix_": loss_matrix, "_problem": problem}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
-        ranks = _ranks(examples.y, fixed["classes_"])
-        return self._row_training(examples.X, ranks[:, None], C, fixed["_problem"])
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
+        ranks = _ranks(examples.y, metadata["classes_"])
+        return self._row_training(examples.X, ranks[:, None], C, metadata["_problem"])
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        table, thresholds = fixed["_problem"].split(weights)
-        return fixed | {
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        table, thresholds = metadata["_problem"].split(weights)
+        return metadata | {
             "coef_": table[:, 0].copy(),
             "thresholds_": thresholds.copy(),
             "_weights": weights,

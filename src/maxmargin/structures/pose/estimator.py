@@ -14,8 +14,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import LARGEST, are_moderate, check_shape
-from maxmargin.core.threads import Threads
-from maxmargin.estimators.base import estimator, fitted, n_threads
+from maxmargin.core.threads import Threads, n_threads
+from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual

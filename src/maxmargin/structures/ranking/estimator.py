@@ -15,7 +15,13 @@ from maxmargin.estimators.base import check_weights, estimator, fitted
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
-from maxmargin.training.streaming import Checked, Fixed, StreamedEstimator
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_in_memory,
+    known_metadata,
+    partial_fit,
+)
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -25,7 +31,7 @@ MOST_RELEVANCE = 1000.0
 
 
 @estimator
-class Ranker(StreamedEstimator, RescaledEstimator):
+class Ranker(RescaledEstimator):
     """Learning to rank with a linear score, with a certificate of optimality.
 
     Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. The hinge of a
@@ -126,12 +132,10 @@ class Ranker(StreamedEstimator, RescaledEstimator):
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
             far are kept, with their certificate.
         """
-        examples = self._read(X, y, None, groups)
-        oracle, attributes, fixed = self._anew(examples, sample_weight)
-        counts = self._counts(examples)
-        self._fit_oracle(oracle, examples.X, y, attributes)
-        self.n_queries_, self.n_left_out_ = counts
-        self._finish(X, fixed)
+        examples = self._encode(X, y, None, groups)
+        fit_in_memory(self, examples.X, y, examples, sample_weight)
+        self.n_queries_, self.n_left_out_ = self._counts(examples)
+        self._finish(X, {})
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -170,13 +174,14 @@ class Ranker(StreamedEstimator, RescaledEstimator):
             If queries are left out because they cannot tell one order from another. A first call
             must have one that can.
         """
-        examples, so_far = self._read(X, y, self._begun, groups), (0, 0)
-        if self._begun is not None:
+        begun, so_far = known_metadata(self), (0, 0)
+        examples = self._encode(X, y, begun, groups)
+        if begun is not None:
             validate_data(self, X, reset=False, skip_check_array=True)
             so_far = self.n_queries_, self.n_left_out_
         _, kept = examples.extra
-        if kept or self._begun is None:
-            self._learn(X, y, examples, sample_weight, None)
+        if kept or begun is None:
+            partial_fit(self, X, y, examples, sample_weight)
         counts = self._counts(examples)
         self.n_queries_, self.n_left_out_ = (a + b for a, b in zip(so_far, counts, strict=True))
         return self
@@ -185,15 +190,15 @@ class Ranker(StreamedEstimator, RescaledEstimator):
     def _ranking(self) -> RankingProblem:
         return RankingProblem(self.loss, self.k, float(self.threshold))
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None, groups: Any = None) -> Checked:
+    def _encode(self, X: Any, Y: Any, metadata: Metadata | None, groups: Any = None) -> Encoded:
         X = check_features(X, type(self).__name__)
         relevance = _check_relevance(X, Y)
         queries = query_rows(groups, X.shape[0])
         informs = self._ranking.informs
         kept = [q for q, rows in enumerate(queries) if informs(relevance[rows])]
-        return Checked(X, relevance, len(queries), (queries, kept))
+        return Encoded(X, relevance, len(queries), (queries, kept))
 
-    def _counts(self, examples: Checked) -> tuple[int, int]:
+    def _counts(self, examples: Encoded) -> tuple[int, int]:
         """Queries to learn from, and queries that are left out, which is said."""
         queries, kept = examples.extra
         n_left_out = len(queries) - len(kept)
@@ -205,10 +210,10 @@ class Ranker(StreamedEstimator, RescaledEstimator):
             )
         return len(kept), n_left_out
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         return {"n_features_in_": examples.X.shape[1]}
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> Oracle:
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:
         X, relevance, n_queries, (queries, kept) = examples
         if not kept:
             raise ValueError(
@@ -225,14 +230,14 @@ class Ranker(StreamedEstimator, RescaledEstimator):
     n_queries_: int = fitted()
     n_left_out_: int = fitted()
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        return fixed | {"coef_": weights}
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        return metadata | {"coef_": weights}
 
     def _check_fitted(self) -> None:
         super()._check_fitted()
         check_weights("coef_", self.coef_, self.n_features_in_)
 
-    def _finish(self, X: Any, fixed: Fixed) -> None:
+    def _finish(self, X: Any, metadata: Metadata) -> None:
         validate_data(self, X, skip_check_array=True)
 
     def predict(self, X: Any) -> Floats:

@@ -9,19 +9,26 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    fit_examples,
+    fit_source,
+    known_metadata,
+    partial_fit,
+    partial_fit_classes,
+)
 from maxmargin.training.partitions import Survey, check_widths
-from maxmargin.training.sharded import ShardedEstimator
-from maxmargin.training.streaming import Checked, Fixed
 
 Floats = NDArray[np.float64]
 
 
 @estimator
-class RowEstimator(ShardedEstimator, RescaledEstimator):
+class RowEstimator(HasEngine, RescaledEstimator):
     """Base of the estimators on feature rows."""
 
     classes_: NDArray[Any] = fitted()
@@ -46,12 +53,14 @@ class RowEstimator(ShardedEstimator, RescaledEstimator):
         self, X: Any, y: Any, classes: NDArray[Any] | None, sample_weight: ArrayLike | None
     ) -> Self:
         """What `partial_fit` does once the classes are known."""
-        examples = self._read(X, y, self._begun)
-        if self._begun is not None:
+        hooks: Any = self
+        examples = hooks._encode(X, y, known_metadata(hooks))
+        if known_metadata(hooks) is not None:
             validate_data(self, X, reset=False, skip_check_array=True)
-        return self._learn(X, y, examples, sample_weight, classes)
+        partial_fit(hooks, X, y, examples, sample_weight, classes)
+        return self
 
-    def _finish(self, X: Any, fixed: Fixed) -> None:
+    def _finish(self, X: Any, metadata: Metadata) -> None:
         validate_data(self, X, skip_check_array=True)
 
     def _checked(self, X: Any) -> Any:
@@ -107,17 +116,11 @@ class RowClassifier(ClassifierMixin, RowEstimator):
             far are kept, with their certificate.
         """
         if isinstance(X, Source):
-            if self._on_shards:
-                return self._fit_source_shards(X, y=y, sample_weight=sample_weight)
-            return self._fit_source(X, y=y, sample_weight=sample_weight)
-        examples = self._read(X, y, None)
-        if self._on_shards:
-            self._fit_shards(examples.X, examples.y, examples, sample_weight)
-            self._finish(X, {})
+            fit_source(self, X, y=y, sample_weight=sample_weight)
             return self
-        oracle, attributes, fixed = self._anew(examples, sample_weight)
-        self._fit_oracle(oracle, examples.X, examples.y, attributes)
-        self._finish(X, fixed)
+        examples = self._encode(X, y, None)
+        fit_examples(self, examples.X, examples.y, examples, sample_weight)
+        self._finish(X, {})
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -150,6 +153,10 @@ class RowClassifier(ClassifierMixin, RowEstimator):
             The fitted estimator.
         """
         return self._learn_rows(X, y, self._all_classes(classes), sample_weight)
+
+    def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
+        """Classes of a call of `partial_fit`."""
+        return partial_fit_classes(self, classes)
 
     def decision_function(self, X: Any) -> Floats:
         """Scores.
@@ -188,23 +195,24 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         scores = self._problem.scores(X, self._weights)
         return self._problem.class_scores(scores, self._problem.split(self._weights)[1])
 
-    def _read(self, X: Any, Y: Any, fixed: Fixed | None) -> Checked:
+    def _encode(self, X: Any, Y: Any, metadata: Metadata | None) -> Encoded:
         name = type(self).__name__
         y = check_labels(Y, name)
         X = check_features(X, name)
         check_lengths(X, y)
         check_classification_targets(y)
-        return Checked(X, y, len(y))
+        return Encoded(X, y, len(y))
 
-    def _survey_examples(self, X: Any, y: Any) -> Any:
+    def _survey_partition(self, X: Any, y: Any) -> Any:
         return np.unique(y), X.shape[1]
 
-    def _fix_surveyed(self, surveys: list[Survey]) -> Fixed:
+    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         labels, widths = zip(*(survey.found for survey in surveys), strict=True)
         check_widths(widths)
         first: Any = surveys[0].first
         classes = np.unique(np.concatenate(labels))
-        return self._fix(self._read(first.X, first.y, None), classes)
+        metadata: Metadata = self._metadata(self._encode(first.X, first.y, None), classes)
+        return metadata
 
     def _found_classes(self, y: NDArray[Any], classes: NDArray[Any] | None) -> NDArray[Any]:
         """The classes given, or those of the examples; at least two."""

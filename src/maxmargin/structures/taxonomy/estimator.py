@@ -7,12 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.data.labels import class_numbers
 from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
-from maxmargin.training.streaming import Checked, Fixed, numbers_among
+from maxmargin.training.fit import Encoded, Metadata
 
 Floats = NDArray[np.float64]
 
@@ -93,7 +94,7 @@ class HierarchicalClassifier(RowClassifier):
     node_coef_: Floats = fitted()
     intercept_: Floats = fitted()
 
-    def _fix(self, examples: Checked, classes: NDArray[Any] | None) -> Fixed:
+    def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         classes = self._found_classes(examples.y, classes)
         tree = Taxonomy.of(self.taxonomy, classes.tolist())
         loss_matrix = self._losses(tree, classes)
@@ -105,17 +106,17 @@ class HierarchicalClassifier(RowClassifier):
             "_problem": Hierarchy(examples.X.shape[1], tree, loss_matrix, self.fit_intercept),
         }
 
-    def _make_oracle(self, examples: Checked, C: Floats, fixed: Fixed) -> RowOracle:
-        codes = numbers_among(examples.y, fixed["classes_"]).astype(np.int32)[:, None]
-        return self._row_training(examples.X, codes, C, fixed["_problem"])
+    def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
+        codes = class_numbers(examples.y, metadata["classes_"]).astype(np.int32)[:, None]
+        return self._row_training(examples.X, codes, C, metadata["_problem"])
 
-    def _attributes(self, fixed: Fixed, weights: Floats) -> dict[str, Any]:
-        problem = fixed["_problem"]
+    def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
+        problem = metadata["_problem"]
         paths = problem.taxonomy.paths
         table = problem.split(weights)[0][:, : problem.n_columns]
         of_nodes = table[: problem.n_inputs].T.copy()
         intercepts = table[-1] if problem.fit_intercept else np.zeros(problem.n_columns)
-        return fixed | {
+        return metadata | {
             "node_coef_": of_nodes,
             "coef_": paths @ of_nodes,
             "intercept_": paths @ intercepts,

@@ -1,0 +1,292 @@
+"""Sources as streams of checked batches: of oracles for structured problems, of linear problems."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike, NDArray
+
+from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.prior import WhitenedFeatures
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.python_oracle import make_oracle
+from maxmargin.core.state import Stateful
+from maxmargin.data.sources import Examples, Source, is_matrix, widened
+from maxmargin.solvers.stream import Batch, Stream
+from maxmargin.training.partitions import stacked
+
+Floats = NDArray[np.float64]
+
+SMALL_BATCH = 1 << 20
+"""Bytes up to which batches are joined: sweeps over very few rows do not earn what they cost."""
+
+
+class SourceBatch(NamedTuple):
+    """A batch of a source, its number, and how many examples come before it."""
+
+    number: int
+    first: int
+    examples: Examples
+
+    @contextmanager
+    def located(self) -> Iterator[None]:
+        """Let errors say where in the source the batch is."""
+        try:
+            yield
+        except ValueError as error:
+            if type(error) is not ValueError:  # others name the example
+                raise
+            raise ValueError(
+                f"In batch {self.number} of the source, whose first example is number "
+                f"{self.first} of all, {error}"
+            ) from error
+
+
+def read_batches(source: Source) -> Iterator[SourceBatch]:
+    """The batches of a source that are not empty; an error if all are."""
+    first = 0
+    for number, examples in enumerate(source.batches()):
+        if len(examples.y):
+            yield SourceBatch(number, first, examples)
+            first += len(examples.y)
+    if not first:
+        raise ValueError("The source holds no examples: there is nothing to learn from.")
+
+
+class SourceStream(Stream):
+    """Examples of a source, each batch with its oracle.
+
+    Parameters
+    ----------
+    source : Source
+    make_oracle : callable
+        Makes an `Oracle` of inputs, outputs and the C of each example.
+    C : float
+        Of each example.
+    """
+
+    def __init__(
+        self, source: Source, make_oracle: Callable[[Any, Any, Floats], Oracle], C: float
+    ) -> None:
+        self.source, self.make_oracle, self.C = source, make_oracle, C
+        self._width: int | None = None
+        self._exact = True
+
+    @classmethod
+    def of(
+        cls, problem: Any, source: Source, C: float, rescaling: str = "margin"
+    ) -> "SourceStream":
+        """The examples of `source` for a `Problem`."""
+        return cls(source, lambda X, Y, each: make_oracle(problem, X, Y, each, rescaling), C)
+
+    @property
+    def content(self) -> Any:
+        return self.source.fingerprint(), self.C, next(self.batches()).oracle.content
+
+    def batches(self) -> Iterator[Batch]:
+        for batch in read_batches(self.source):
+            X, y = batch.examples
+            with batch.located():
+                oracle = self.make_oracle(X, y, np.full(len(y), float(self.C)))
+            oracle.check_from(batch.first, self.checker)
+            self.checker = oracle.checker
+            self._exact &= oracle.exact
+            width = oracle.n_features
+            self._width = self._width or width
+            if width != self._width:
+                raise ProblemError(
+                    f"The examples from {batch.first} on have {width} joint features, but those "
+                    f"before have {self._width}: the features must be the same for all."
+                )
+            yield Batch(batch.first, oracle)
+
+    @property
+    def n_features(self) -> int:
+        if self._width is None:
+            next(self.batches())
+        assert self._width is not None
+        return self._width
+
+    @property
+    def exact(self) -> bool:
+        """Whether the oracle always finds the most violated cut, as far as examples were read."""
+        return self._exact
+
+
+class LinearHooks(Protocol):
+    """What a linear estimator says of its examples."""
+
+    C: float
+
+    def _check_samples(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
+    ) -> tuple[Any, NDArray[Any], Floats]:
+        """Checked features and targets, and the C of each example."""
+
+    def _features(self, X: Any, n_outputs: int) -> WhitenedFeatures:
+        """Features in the geometry of the prior."""
+
+    def _problem(
+        self, features: WhitenedFeatures, targets: Any, C: Floats
+    ) -> LinearProblem | OneVersusRest:
+        """What is minimised."""
+
+
+@dataclass(frozen=True)
+class CheckedExamples:
+    """Examples of a batch with the C of each, and how many the source has before them."""
+
+    X: Any
+    y: NDArray[Any]
+    C: Floats
+    first: int
+
+    def of(self, values: Floats, name: str) -> Floats:
+        """Entries of `values`, which has one for each example of the source."""
+        return _entries(values, self.first, len(self.y), name)
+
+
+def _entries(values: Floats, first: int, count: int, name: str) -> Floats:
+    own = values[first : first + count]
+    if len(own) < count:
+        raise ValueError(
+            f"{name} has {len(values)} entries but the source has more examples: give one for each."
+        )
+    return own
+
+
+class LinearStream(Stateful, ABC):
+    """Batches of a source as linear problems, again and again: what `StreamedDual.solve` reads.
+
+    In the first pass each batch is as wide as the widest so far, in later ones as the widest of
+    all.
+
+    Parameters
+    ----------
+    estimator : LinearEstimator
+    source : Source
+    y : None
+        The source gives the targets; anything else is refused.
+    sample_weight : ndarray of shape (n_samples,) or None
+        Multiplies the C of each example.
+    """
+
+    state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
+    state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
+
+    def __init__(
+        self, estimator: LinearHooks, source: Source, y: Any, sample_weight: Floats | None
+    ) -> None:
+        if y is not None:
+            raise ValueError("A source gives the targets with the examples: leave y out.")
+        self.estimator: Any = estimator
+        self.source, self.sample_weight = source, sample_weight
+        self.width = source.n_features or 0
+        self.complete = False
+        self._kind = ""
+        self._about: tuple[WhitenedFeatures, Any] | None = None
+
+    @abstractmethod
+    def targets(self, examples: CheckedExamples) -> tuple[Any, Floats] | None:
+        """Targets of a batch, and C of each example; None if nothing can be learned from it yet."""
+
+    def end(self) -> None:
+        """Refuse a source of which nothing can be learned; called after a complete pass."""
+
+    @property
+    def content(self) -> Any:
+        """All that tells these batches from others: the source, and what its beginning becomes."""
+        first = next((problem for problem in self() if problem is not None), None)
+        return self.source.fingerprint(), self.sample_weight, first
+
+    def about(self) -> tuple[WhitenedFeatures, Any]:
+        """The way back from the features of the problem, and what its outputs are."""
+        assert self._about is not None  # a solver has weights only if there was a batch
+        return self._about
+
+    def __call__(self) -> Iterator[LinearProblem | OneVersusRest | None]:
+        for examples in _grouped(self.examples()):
+            found = self.targets(examples)
+            if found is None:
+                yield None
+                continue
+            targets, C = found
+            features = self.estimator._features(examples.X, targets.n_outputs)
+            self._about = replace(features, X=None), targets
+            yield self.estimator._problem(features, targets, C)
+        self.end()
+        self.complete = True
+
+    def examples(self) -> Iterator[CheckedExamples]:
+        """The batches as they are, checked; errors tell where."""
+        end = 0
+        for batch in read_batches(self.source):
+            with batch.located():
+                checked = self._check(batch)
+            end = checked.first + len(checked.y)
+            yield checked
+        if self.sample_weight is not None and len(self.sample_weight) != end:
+            raise ValueError(
+                f"sample_weight has {len(self.sample_weight)} entries but the source {end} "
+                f"examples: give one for each."
+            )
+
+    def _check(self, batch: SourceBatch) -> CheckedExamples:
+        X, y = batch.examples
+        if not is_matrix(X):
+            name = type(self.estimator).__name__
+            raise ValueError(f"X is a {type(X).__name__}, but {name} needs rows of numbers.")
+        weights = self.sample_weight
+        if weights is not None:
+            weights = _entries(weights, batch.first, len(y), "sample_weight")
+        X, y, C = self.estimator._check_samples(X, y, weights, alone=False)
+        X = self._as_wide(X)
+        if y.dtype.kind == "f" and not np.isfinite(y).all():
+            at = int(np.flatnonzero(~np.isfinite(y))[0])
+            raise ValueError(f"y[{at}] is {y[at]} (NaN and inf are not allowed).")
+        kind = "numbers" if y.dtype.kind in "biuf" else "text"
+        self._kind = self._kind or kind
+        if kind != self._kind:
+            raise ValueError(f"y holds {kind}, but batches before held {self._kind}.")
+        return CheckedExamples(X, y, C, batch.first)
+
+    def _as_wide(self, X: Any) -> Any:
+        width = X.shape[1]
+        if width == self.width:
+            return X
+        if sp.issparse(X) and width < self.width:
+            return widened(X, self.width)
+        if self.width == 0 or (sp.issparse(X) and not self.complete):
+            self.width = width
+            return X
+        raise ValueError(f"X has {width} features, but batches before had {self.width}.")
+
+
+def _grouped(batches: Iterator[CheckedExamples]) -> Iterator[CheckedExamples]:
+    """The same examples, in batches that are not too small."""
+    group: list[CheckedExamples] = []
+    for examples in batches:
+        group.append(examples)
+        if sum(len(one.y) * _bytes_per_row(one.X) for one in group) >= SMALL_BATCH:
+            yield _joined(group)
+            group = []
+    if group:
+        yield _joined(group)
+
+
+def _bytes_per_row(X: Any) -> float:
+    """Memory that a row takes in a sweep, about."""
+    entries = 12 * X.nnz / X.shape[0] if sp.issparse(X) else X.itemsize * X.shape[1]
+    return 100.0 + float(entries)
+
+
+def _joined(group: list[CheckedExamples]) -> CheckedExamples:
+    if len(group) == 1:
+        return group[0]
+    X, y, C = (stacked([getattr(one, name) for one in group]) for name in ("X", "y", "C"))
+    return CheckedExamples(X, y, C, group[0].first)
