@@ -25,13 +25,13 @@ import numpy as np
 from benchmarks.common import Floats, best, clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Quote, Report, Row
 from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
+from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.trees import (
     PUNCTUATION,
     BracketScores,
     Tree,
     bracket_scores,
     brackets,
-    read_trees,
 )
 
 LENGTHS = ("15", "40")

@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 
 import maxmargin as mm
 from maxmargin.structures.chain.latent import HiddenChains
-from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.structures.constituency.formats import read_trees
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 X, y = IRIS[::5], SPECIES[::5]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli.main import app
-from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.structures.constituency.formats import read_trees
 
 COLUMNS = """He PRP B-NP
 reckons VBZ B-VP

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 import maxmargin as mm
 from maxmargin.io.tensors import read_tensors, write_tensors
-from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.structures.constituency.formats import read_trees
 
 X, y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"], dtype=object)[y]

@@ -13,8 +13,8 @@ from maxmargin.report.scores import (
     largest_confusions,
     look_like_chunks,
 )
+from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.report import TreeAnswers, drawn_pair
-from maxmargin.structures.constituency.trees import as_tree
 from maxmargin.structures.dependency.report import Arcs, drawn_arcs
 
 

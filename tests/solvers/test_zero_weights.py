@@ -14,7 +14,7 @@ from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.data.sources_opening import open_examples
 from maxmargin.report.page import certified
 from maxmargin.structures.chain.latent import HiddenChains
-from maxmargin.structures.constituency.trees import read_trees
+from maxmargin.structures.constituency.formats import read_trees
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(40, 3))

@@ -12,8 +12,8 @@ from sklearn.base import clone
 import maxmargin as mm
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
+from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import GrammarError
-from maxmargin.structures.constituency.trees import read_trees
 from maxmargin.training.fit import start_fit
 
 N = 24

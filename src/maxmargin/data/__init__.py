@@ -18,7 +18,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.chain.columns": "ColumnSentence iter_columns read_columns write_columns",
         "structures.chain.svm_hmm": "SvmHmmFile read_svm_hmm",
         "structures.chain.templates": "ColumnFile Templates",
-        "structures.constituency.trees": "read_tree_file",
+        "structures.constituency.formats": "read_tree_file",
         "structures.dependency.formats": "DependencySentence read_conllu read_dependencies read_dp "
         "write_conllu",
         "structures.ranking.formats": "read_letor write_letor",

@@ -24,7 +24,7 @@ from maxmargin.structures.chain.svm_hmm import SvmHmmFile as SvmHmmFile
 from maxmargin.structures.chain.svm_hmm import read_svm_hmm as read_svm_hmm
 from maxmargin.structures.chain.templates import ColumnFile as ColumnFile
 from maxmargin.structures.chain.templates import Templates as Templates
-from maxmargin.structures.constituency.trees import read_tree_file as read_tree_file
+from maxmargin.structures.constituency.formats import read_tree_file as read_tree_file
 from maxmargin.structures.dependency.formats import DependencySentence as DependencySentence
 from maxmargin.structures.dependency.formats import read_conllu as read_conllu
 from maxmargin.structures.dependency.formats import read_dependencies as read_dependencies

@@ -47,7 +47,7 @@ __getattr__, __dir__, __all__ = lazy_names(
 )
 
 READERS = (
-    "structures.constituency.trees",
+    "structures.constituency.formats",
     "structures.dependency.formats",
     "structures.ranking.formats",
     "structures.chain.svm_hmm",

@@ -16,10 +16,11 @@ from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import HasEngine, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
+from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.grammar import Grammar, Sentence
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
-from maxmargin.structures.constituency.trees import Tree, TreeError, as_tree, bracket_scores
+from maxmargin.structures.constituency.trees import Tree, TreeError, bracket_scores
 from maxmargin.training.fit import (
     Encoded,
     Metadata,

@@ -336,7 +336,7 @@ class Grammar(Remade):
 
     Examples
     --------
-    >>> from maxmargin.structures.constituency.trees import read_trees
+    >>> from maxmargin.structures.constituency.formats import read_trees
     >>> from maxmargin.structures.constituency.grammar import Grammar
     >>> trees = read_trees("(S (NP (DT the) (JJ big) (NN dog)) (VP (VBZ barks)))")
     >>> for name in Grammar.read(trees).rule_names:

@@ -113,7 +113,7 @@ class GrammarProblem(Problem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.constituency.trees import read_trees
+    >>> from maxmargin.structures.constituency.formats import read_trees
     >>> from maxmargin.structures.constituency.problem import GrammarProblem
     >>> from maxmargin.structures.constituency.grammar import Grammar, Sentence
     >>> trees = read_trees("(S (NP (N dogs)) (VP (V bark))) (S (VP (V stop)))")

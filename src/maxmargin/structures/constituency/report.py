@@ -17,7 +17,8 @@ from maxmargin.report.markup import (
     word_centres,
 )
 from maxmargin.report.scores import ClassScore, counted_score
-from maxmargin.structures.constituency.trees import Tree, as_tree, bracket_scores, brackets
+from maxmargin.structures.constituency.formats import as_tree
+from maxmargin.structures.constituency.trees import Tree, bracket_scores, brackets
 
 LEVEL = 42.0
 """Pixels between the levels of a tree."""

@@ -9,7 +9,7 @@ from maxmargin.cli.task import Data, Path, Task
 from maxmargin.data.files import FileFormatError
 from maxmargin.data.text import lines_of, shown_name
 from maxmargin.report.markup import plural
-from maxmargin.structures.constituency.trees import trees_of_lines
+from maxmargin.structures.constituency.formats import trees_of_lines
 
 _MIN_LINES = 4
 """From so many lines of equal length on, with empty ones between them, they are columns."""

@@ -1,0 +1,243 @@
+"""Penn brackets: treebanks read from strings and files, and trees in any form.
+
+Treebanks write a tree as ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``: every word stands alone
+under its tag, and tags and phrases stand under phrases. In the Penn treebank, labels carry
+function tags (``NP-SBJ``, ``NP=2``), traces are words under the tag ``-NONE-``, and the whole
+stands in one more pair of brackets without a label. Readers here remove all three.
+"""
+
+import re
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any, NamedTuple
+
+from maxmargin.data.files import FileFormatError, PathLike
+from maxmargin.data.formats import FileFormat, Format, Head
+from maxmargin.data.text import lines_of, shown_name
+from maxmargin.structures.constituency.trees import Tree, TreeError
+
+TRACE = "-NONE-"
+"""Tag of traces, which are not words of the sentence."""
+
+
+ROOT = "ROOT"
+"""Label of a tree whose outermost brackets have none, but hold several nodes."""
+
+
+DEEPEST = 200
+"""Greatest depth of nested brackets that is read; treebanks have about forty."""
+
+
+_TOKEN = re.compile(r"[()]|[^ \t\r()]+")  # other spaces may be part of words
+
+
+class TreeTextError(TreeError, FileFormatError):
+    """What is wrong with a tree in a text, and where it stands."""
+
+
+class _Open(NamedTuple):
+    """A bracket that is not closed yet: its line, and what was read since."""
+
+    line: int
+    content: list[Any]
+
+
+def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> list[Tree]:
+    """Trees of a text in Penn brackets.
+
+    Parameters
+    ----------
+    text : str
+        Any number of trees.
+    clean : bool, default=True
+        Cut function tags and remove traces, see `cleaned`.
+    source : str, default="the text"
+        What to call the text in errors.
+
+    Returns
+    -------
+    trees : list of Tree
+
+    Raises
+    ------
+    TreeTextError
+        With the line, if brackets do not match, a label is missing, a word has no tag of its
+        own, nothing but traces is in a tree, or brackets are nested deeper than any sentence.
+
+    See Also
+    --------
+    read_tree_file : The same from a file.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.formats import read_trees
+    >>> for tree in read_trees("( (S (NP-SBJ (-NONE- *)) (VP (VB Stop))) )"):
+    ...     print(tree)
+    (S (VP (VB Stop)))
+    """
+    return trees_of_lines(text.split("\n"), clean, source)
+
+
+def trees_of_lines(lines: Iterable[str], clean: bool, source: str) -> list[Tree]:
+    """The same of lines, which are taken one by one; see `read_trees`."""
+    trees: list[Tree] = []
+    path: list[_Open] = []
+    for number, line in enumerate(lines, start=1):
+        for token in _TOKEN.findall(line):
+            if token == "(":
+                path.append(_Open(number, []))
+                if len(path) > DEEPEST:
+                    reason = f"brackets are nested deeper than {DEEPEST}: is one not closed?"
+                    raise TreeTextError(source, path[0].line, reason)
+                continue
+            if not path:
+                what = "a closing bracket" if token == ")" else f"{token!r:.50}"
+                raise TreeTextError(source, number, f"{what} stands outside of any tree.")
+            if token != ")":
+                path[-1].content.append(token)
+                continue
+            opened = path.pop()
+            try:
+                if path:
+                    path[-1].content.append(_node(opened.content))
+                else:
+                    trees.append(_whole(opened.content, clean))
+            except TreeError as error:
+                raise TreeTextError(source, opened.line, str(error)) from None
+    if path:
+        raise TreeTextError(source, path[0].line, "the tree that begins here has no end.")
+    return trees
+
+
+def read_tree_file(
+    path: PathLike, *, clean: bool = True, encoding: str | None = None
+) -> list[Tree]:
+    """Trees of a file in Penn brackets, as `read_trees` reads them.
+
+    Parameters
+    ----------
+    path : path
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
+    clean : bool, default=True
+        Cut function tags and remove traces, see `cleaned`.
+    encoding : str, default=None
+        Such as ``"latin-1"``; None is UTF-8.
+
+    Returns
+    -------
+    trees : list of Tree
+        In the order of the file.
+
+    Raises
+    ------
+    FileFormatError
+        With the line, if the file is no text or holds something else than trees.
+    """
+    return trees_of_lines(lines_of(path, encoding), clean, shown_name(path))
+
+
+def _node(content: list[Any]) -> Tree:
+    """A node from what stood between its brackets: a label, then children."""
+    if not content:
+        raise TreeError("brackets with nothing in them.")
+    label, *children = content
+    if not isinstance(label, str):
+        raise TreeError("brackets inside of a tree begin without a label.")
+    return Tree(label, tuple(children))
+
+
+def _whole(content: list[Any], clean: bool) -> Tree:
+    """A whole tree, without the brackets around it that have no label."""
+    if content and not isinstance(content[0], str):
+        only = len(content) == 1
+        tree = content[0] if only else _node([ROOT, *content])
+    else:
+        tree = _node(content)
+    if not clean:
+        return tree
+    kept = cleaned(tree)
+    if kept is None:
+        raise TreeError("nothing is left of the tree without its traces.")
+    return kept
+
+
+def cleaned(tree: Tree) -> Tree | None:
+    """The tree without function tags and traces, or None if there is nothing else.
+
+    Labels end before their first ``-`` or ``=``, unless that is where they begin (``-LRB-``).
+    Leaves tagged ``-NONE-`` go, and so do nodes that have no other leaves.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.formats import cleaned, read_trees
+    >>> tree, = read_trees("(S (NP-SBJ-1 (-LRB- -LCB-)) (NP=2 (-NONE- *T*-1)))", clean=False)
+    >>> print(cleaned(tree))
+    (S (NP (-LRB- -LCB-)))
+    """
+    if tree.label == TRACE:
+        return None
+    label = tree.label if tree.label[0] in "-=" else re.split("[-=]", tree.label)[0]
+    if tree.is_tag:
+        return Tree(label, tree.children)
+    kept = tuple(child for child in map(cleaned, tree.nodes) if child is not None)
+    return Tree(label, kept) if kept else None
+
+
+def as_tree(given: Any) -> Tree:
+    """A tree from any form in which people have it.
+
+    Parameters
+    ----------
+    given : Tree, str or nested tree
+        A `Tree` is returned as it is. Brackets in a string and trees as those of NLTK (objects
+        with ``label()`` whose items are trees or words) are cleaned, see `cleaned`.
+
+    Returns
+    -------
+    tree : Tree
+
+    Raises
+    ------
+    TreeError
+        If it is none of these, or not exactly one tree.
+    """
+    if isinstance(given, Tree):
+        return given
+    if isinstance(given, str):
+        trees = read_trees(given)
+        if len(trees) != 1:
+            raise TreeError(f"The text holds {len(trees)} trees where one is wanted.")
+        return trees[0]
+    if not callable(getattr(given, "label", None)):
+        raise TreeError(
+            f"A {type(given).__name__} is no tree: give brackets in a string, a Tree, or an "
+            f"object with label() and children."
+        )
+    return _whole(_content(given), clean=True)
+
+
+def _content(given: Any) -> list[Any]:
+    """What would stand between the brackets of a tree of NLTK's kind."""
+    label = given.label()
+    children = [child if isinstance(child, str) else _node(_content(child)) for child in given]
+    return [str(label), *children] if label else children
+
+
+def _recognise(head: Head) -> Format | None:
+    """Penn brackets, if the text begins with a whole tree."""
+    depth, tree = 0, ""
+    for letter in chain.from_iterable(f"{line}\n" for line in head.lines):
+        if not depth and letter.isspace():
+            continue
+        depth += (letter == "(") - (letter == ")")
+        tree += letter
+        if depth <= 0:
+            break
+    try:
+        read = read_trees(tree, clean=False) if tree.startswith("(") else []
+    except TreeError:
+        return None
+    return Format("penn", "parsing", "trees in brackets: parsing") if read else None
+
+
+FILE_FORMAT = FileFormat("penn", "Penn trees", _recognise, reader="mm.data.read_tree_file")
