@@ -30,7 +30,7 @@ from benchmarks.race import TARGET, take_turns
 from benchmarks.reporting import Bars, Panel, Report, Row
 from benchmarks.sequences import fit, letters
 from maxmargin.structures.chain.inference import viterbi
-from maxmargin.structures.chain.problem import Layout
+from maxmargin.structures.chain.oracle import Layout
 
 OURS, DLIB = "ours", "dlib"
 NOT_INSTALLED = "not installed: pip install dlib"

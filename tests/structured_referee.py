@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from maxmargin.core.problem import Problem
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
+from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 
 Floats = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal_explicit import ExplicitPoint, distributions_of
 from maxmargin.structures.chain.marginals import ChainDistributions
-from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
+from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 
 ONE = Threads(1)
 TEMPERATURES = (0.0, 0.001, 0.1, 3.0, "scheduled")

@@ -16,6 +16,7 @@ from maxmargin.checking.more import K_BEST, judge_top, try_cuts, try_make_oracle
 from maxmargin.checking.sheet import Answer, At, Broken, Candidate, Sheet
 from maxmargin.core.kernel import n_rows
 from maxmargin.core.oracle_check import ROUNDING
+from maxmargin.core.problem import RescalesSlack
 from maxmargin.core.python_oracle import PythonOracle, as_row
 
 Floats = NDArray[np.float64]
@@ -272,7 +273,7 @@ class Trial(Sheet):
         self.tops.append((i, at, found))
 
     def optional_calls(self) -> list[str]:
-        return [name for name in ("slack_rescaled_inference",) if hasattr(self.problem, name)]
+        return ["slack_rescaled_inference"] if isinstance(self.problem, RescalesSlack) else []
 
     def found(self, method: str, at: At) -> dict[int, Candidate]:
         """What an inference found at some weights, for each example."""

@@ -4,6 +4,7 @@ For any weights ``w``, the hinge of an example is at least ``loss - <w, psi>`` f
 cutting planes ``(psi, loss)``, whatever weights it was found at.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +40,23 @@ class Cuts(NamedTuple):
     losses: Floats
     outputs: list[Any]
     suboptimality: Floats | None = None
+
+    @classmethod
+    def join(cls, parts: Sequence["Cuts"]) -> "Cuts":
+        """Batches one after the other, at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        starts, columns, values, losses, outputs, suboptimality = zip(*parts, strict=True)
+        counts = np.concatenate([np.diff(part) for part in starts])
+        bounds = [part for part in suboptimality if part is not None]
+        return cls(
+            np.concatenate([[0], np.cumsum(counts)]),
+            np.concatenate(columns),
+            np.concatenate(values),
+            np.concatenate(losses),
+            [output for part in outputs for output in part],
+            np.concatenate(bounds) if len(bounds) == len(parts) else None,
+        )
 
     def matrix(self, n_features: int) -> sp.csr_array:
         """All psi as the rows of a sparse matrix."""

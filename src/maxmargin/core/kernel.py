@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.problem import ProblemError
+from maxmargin.core.problem import ListsOutputs, ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 
@@ -146,7 +146,7 @@ class JointFeatures(_Adapted):
     """
 
     def __init__(self, problem: Any) -> None:
-        if not hasattr(problem, "outputs"):
+        if not isinstance(problem, ListsOutputs):
             raise ProblemError(
                 f"{type(problem).__name__} cannot list its outputs, which a kernel needs, because "
                 f"there are no weights to search with: write outputs(x)."

@@ -9,14 +9,21 @@ sets that every solver knows.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import Candidate, OracleChecker
-from maxmargin.core.problem import ProblemError, called, is_exact
+from maxmargin.core.problem import (
+    InfersBatches,
+    ListsOutputs,
+    MakesOracle,
+    ProblemError,
+    called,
+    is_exact,
+)
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.threads import Threads
 
@@ -143,16 +150,23 @@ class LatentOracle(ABC):
         """Of which examples the truth has other features with the imputations `after`."""
 
 
+@runtime_checkable
+class InfersWrongOnly(Protocol):
+    """A latent problem whose loss-augmented inference leaves out pairs with the true output."""
+
+    def loss_augmented_inference_wrong(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
+
+
 class _Imputed:
     """A latent problem whose outputs are pairs: a `Problem`."""
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
-        self.wrong_only = hasattr(problem, "loss_augmented_inference_wrong")
+        self.wrong_only = isinstance(problem, InfersWrongOnly)
         self.exact = is_exact(problem)
-        if hasattr(problem, "outputs"):
+        if isinstance(problem, ListsOutputs):
             self.outputs = problem.outputs
-        if hasattr(problem, "cuts"):
+        if isinstance(problem, InfersBatches):
             self.cuts = problem.cuts
 
     def joint_feature(self, x: Any, output: tuple[Any, Any]) -> Any:
@@ -275,7 +289,7 @@ class PythonLatentOracle(LatentOracle):
 
 def make_latent_oracle(problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> LatentOracle:
     """The training set of a latent problem: its own, or the plain-Python one."""
-    if hasattr(problem, "make_oracle"):
+    if isinstance(problem, MakesOracle):
         bound: LatentOracle = problem.make_oracle(X, Y, C)
         return bound
     return PythonLatentOracle(problem, X, Y, C)

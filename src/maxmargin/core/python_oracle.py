@@ -12,7 +12,17 @@ from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
 from maxmargin.core.oracle_check import ROUNDING, Candidate, OracleChecker
-from maxmargin.core.problem import ProblemError, called, is_exact, settings_of
+from maxmargin.core.problem import (
+    HasInference,
+    InfersBatches,
+    ListsOutputs,
+    MakesOracle,
+    ProblemError,
+    RescalesSlack,
+    called,
+    is_exact,
+    settings_of,
+)
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -54,7 +64,7 @@ class PythonOracle(Oracle):
         self._true_rows: dict[int, _SparseRow] = {}
         self.known: dict[int, dict[Any, Candidate]] = {}
         self.first = 0
-        if hasattr(problem, "inference") and self.exact:
+        if isinstance(problem, HasInference) and self.exact:
             self.checker = OracleChecker()
         self.n_features = 0  # not known before the first example's features
         self._true_rows[0] = self._feature(0, Y[0])
@@ -109,7 +119,7 @@ class PythonOracle(Oracle):
         )
 
     def outputs(self, example: int) -> list[Any]:
-        if not hasattr(self.problem, "outputs"):
+        if not isinstance(self.problem, ListsOutputs):
             raise ValueError(outputs_missing(self.problem))
         return list(self._call("outputs", example, self.X[example]))
 
@@ -120,7 +130,7 @@ class PythonOracle(Oracle):
     @property
     def _in_batches(self) -> bool:
         """Whether the problem itself searches for many examples at once."""
-        return getattr(self.problem, "cuts", None) is not None and not self.by_slack
+        return isinstance(self.problem, InfersBatches) and not self.by_slack
 
     def _inferred(self, i: int, weights: Floats) -> Any:
         try:
@@ -386,9 +396,9 @@ def make_oracle(
     """The training set of a problem: its own, or the plain-Python one."""
     from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
 
-    if rescaling == "slack" and not hasattr(problem, "slack_rescaled_inference"):
+    if rescaling == "slack" and not isinstance(problem, RescalesSlack):
         return SlackRescaledOracle(make_oracle(problem, X, Y, C, "margin"))
-    if hasattr(problem, "make_oracle"):
+    if isinstance(problem, MakesOracle):
         bound: Oracle = problem.make_oracle(X, Y, C, rescaling)
         return bound
     return PythonOracle(problem, X, Y, C, rescaling)

@@ -74,6 +74,15 @@ class SlackRescaledOracle(Oracle):
         self.n_features, self.C = margin.n_features, margin.C
         self._costliest: dict[int, Any] = {}
 
+    def warm(self) -> "SlackRescaledOracle":
+        margin = self.margin.warm()
+        return self if margin is self.margin else SlackRescaledOracle(margin)
+
+    @property
+    def cold(self) -> "SlackRescaledOracle":
+        margin = self.margin.cold
+        return self if margin is self.margin else SlackRescaledOracle(margin)
+
     @property
     def checker(self) -> OracleChecker | None:  # type: ignore[override]
         """That of the other training set."""
@@ -88,11 +97,11 @@ class SlackRescaledOracle(Oracle):
 
     @property
     def oracle_state(self) -> Any:
-        return self._costliest, self.margin.oracle_state
+        return self.margin.oracle_state
 
     @oracle_state.setter
     def oracle_state(self, state: Any) -> None:
-        self._costliest, self.margin.oracle_state = state
+        self.margin.oracle_state = state
 
     def outputs(self, example: int) -> list[Any]:
         if type(self.margin).outputs is Oracle.outputs:
@@ -155,7 +164,7 @@ class SlackRescaledOracle(Oracle):
         """An output with the largest loss of all, which does not depend on the weights."""
         examples = np.array([example])
         if example not in self._costliest:
-            found = self.margin.separate(np.zeros(self.n_features), examples, ONE_THREAD)
+            found = self.margin.cold.separate(np.zeros(self.n_features), examples, ONE_THREAD)
             self._costliest[example] = found.outputs[0] if found.losses[0] > 0.0 else None
         if self._costliest[example] is None:
             return TRUE_OUTPUT

@@ -12,7 +12,13 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.problem import as_inputs, called, check_instance, check_pairs
+from maxmargin.core.problem import (
+    Initializable,
+    as_inputs,
+    called,
+    check_instance,
+    check_pairs,
+)
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
@@ -29,6 +35,7 @@ from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
+    first_examples,
     fit_examples,
     fit_source,
     known_metadata,
@@ -230,6 +237,8 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         return Encoded(X, y, len(X))
 
     def _survey(self, source: Source) -> Metadata:
+        if isinstance(self.problem, Initializable):
+            self.problem.initialize(*first_examples(source))
         return {}
 
     def _survey_partition(self, X: Any, y: Any) -> None:
@@ -239,6 +248,8 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         return {}
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
+        if isinstance(self.problem, Initializable):
+            self.problem.initialize(examples.X, examples.y)
         return {}
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> Oracle:

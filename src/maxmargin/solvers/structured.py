@@ -77,7 +77,9 @@ class Run(SolverRun):
     oracle: Oracle
 
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
-        super().__init__(oracle, stopping, threads, seed)
+        # A stream has none.
+        own = oracle.warm() if isinstance(oracle, Oracle) else oracle
+        super().__init__(own, stopping, threads, seed)
         self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf

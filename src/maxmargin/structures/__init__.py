@@ -33,6 +33,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "core.kernel_multiclass": "Multiclass",
         "structures.chain.latent": "HiddenChains",
+        "structures.chain.problem": "Chain",
         "structures.constituency.problem": "GrammarProblem",
         "structures.dependency.problem": "DependencyTrees",
         "structures.graph.problem": "GraphLabelling",

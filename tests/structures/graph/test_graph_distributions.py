@@ -30,10 +30,8 @@ ONE = Threads(1)
 class Listed(GraphOracle):
     """The same graphs with a number for every labelling."""
 
-
-@distributions_of.register
-def _(oracle: Listed, temperature: float) -> ExplicitDistributions:
-    return listed(oracle, temperature)
+    def distributions(self, temperature: float) -> ExplicitDistributions:
+        return listed(self, temperature)
 
 
 def listed(oracle: GraphOracle, temperature: float) -> ExplicitDistributions:

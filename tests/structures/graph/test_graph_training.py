@@ -10,6 +10,7 @@ from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
+from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.auto import Auto
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
@@ -326,32 +327,69 @@ def test_same_bits_whatever_the_number_of_threads(monkeypatch):
         assert found[0].certificate == found[1].certificate
 
 
-def test_messages_are_kept_and_tighten_bounds():
+def loopy_graphs(n, n_labels=3):
     random = np.random.default_rng(0)
     edges = grid_of(8, 8)[1]
     shape = len(edges), 4
-    X = [(random.normal(size=(64, 1)), edges, random.normal(size=shape)) for _ in range(5)]
-    Y = [random.integers(0, 3, 64) for _ in X]
-    oracle = GraphLabelling(3, inference_method="relaxed").make_oracle(X, Y, np.ones(5))
+    X = [(random.normal(size=(64, 1)), edges, random.normal(size=shape)) for _ in range(n)]
+    Y = [random.integers(0, n_labels, 64) for _ in X]
+    return GraphLabelling(n_labels, inference_method="relaxed").make_oracle(X, Y, np.ones(n))
+
+
+def test_messages_are_kept_and_tighten_bounds():
+    oracle = loopy_graphs(5)
     weights = random_weights(1, oracle, 1.0)
     blocks = blocks_of(oracle)
-    first = oracle.separate(weights, blocks, ONE)
+    warm = oracle.warm()
+    first = warm.separate(weights, blocks, ONE)
     for _ in range(5):
-        last = oracle.separate(weights, blocks, ONE)
+        last = warm.separate(weights, blocks, ONE)
     tops = [cuts.slopes(weights) + cuts.suboptimality for cuts in (first, last)]
     assert (tops[1] <= tops[0] + 1e-9).all()
     assert tops[1].sum() < tops[0].sum() - 1e-6
-    # A block twice in a batch does without them.
-    twice = oracle.separate(weights, np.repeat(blocks, 2), ONE)
+    # An example twice in a batch does without them.
+    twice = warm.separate(weights, np.repeat(blocks, 2), ONE)
     assert_array_equal(twice.suboptimality[::2], twice.suboptimality[1::2])
+
+
+def same_cuts(one, other):
+    return all(map(np.array_equal, one, other))
+
+
+def test_the_oracle_is_pure_and_evaluations_change_no_run():
+    oracle = loopy_graphs(3)
+    weights, others = random_weights(1, oracle, 1.0), random_weights(2, oracle, 1.0)
+    blocks = blocks_of(oracle)
+    before = oracle.separate(weights, blocks, ONE)
+    warm, undisturbed = oracle.warm(), oracle.warm()
+    for at in (weights, others, weights):
+        primal = oracle.primal(at)
+        assert warm.primal(at) == primal  # by the cold oracle
+        assert same_cuts(warm.separate(at, blocks, ONE), undisturbed.separate(at, blocks, ONE))
+    assert same_cuts(oracle.separate(weights, blocks, ONE), before)
+
+
+@pytest.mark.parametrize("rescaling", ["margin", "slack"])
+def test_fits_do_not_notice_evaluations(rescaling):
+    oracle = loopy_graphs(4)
+    oracle = SlackRescaledOracle(oracle) if rescaling == "slack" else oracle
+
+    def evaluate(*_):
+        oracle.primal(np.ones(oracle.n_features))
+
+    found = [
+        solve(oracle, FrankWolfe(), max_iter=3, on_iteration=hook) for hook in (None, evaluate)
+    ]
+    assert_array_equal(found[0].weights, found[1].weights)
+    assert found[0].certificate == found[1].certificate
 
 
 def test_without_room_for_messages(monkeypatch):
     monkeypatch.setattr("maxmargin.structures.graph.oracle.MOST_MESSAGE_BYTES", 0)
     case = case_of(1, n=6, n_labels=3, smallest=6, largest=6, density=1.0)
-    oracle = compiled_graphs(case, "relaxed")
-    weights = random_weights(1, oracle, 1.0)
-    found = [oracle.separate(weights, blocks_of(oracle), ONE) for _ in range(2)]
+    warm = compiled_graphs(case, "relaxed").warm()
+    weights = random_weights(1, warm, 1.0)
+    found = [warm.separate(weights, blocks_of(warm), ONE) for _ in range(2)]
     assert_array_equal(found[0].suboptimality, found[1].suboptimality)
 
 

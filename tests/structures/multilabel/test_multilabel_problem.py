@@ -118,7 +118,7 @@ def test_bind_looks_at_what_it_gets():
     for bad in ((0, 1, 0), (0, 1, 0, 2), (0, 1, 0, 0.5), "abcd"):
         with pytest.raises(ValueError, match=r"example 1 is .* 4 whole numbers from 0 to 1"):
             problem.make_oracle(np.ones((2, 3)), [case.Y[0], bad], case.C[:2])
-    with pytest.raises(ValueError, match="another length"):
+    with pytest.raises(ValueError, match="other lengths"):
         bound(problem, case).cuts_of(np.array([0]), [b"1234"])
 
 

@@ -136,7 +136,7 @@ def test_shares_and_numbers_of_rows():
 
 def test_outputs_of_other_data_are_refused():
     oracle = PerformanceProblem().make_oracle([np.eye(9)], [np.arange(9) > 3], np.ones(1), "margin")
-    with pytest.raises(ValueError, match="other data"):
+    with pytest.raises(ValueError, match="other lengths"):
         oracle.cuts_of(BLOCK, [b"\x00"])
 
 

@@ -29,8 +29,8 @@ from maxmargin.estimators.checks import (
 )
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import RescaledEstimator
-from maxmargin.structures.chain.model import ChainModel
-from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
+from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
+from maxmargin.structures.chain.problem import ChainModel
 from maxmargin.training.fit import (
     Encoded,
     Metadata,

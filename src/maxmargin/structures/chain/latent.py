@@ -17,9 +17,8 @@ from maxmargin.core.latent import LatentOracle, LatentProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.data.sequences import stack
-from maxmargin.structures.chain.model import ChainModel
-from maxmargin.structures.chain.problem import ChainOracle, Layout, Sequences
+from maxmargin.structures.chain.oracle import ChainOracle, Sequences
+from maxmargin.structures.chain.problem import Chain
 
 Floats = NDArray[np.float64]
 States = NDArray[np.int64]
@@ -63,7 +62,8 @@ class HiddenChains(Remade, LatentProblem):
 
     def __init__(self, n_features: int, n_labels: int, n_states: int) -> None:
         self.n_labels, self.n_states = n_labels, n_states
-        self.layout = Layout.of(n_features, n_labels * n_states, bias=True, ends=True)
+        self.chain = Chain(n_labels * n_states, n_features)
+        self.layout = self.chain.layout
 
     def parts(self) -> dict[str, Any]:
         return {
@@ -73,23 +73,13 @@ class HiddenChains(Remade, LatentProblem):
         }
 
     def joint_feature(self, x: Any, y: Any, h: Any) -> Floats:
-        layout, numbers = self.layout, self.numbers(y, h)
-        table = np.zeros((layout.n_rows, layout.n_columns))
-        if len(numbers):
-            rows = np.asarray(x.toarray() if hasattr(x, "toarray") else x, dtype=np.float64)
-            np.add.at(table[: layout.n_features].T, numbers, rows)
-            np.add.at(table, (layout.transitions + numbers[:-1], numbers[1:]), 1.0)
-            np.add.at(table[layout.bias], numbers, 1.0)
-            table[layout.first, numbers[0]] += 1.0
-            table[layout.last, numbers[-1]] += 1.0
-        return table.ravel()
+        return self.chain.joint_feature(x, self.numbers(y, h))
 
     def loss(self, y_true: Any, y: Any) -> float:
-        return float(np.sum(np.asarray(y_true) != np.asarray(y)))
+        return self.chain.loss(y_true, y)
 
     def inference(self, x: Any, w: Floats) -> tuple[Any, Any]:
-        model = ChainModel(self.layout.table(w), self.layout)
-        return self.split(model.inference(self._sequences([x]), Threads(1))[0])
+        return self.split(self.chain.inference(x, w))
 
     def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> tuple[Any, Any]:
         imputed = self._bound(x, y_true).imputed([np.zeros(len(y_true), dtype=np.int64)])
@@ -104,9 +94,10 @@ class HiddenChains(Remade, LatentProblem):
         return random.integers(self.n_states, size=len(y_true))
 
     def make_oracle(self, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> "HiddenChainOracle":
-        """The training set with compiled searches."""
-        labels = [self._checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
-        return HiddenChainOracle(self, self._sequences(X), labels, C)
+        """The oracle with compiled inference."""
+        of_labels = Chain(self.n_labels, self.layout.n_features)
+        labels = [of_labels.checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
+        return HiddenChainOracle(self, self.chain.sequences(X), labels, C)
 
     def numbers(self, y: Any, h: Any) -> States:
         """Labels and their states as one number for each position."""
@@ -119,19 +110,6 @@ class HiddenChains(Remade, LatentProblem):
 
     def _bound(self, x: Any, y_true: Any) -> "HiddenChainOracle":
         return self.make_oracle([x], [y_true], np.ones(1))
-
-    def _sequences(self, X: Sequence[Any]) -> Sequences:
-        rows, ends = stack(X, None, self.layout.n_features)
-        return Sequences(rows, ends)
-
-    def _checked(self, i: int, x: Any, y: Any) -> States:
-        labels, length = np.asarray(y), x.shape[0] if hasattr(x, "shape") else len(x)
-        if labels.shape != (length,) or not np.isin(labels, np.arange(self.n_labels)).all():
-            raise ValueError(
-                f"Sequence {i} has {length} positions: give each a label from 0 to "
-                f"{self.n_labels - 1}."
-            )
-        return labels.astype(np.int64)
 
 
 class HiddenChainOracle(LatentOracle):

@@ -44,7 +44,7 @@ from maxmargin.dual.marginal import (
     touch_features,
 )
 from maxmargin.structures.chain.inference import marginals_along, viterbi_along
-from maxmargin.structures.chain.problem import (
+from maxmargin.structures.chain.oracle import (
     ChainOracle,
     Labels,
     Layout,

@@ -1,488 +1,343 @@
-"""Sequences of labels: emissions from feature rows, transitions between neighbours.
-
-The weights of a chain problem are a table with one row for each feature and one column for each
-label, padded for the vector kernels; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          emissions of the d features
-    rows d .. d+k-1        transitions from label a (row) to label b (column)
-    one row each           bias, first and last position, where the problem has them
-    k*k rows               second-order transitions from (a, b) to c, row a * k + b, column c
-    k rows a feature       features tied to pairs: feature j from label a to b, row j * k + a
-"""
+"""Chains as a problem, and what a trained chain model predicts: best labels, several, marginals."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
-from maxmargin.compiled.simd import padded
-from maxmargin.core.checks import check_indices
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import make_rows
+from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.dual.marginal import Distributions
-from maxmargin.structures.chain.inference import best_other, most_slack, viterbi2, viterbi_along
+from maxmargin.data.sequences import stack
+from maxmargin.structures.chain.inference import (
+    k_best,
+    marginals2,
+    marginals_along,
+    viterbi2,
+    viterbi_along,
+)
+from maxmargin.structures.chain.oracle import (
+    ChainOracle,
+    Layout,
+    Sequences,
+    edge_scores,
+    edge_scratch,
+    pair_scores,
+    set_node_scores,
+)
 
 Floats = NDArray[np.float64]
-Labels = NDArray[np.uint16]
-Order = NDArray[np.int64]
 
 
-@registered("Layout", check="check")
-class Layout(NamedTuple):
-    """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
-
-    n_labels: int
-    n_features: int
-    transitions: int
-    bias: int
-    first: int
-    last: int
-    triples: int
-    tied: int
-    n_rows: int
-    n_columns: int
-
-    @classmethod
-    def of(
-        cls,
-        n_features: int,
-        n_labels: int,
-        *,
-        bias: bool,
-        ends: bool,
-        order: int = 1,
-        n_tied: int = 0,
-    ) -> "Layout":
-        """Rows one after the other."""
-        after = n_features + n_labels
-        first_order = after + bias + 2 * ends
-        untied = first_order + (n_labels**2 if order == 2 else 0)
-        return cls(
-            n_labels=n_labels,
-            n_features=n_features,
-            transitions=n_features,
-            bias=after if bias else -1,
-            first=after + bias if ends else -1,
-            last=after + bias + 1 if ends else -1,
-            triples=first_order if order == 2 else -1,
-            tied=untied if n_tied else -1,
-            n_rows=untied + n_tied * n_labels,
-            n_columns=padded(n_labels),
-        )
-
-    def check(self) -> None:
-        """Raise ValueError if this is no layout that `of` makes."""
-        order = 1 if self.triples < 0 else 2
-        n_tied = 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
-        made = Layout.of(
-            self.n_features,
-            self.n_labels,
-            bias=self.bias >= 0,
-            ends=self.first >= 0,
-            order=order,
-            n_tied=n_tied,
-        )
-        if self.n_labels < 1 or self.n_features < 0 or self != made:
-            raise ValueError("the parts of the chain model do not fit together")
-
-    def table(self, weights: Floats) -> Floats:
-        """The weight vector as a table."""
-        return weights.reshape(self.n_rows, self.n_columns)
+IMPOSSIBLE = -1e200
+"""Below every score of labels: pairs that do not fit together have twice that."""
 
 
-@dataclass(frozen=True)
-class Sequences:
-    """Feature rows of all sequences, one after the other.
+class ChainModel:
+    """A weight table and the searches over it.
 
     Parameters
     ----------
-    X : ndarray or CSR matrix of shape (n_tokens, n_features)
-    ends : ndarray of int64, shape (n_sequences + 1,)
-        Sequence ``i`` has the rows ``ends[i]:ends[i + 1]``.
-    tied : CSR matrix of shape (n_tokens, n_tied) or None
-        Features that are also tied to pairs of labels.
+    table : ndarray of shape (n_rows, n_columns)
+    layout : Layout
     """
 
-    X: Any
-    ends: Order
-    tied: Any = None
+    def __init__(self, table: Floats, layout: Layout) -> None:
+        self.table, self.layout = table, layout
 
-    @cached_property
-    def lengths(self) -> Order:
-        """Number of rows of each sequence."""
-        return np.diff(self.ends)
+    def inference(
+        self, sequences: Sequences, threads: Threads
+    ) -> tuple[NDArray[np.uint16], Floats]:
+        """Best labels of all positions, and the score of each sequence."""
+        labels = np.empty(int(sequences.ends[-1]), dtype=np.uint16)
+        scores = np.zeros(len(sequences.lengths))
+        rows = make_rows(sequences.X, 0.0)
+        length, width = sequences.longest, self.layout.n_columns
+        shared = rows, sequences.ends, self.table, self.layout
 
-    @cached_property
-    def longest(self) -> int:
-        """The largest length, at least one."""
-        return int(self.lengths.max(initial=1))
+        def infer(part: slice) -> None:
+            where = part.start, part.stop, labels, scores, np.empty((length, width))
+            if self.layout.triples >= 0:
+                deep = np.empty((length, self.layout.n_labels, width))
+                infer_best_second_order(*shared, *where, deep)
+            else:
+                edges = edge_scratch(length, self.layout)
+                best = np.empty((length, width))
+                infer_chains(*shared, sequences.tied_rows, *where, edges, best)
 
-    @property
-    def entries_per_row(self) -> float:
-        """Features of a row, on average."""
-        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
-        return float(n_entries / max(self.X.shape[0], 1))
+        threads.map(infer, threads.shares(len(scores)))
+        return labels, scores
 
-    @cached_property
-    def tied_rows(self) -> Rows:
-        """The features tied to pairs, as rows; rows without entries if there are none."""
-        none = sp.csr_array((self.X.shape[0], 1))
-        return make_rows(none if self.tied is None else self.tied, 0.0)
+    def node_scores(self, sequences: Sequences) -> list[Floats]:
+        """Scores of the labels at each position, transitions aside, one array a sequence."""
+        rows = make_rows(sequences.X, 0.0)
+        nodes = np.empty((int(sequences.ends[-1]), self.layout.n_columns))
+        score_nodes(rows, sequences.ends, self.table, self.layout, nodes)
+        return np.split(nodes, sequences.ends[1:-1])
 
-    def starts(self, which: Order) -> Order:
-        """Where each of some sequences starts when they stand one after the other."""
-        starts = np.zeros(len(which) + 1, dtype=np.int64)
-        np.cumsum(self.lengths[which], out=starts[1:])
-        return starts
+    def marginals(self, sequences: Sequences, temperature: float) -> list[Floats]:
+        """Probability of each label at each position, ``exp(score / temperature)`` normalised."""
+        layout = self.layout
+        n, width = layout.n_labels, layout.n_columns
+        pairs = self._part(layout.transitions, n) / temperature
+        found = []
+        for i, scores in enumerate(self.node_scores(sequences)):
+            length = len(scores)
+            answer = np.zeros((length, width))
+            between = np.empty((max(length - 1, 0), n, width))
+            if length and layout.triples < 0:
+                sums = np.empty((max(length - 1, 1), width))
+                edges = pairs[None, :, :]
+                if layout.tied >= 0 and length > 1:
+                    edges = edges + self._tied_scores(sequences, i) / temperature
+                marginals_along(scores / temperature, edges, n, answer, between, sums)
+            elif length:
+                triples = self._part(layout.triples, n * n) / temperature
+                among = np.empty((max(length - 2, 0), n * n, width))
+                deep = np.empty((max(length - 2, 1), n, width))
+                marginals2(scores / temperature, pairs, triples, n, answer, between, among, deep)
+            found.append(answer[:, :n])
+        return found
+
+    def k_best(self, sequences: Sequences, k: int) -> list[tuple[NDArray[np.uint16], Floats]]:
+        """The k best labellings of each sequence, best first, and their scores."""
+        layout = self.layout
+        n = layout.n_labels
+        pairs = self._part(layout.transitions, n)
+        joined = self._joined_pairs() if layout.triples >= 0 else None
+        found = []
+        for i, scores in enumerate(self.node_scores(sequences)):
+            if joined is not None and len(scores) > 1:
+                # A chain of pairs of labels, each beginning with what the one before ends with.
+                both = scores[1:, None, :n] + pairs[None, :, :n]
+                both[0] += scores[0, :n, None]
+                labels, totals = _top(both.reshape(-1, n * n), joined, n * n, k)
+                labels = np.concatenate([labels[:, :1] // n, labels % n], axis=1)
+                labels, totals = labels[totals > IMPOSSIBLE], totals[totals > IMPOSSIBLE]
+            else:
+                edges = pairs[None, :, :]
+                if layout.tied >= 0 and len(scores) > 1:
+                    edges = edges + self._tied_scores(sequences, i)
+                labels, totals = _top(scores, edges, n, k)
+            found.append((labels, totals))
+        return found
+
+    def _joined_pairs(self) -> Floats:
+        """Scores of the second order as those of pairs of labels that follow each other."""
+        n = self.layout.n_labels
+        triples = self._part(self.layout.triples, n * n)[:, :n].reshape(n, n, n)
+        joined = np.full((n, n, n, n), 2.0 * IMPOSSIBLE)
+        middle = np.arange(n)
+        joined[:, middle, middle, :] = triples
+        return joined.reshape(1, n * n, n * n)
+
+    def _tied_scores(self, sequences: Sequences, i: int) -> Any:
+        """What features tied to pairs add to the transitions of one sequence, each position."""
+        rows = sequences.tied[sequences.ends[i] + 1 : sequences.ends[i + 1]]
+        weights = self.table[self.layout.tied :].reshape(rows.shape[1], -1)
+        return (rows @ weights).reshape(rows.shape[0], self.layout.n_labels, -1)
+
+    def _part(self, start: int, n_rows: int) -> Any:
+        return self.table[start : start + n_rows]
 
 
-class ChainOracle(Oracle):
-    """Labelled sequences with compiled searches.
+@registered("Chain")
+class Chain(Remade, Problem):
+    """A label for each row of a matrix, as a problem for `StructuredSVM`.
+
+    Inputs are matrices with one row for each position, outputs integer arrays with the label of
+    each, from 0 to ``n_labels - 1``. The score has emissions, transitions, and biases of labels, of
+    the first and of the last position; the loss is the number of wrong labels.
 
     Parameters
     ----------
-    sequences : Sequences
-    labels : ndarray of shape (n_tokens,)
-        True label of each row, as numbers.
-    layout : Layout
-    C : ndarray of shape (n_sequences,)
-    loss : ndarray of shape (n_labels, n_labels)
-        ``loss[a, b]``: what label b costs where a is right, at one position.
-    normalized : bool
-        Divide a sequence's loss by its length.
-    zero_one : bool
-        Any mistake costs one, however many there are; `loss` and `normalized` do not count.
-    slack : bool
-        Slack rescaling: the loss, which must count mistakes, multiplies the violation.
+    n_labels : int
+    n_features : int
+    order : {1, 2}, default=1
+        2 adds transitions from a pair of labels to the next label.
+    fit_intercept : bool, default=True
+        A bias for each label.
+    fit_ends : bool, default=True
+        Biases of the labels of the first and of the last position.
+
+    See Also
+    --------
+    maxmargin.SequenceTagger : The estimator, with labels of any kind, and more.
+    maxmargin.structures.HiddenChains : With latent states.
+
+    Notes
+    -----
+    Loss-augmented inference is exact, by dynamic programming (Viterbi); so is slack-rescaled
+    inference, which chains of order 2 do not have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> X = [np.array([[1.0], [0.9], [-0.2]]), np.array([[-1.0], [-0.8]])]
+    >>> Y = [[1, 1, 0], [0, 0]]
+    >>> model = mm.StructuredSVM(mm.structures.Chain(n_labels=2, n_features=1), C=10.0).fit(X, Y)
+    >>> [labels.tolist() for labels in model.predict(X)]
+    [[1, 1, 0], [0, 0]]
     """
 
     def __init__(
         self,
-        sequences: Sequences,
-        labels: NDArray[Any],
-        layout: Layout,
-        C: Floats,
-        loss: Floats,
+        n_labels: int,
+        n_features: int,
         *,
-        normalized: bool = False,
-        zero_one: bool = False,
-        slack: bool = False,
+        order: int = 1,
+        fit_intercept: bool = True,
+        fit_ends: bool = True,
     ) -> None:
-        self.sequences, self.layout, self.C = sequences, layout, C
-        self.zero_one, self.slack = zero_one, slack
-        self.labels = labels.astype(np.uint16)
-        self.n_features = layout.n_rows * layout.n_columns
-        self.rows = make_rows(sequences.X, 0.0)
-        self.loss = np.zeros((layout.n_labels, layout.n_columns))
-        self.loss[:, : layout.n_labels] = loss
-        lengths = np.maximum(sequences.lengths, 1)
-        self.loss_scale = 1.0 / lengths if normalized else np.ones(len(lengths))
+        if n_labels < 1 or n_features < 0 or order not in (1, 2):
+            raise ValueError("A chain has at least one label, and its order is 1 or 2.")
+        self.layout = Layout.of(
+            n_features, n_labels, bias=fit_intercept, ends=fit_ends, order=order
+        )
+        if order == 2:  # then several calls of loss-augmented inference do
+            self.slack_rescaled_inference = None  # type: ignore[assignment, method-assign]
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_labels": self.layout.n_labels,
+            "n_features": self.layout.n_features,
+            "order": self.order,
+            "fit_intercept": self.layout.bias >= 0,
+            "fit_ends": self.layout.first >= 0,
+        }
 
     @property
-    def oracle_work(self) -> float:
-        per_row = self.sequences.entries_per_row
-        tokens = len(self.labels) / max(self.n_examples, 1)
-        pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
-        return tokens * self.layout.n_columns * (per_row + pairs)
+    def order(self) -> int:
+        """1, or 2 if the label before the last one counts, too."""
+        return 1 if self.layout.triples < 0 else 2
 
-    def distributions(self, temperature: float) -> Distributions:
-        """Marginals of labels and of pairs of neighbours."""
-        from maxmargin.structures.chain.marginals import ChainDistributions
+    def joint_feature(self, x: Any, y: Any) -> Floats:
+        layout, labels = self.layout, np.asarray(y, dtype=np.int64)
+        table = np.zeros((layout.n_rows, layout.n_columns))
+        if len(labels):
+            np.add.at(table[: layout.n_features].T, labels, self.sequences([x]).dense)
+            np.add.at(table, (layout.transitions + labels[:-1], labels[1:]), 1.0)
+            if layout.bias >= 0:
+                np.add.at(table[layout.bias], labels, 1.0)
+            if layout.first >= 0:
+                table[layout.first, labels[0]] += 1.0
+                table[layout.last, labels[-1]] += 1.0
+            if layout.triples >= 0:
+                pairs = layout.triples + labels[:-2] * layout.n_labels + labels[1:-1]
+                np.add.at(table, (pairs, labels[2:]), 1.0)
+        return table.ravel()
 
-        if self.layout.triples >= 0 or self.zero_one or self.slack:
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(np.sum(np.asarray(y_true) != np.asarray(y)))
+
+    def inference(self, x: Any, w: Floats) -> NDArray[np.int64]:
+        return self._model(w).inference(self.sequences([x]), Threads(1))[0].astype(np.int64)
+
+    def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> NDArray[np.int64]:
+        return self._augmented(x, y_true, w, "margin")
+
+    def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats) -> NDArray[np.int64]:
+        """The labels with the largest ``loss * (1 + score - score of y_true)``."""
+        return self._augmented(x, y_true, w, "slack")
+
+    def k_best(self, x: Any, w: Floats, k: int) -> list[NDArray[np.int64]]:
+        """The k labellings of the highest scores, best first."""
+        (labels, _), *_ = self._model(w).k_best(self.sequences([x]), k)
+        return list(labels.astype(np.int64))
+
+    def marginals(self, x: Any, w: Floats, temperature: float = 1.0) -> Floats:
+        """Marginal probabilities of the labels of each position, ``(n_positions, n_labels)``."""
+        return self._model(w).marginals(self.sequences([x]), temperature)[0]
+
+    def make_oracle(
+        self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str = "margin"
+    ) -> ChainOracle:
+        """The oracle with compiled inference."""
+        labels = [self.checked(i, x, y) for i, (x, y) in enumerate(zip(X, Y, strict=True))]
+        flat = np.concatenate([np.zeros(0, dtype=np.int64), *labels])
+        mistakes = 1.0 - np.eye(self.layout.n_labels)
+        slack = rescaling == "slack"
+        return ChainOracle(self.sequences(X), flat, self.layout, C, mistakes, slack=slack)
+
+    def sequences(self, X: Sequence[Any]) -> Sequences:
+        """Inputs one after the other."""
+        return Sequences(*stack(X, None, self.layout.n_features))
+
+    def checked(self, i: int, x: Any, y: Any) -> NDArray[np.int64]:
+        """The labels of sequence `i`.
+
+        Raises
+        ------
+        ValueError
+            If they are not one for each position.
+        """
+        labels, length, n = np.asarray(y), int(self.sequences([x]).ends[-1]), self.layout.n_labels
+        if labels.shape != (length,) or not np.isin(labels, np.arange(n)).all():
             raise ValueError(
-                "PartialLinearization and ExponentiatedGradient train chains of order 1 with "
-                "margin rescaling and a loss that adds up over the positions, and no others."
+                f"Sequence {i} has {length} positions: give each a label from 0 to {n - 1}."
             )
-        return ChainDistributions(self, temperature)
+        return labels.astype(np.int64)
 
-    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
-        starts = self.sequences.starts(examples)
-        found = np.empty(starts[-1], dtype=np.uint16)
-        shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
-        tied = self.sequences.tied_rows
-        y_true = self.labels, self.loss, self.loss_scale
-        length, width = self.sequences.longest, self.layout.n_columns
+    def _model(self, w: Floats) -> ChainModel:
+        return ChainModel(self.layout.table(np.ascontiguousarray(w)), self.layout)
 
-        def infer(part: slice) -> None:
-            where = examples[part], starts[part.start :], found
-            nodes, best = np.empty((length, width)), np.empty((length, width))
-            if self.layout.triples >= 0:
-                deep = np.empty((length, self.layout.n_labels, width))
-                infer_second_order(*shared, *y_true, *where, nodes, deep)
-            elif self.zero_one:
-                infer_other(*shared, self.labels, *where, nodes, best, np.empty(length))
-            elif self.slack:
-                deep = np.empty((length, length + 1, width))
-                infer_slack(*shared, self.labels, *where, nodes, deep)
-            else:
-                edges = edge_scratch(length, self.layout)
-                infer_margin(*shared, tied, *y_true, *where, nodes, edges, best)
-
-        parts = threads.shares(len(examples), self.oracle_work)
-        threads.map(infer, parts)
-        return self._make_cuts(examples, starts, found, parts, threads)
-
-    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
-        # Writable, as found labels are: numba would compile the kernels again for one that is not.
-        found = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
-        starts = self.sequences.starts(examples)
-        if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
-            raise ValueError("The outputs are of other lengths than the sequences.")
-        check_indices("labels of outputs", found, self.layout.n_labels)
-        parts = Threads(1).shares(len(examples))
-        return self._make_cuts(examples, starts, found, parts, Threads(1))
-
-    def _make_cuts(
-        self, examples: Order, starts: Order, found: Labels, parts: list[slice], threads: Threads
-    ) -> Cuts:
-        shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
-        counts = np.zeros(len(examples) + 1, dtype=np.int64)
-        losses = np.empty(len(examples))
-
-        def measure(part: slice) -> None:
-            measure_cuts(
-                *shared, self.loss, self.loss_scale, self.zero_one, examples[part],
-                starts[part.start :], found, counts[part.start + 1 :], losses[part.start :],
-            )  # fmt: skip
-
-        threads.map(measure, parts)
-        entries = np.cumsum(counts)
-        columns = np.empty(entries[-1], dtype=np.uint32)
-        values = np.empty(entries[-1])
-
-        def fill(part: slice) -> None:
-            scales = losses[part] if self.slack else np.ones(part.stop - part.start)
-            fill_cuts(
-                *shared, scales, examples[part], starts[part.start :], found,
-                entries[part.start :], columns, values,
-            )  # fmt: skip
-
-        threads.map(fill, parts)
-        raw = found.tobytes()
-        outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
-        return Cuts(entries, columns, values, losses, outputs)
+    def _augmented(self, x: Any, y_true: Any, w: Floats, rescaling: str) -> NDArray[np.int64]:
+        oracle = self.make_oracle([x], [y_true], np.ones(1), rescaling)
+        found = oracle.separate(np.array(w), np.zeros(1, dtype=np.int64), Threads(1)).outputs[0]
+        return np.frombuffer(found, dtype=np.uint16).astype(np.int64)
 
 
-@inlined
-def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
-    """Emissions, bias and ends of the rows ``start..stop-1``."""
-    length = stop - start
-    for t in range(length):
-        for m in range(layout.n_columns):
-            nodes[t, m] = table[layout.bias, m] if layout.bias >= 0 else 0.0
-        add_row_scores(rows, start + t, table, nodes[t])
-    if layout.first >= 0:
-        for m in range(layout.n_columns):
-            nodes[0, m] += table[layout.first, m]
-            nodes[length - 1, m] += table[layout.last, m]
-
-
-@inlined
-def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-untyped-def]
-    """``nodes[t, m] += scale * loss[truth_t, m]``."""
-    for t in range(stop - start):
-        for m in range(nodes.shape[1]):
-            nodes[t, m] += scale * loss[labels[start + t], m]
-
-
-@inlined
-def pair_scores(table, layout):  # type: ignore[no-untyped-def]
-    """The transitions in the weight table."""
-    return table[layout.transitions : layout.transitions + layout.n_labels]
-
-
-@inlined
-def edge_scores(tied, start, stop, table, layout, edges):  # type: ignore[no-untyped-def]
-    """Scores of pairs of labels: one matrix for all positions or, with tied features, for each."""
-    pairs = pair_scores(table, layout)
-    if layout.tied < 0:
-        return pairs.reshape(1, layout.n_labels, layout.n_columns)
-    for t in range(1, stop - start):
-        here = edges[t - 1]
-        for a in range(layout.n_labels):
-            for m in range(layout.n_columns):
-                here[a, m] = pairs[a, m]
-        for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
-            first = layout.tied + np.int64(tied.columns[q]) * layout.n_labels
-            for a in range(layout.n_labels):
-                for m in range(layout.n_columns):
-                    here[a, m] += tied.values[q] * table[first + a, m]
-    return edges[: max(stop - start - 1, 1)]
-
-
-def edge_scratch(length: int, layout: Layout) -> Floats:
-    """Room for `edge_scores`."""
-    return np.zeros((length if layout.tied >= 0 else 0, layout.n_labels, layout.n_columns))
+def _top(nodes: Floats, edges: Floats, n: int, k: int) -> tuple[NDArray[np.uint16], Floats]:
+    """Labels and scores of the k best labellings; of no positions there is one."""
+    length, width = nodes.shape
+    labels = np.empty((k, length), dtype=np.uint16)
+    totals = np.zeros(k)
+    count = 1
+    if length:
+        count = k_best(
+            nodes, edges, n, k, labels, totals,
+            np.empty((length + 1, k, width)), np.empty((length + 1, k, width), np.int32),
+            np.empty(width), np.empty(width, np.int32),
+        )  # fmt: skip
+    return labels[:count], totals[:count]
 
 
 @compiled
-def infer_margin(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, tied, labels, loss, loss_scale, examples, starts, found,
-    nodes, edges, best,
-):  # fmt: skip
-    """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
-    for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
+def score_nodes(rows, ends, table, layout, nodes):  # type: ignore[no-untyped-def]
+    """Node scores of all sequences."""
+    for i in range(len(ends) - 1):
+        if ends[i + 1] > ends[i]:
+            here = nodes[ends[i] : ends[i + 1]]
+            set_node_scores(rows, ends[i], ends[i + 1], table, layout, here)
+
+
+@compiled
+def infer_chains(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, tied, first, last, labels, scores, nodes, edges, best
+):
+    """Best labels of the sequences ``first..last-1``."""
+    for i in range(first, last):
+        start, stop = ends[i], ends[i + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
-            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
             along = edge_scores(tied, start, stop, table, layout, edges)
-            out = found[starts[k] : starts[k + 1]]
-            viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
+            out = labels[start:stop]
+            scores[i] = viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
 
 
 @compiled
-def infer_second_order(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, loss, loss_scale, examples, starts, found, nodes, best
-):
+def infer_best_second_order(rows, ends, table, layout, first, last, labels, scores, nodes, best):  # type: ignore[no-untyped-def]
     """The same for chains of the second order."""
     triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
-    for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
+    for i in range(first, last):
+        start, stop = ends[i], ends[i + 1]
         if stop > start:
             set_node_scores(rows, start, stop, table, layout, nodes)
-            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
-            out = found[starts[k] : starts[k + 1]]
             pairs = pair_scores(table, layout)
-            viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)
-
-
-@compiled
-def infer_other(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, examples, starts, found, nodes, best, agreed
-):
-    """Labels of the highest score among those that are not all right."""
-    for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
-        if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            out = found[starts[k] : starts[k + 1]]
-            pairs = pair_scores(table, layout)
-            y_true = labels[start:stop]
-            best_other(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best, agreed)
-
-
-@compiled
-def infer_slack(rows, ends, table, layout, labels, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
-    """Labels of the highest number of mistakes times violation of a margin of one."""
-    for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
-        if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            out = found[starts[k] : starts[k + 1]]
-            pairs = pair_scores(table, layout)
-            y_true = labels[start:stop]
-            most_slack(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best)
-
-
-@inlined
-def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-def]
-    """Whether any of the labels ``t - reach .. t`` differ."""
-    result = False
-    for back in range(reach + 1):
-        result |= labels[at + t - back] != found[other_at + t - back]
-    return result
-
-
-@compiled
-def measure_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, examples, starts, found,
-    counts, losses,
-):  # fmt: skip
-    """Number of entries and loss of the plane of each block's found labels."""
-    for k in range(len(examples)):
-        b = examples[k]
-        start, at = ends[b], starts[k]
-        count = 0
-        errors = 0
-        total = 0.0
-        for t in range(ends[b + 1] - start):
-            if differ(labels, found, start, at, t, 0):
-                errors += 1
-                count += rows.starts[start + t + 1] - rows.starts[start + t]
-                count += (layout.bias >= 0) + (layout.first >= 0) * (
-                    (t == 0) + (start + t + 1 == ends[b + 1])
-                )
-                total += loss[labels[start + t], found[at + t]]
-            if t > 0 and differ(labels, found, start, at, t, 1):
-                count += 1 + tied.starts[start + t + 1] - tied.starts[start + t]
-            if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
-                count += 1
-        counts[k] = 2 * count
-        losses[k] = loss_scale[b] * total
-        if zero_one:
-            losses[k] = 1.0 if errors > 0 else 0.0
-
-
-@inlined
-def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
-    """Two entries: `value` where the truth stands, minus it where the other does."""
-    columns[at] = row * width + y_true
-    columns[at + 1] = other_row * width + other
-    values[at] = value
-    values[at + 1] = -value
-    return at + 2
-
-
-@compiled
-def fill_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, scales, examples, starts, found, entries, columns, values
-):
-    """The entries: features of the true labels less those of the found ones, where they differ."""
-    width, n = layout.n_columns, layout.n_labels
-    for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
-        other_at = starts[k]
-        scale = scales[k]
-        at = entries[k]
-        for t in range(stop - start):
-            y, z = np.int64(labels[start + t]), np.int64(found[other_at + t])
-            if y != z:
-                first = rows.starts[start + t]
-                for q in range(first, rows.starts[start + t + 1]):
-                    row = np.int64(rows.columns[q if rows.indexed else q - first])
-                    at = put_pair(
-                        columns, values, at, width, row, y, row, z, scale * rows.values[q]
-                    )
-                if layout.bias >= 0:
-                    row = layout.bias
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
-                if layout.first >= 0 and t == 0:
-                    row = layout.first
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
-                if layout.last >= 0 and start + t + 1 == stop:
-                    row = layout.last
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
-            if t > 0 and differ(labels, found, start, other_at, t, 1):
-                before, other_before = (
-                    np.int64(labels[start + t - 1]),
-                    np.int64(found[other_at + t - 1]),
-                )
-                row, other = layout.transitions + before, layout.transitions + other_before
-                at = put_pair(columns, values, at, width, row, y, other, z, scale)
-                for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
-                    first = layout.tied + np.int64(tied.columns[q]) * n
-                    value = scale * tied.values[q]
-                    row, other = first + before, first + other_before
-                    at = put_pair(columns, values, at, width, row, y, other, z, value)
-            if layout.triples >= 0 and t > 1 and differ(labels, found, start, other_at, t, 2):
-                row = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
-                other = np.int64(found[other_at + t - 2]) * n + found[other_at + t - 1]
-                row += layout.triples
-                other += layout.triples
-                at = put_pair(columns, values, at, width, row, y, other, z, scale)
+            out = labels[start:stop]
+            scores[i] = viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)

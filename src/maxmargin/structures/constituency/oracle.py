@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.checks import check_indices
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence
 from maxmargin.structures.constituency.inference import (
     Nodes,
@@ -32,11 +30,8 @@ from maxmargin.structures.constituency.trees import Tree
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
-_NODE = 16
-"""Bytes of a node in an output."""
 
-
-class GrammarOracle(Oracle):
+class GrammarOracle(CompiledOracle):
     """Parsed sentences with compiled searches.
 
     Parameters
@@ -49,6 +44,8 @@ class GrammarOracle(Oracle):
     zero_one : bool
         Any other tree costs one; else each bracket that is wrong or missed does.
     """
+
+    output_dtype = np.dtype((np.int32, (4,)))
 
     def __init__(
         self,
@@ -71,7 +68,8 @@ class GrammarOracle(Oracle):
                 for i, (sentence, tree) in enumerate(zip(sentences, trees, strict=True))
             ]
         )
-        self.true_starts = self._starts(np.arange(len(lengths)))
+        self.output_sizes = 2 * lengths - 1
+        self.true_starts = starts_of(self.output_sizes)
         self._tables = grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends
 
     @cached_property
@@ -80,39 +78,21 @@ class GrammarOracle(Oracle):
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
-    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: Nodes) -> None:
         rules, scores = self.grammar.rules, self.grammar.scores(weights)
-        starts = self._starts(examples)
-        found = np.empty((starts[-1], 4), dtype=np.int32)
+        longest = int(self.lengths[examples].max())
+        where = self.y_true, self.true_starts, examples, starts, found
+        chart, leaf_scores = make_chart(longest, rules), np.empty((longest, rules.n_complete))
+        text = self.leaves, self.ends, scores, weights
+        if self.zero_one:
+            infer_others(rules, *text, *where, chart, leaf_scores)
+        else:
+            unit_scores = np.empty((n_cells(longest), rules.n_units))
+            true_units = np.empty(n_cells(longest), dtype=np.int64)
+            scratch = chart, leaf_scores, unit_scores, true_units
+            infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
 
-        def infer(part: slice) -> None:
-            longest = int(self.lengths[examples[part]].max())
-            where = self.y_true, self.true_starts, examples[part], starts[part.start :], found
-            chart = make_chart(longest, rules)
-            leaf_scores = np.empty((longest, rules.n_complete))
-            text = self.leaves, self.ends, scores, weights
-            if self.zero_one:
-                infer_others(rules, *text, *where, chart, leaf_scores)
-            else:
-                unit_scores = np.empty((n_cells(longest), rules.n_units))
-                true_units = np.empty(n_cells(longest), dtype=np.int64)
-                scratch = chart, leaf_scores, unit_scores, true_units
-                infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
-
-        parts = threads.shares(len(examples), self.oracle_work)
-        threads.map(infer, parts)
-        return self._make_cuts(examples, starts, found)
-
-    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
-        starts = self._starts(examples)
-        if [len(output) for output in outputs] != (_NODE * np.diff(starts)).tolist():
-            raise ValueError("The outputs are of other lengths than the sentences.")
-        # Writable, as found nodes are: numba would compile the kernels again for one that is not.
-        found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 4)
-        self._check_nodes(examples, starts, found)
-        return self._make_cuts(examples, starts, found)
-
-    def _check_nodes(self, examples: Order, starts: Order, found: Nodes) -> None:
+    def check_outputs(self, examples: Order, starts: Order, found: Nodes) -> None:
         """Refuse nodes outside their sentences, or of units and rules that there are not."""
         first, last, units, rules = found.T
         lengths = np.repeat(self.lengths[examples], np.diff(starts))
@@ -121,13 +101,7 @@ class GrammarOracle(Oracle):
         check_indices("units of outputs", units, len(self.grammar.chains), start=-1)
         check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
 
-    def _starts(self, examples: Order) -> Order:
-        """Where the nodes of each block start when they stand one after the other."""
-        starts = np.zeros(len(examples) + 1, dtype=np.int64)
-        np.cumsum(2 * self.lengths[examples] - 1, out=starts[1:])
-        return starts
-
-    def _make_cuts(self, examples: Order, starts: Order, found: Nodes) -> Cuts:
+    def entries_of(self, examples: Order, starts: Order, found: Nodes) -> Entries:
         # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
         per_node = 2 + int(np.diff(self.grammar.units.column_starts).max())
         room = 2 * (per_node * int(starts[-1]) + len(examples))
@@ -135,14 +109,8 @@ class GrammarOracle(Oracle):
         entries = np.zeros(len(examples) + 1, dtype=np.int64)
         where = self.y_true, self.true_starts, examples, starts, found
         fill_cuts(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
-        raw = found.tobytes()
-        return Cuts(
-            entries,
-            columns[: entries[-1]].copy(),
-            values[: entries[-1]].copy(),
-            self._losses(*where),
-            [raw[_NODE * a : _NODE * b] for a, b in pairwise(starts.tolist())],
-        )
+        used = entries[-1]
+        return entries, columns[:used].copy(), values[:used].copy(), self._losses(*where)
 
     def _losses(
         self, y_true: Nodes, true_starts: Order, examples: Order, starts: Order, found: Nodes

@@ -12,15 +12,14 @@ See `maxmargin.structures.dependency.features` for the features. Weights are
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.simd import padded
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.features import (
@@ -91,7 +90,7 @@ def parse(
     return found, totals
 
 
-class DependencyOracle(Oracle):
+class DependencyOracle(CompiledOracle):
     """Sentences with their trees; the loss is the number of words with a wrong arc.
 
     Parameters
@@ -103,70 +102,35 @@ class DependencyOracle(Oracle):
     C : ndarray of shape (n_sentences,)
     """
 
+    output_dtype = np.uint32
+
     def __init__(
         self, arcs: ArcFeatures, y_true: NDArray[Any], structure: Structure, C: Floats
     ) -> None:
         self.arcs, self.structure, self.C = arcs, structure, C
         self.y_true = y_true.astype(np.uint32)
-        self.n_features = arcs.n_features
+        self.n_features, self.output_sizes = arcs.n_features, arcs.lengths
 
     @property
     def oracle_work(self) -> float:
         return self.arcs.oracle_work
 
-    def separate(self, weights: Floats, examples: Numbers, threads: Threads) -> Cuts:
-        starts = self._starts(examples)
-        found, totals = np.empty(starts[-1], dtype=np.uint32), np.empty(len(examples))
+    def infer(self, weights: Floats, examples: Numbers, starts: Numbers, found: Arcs) -> None:
+        totals = np.empty(len(examples))
+        self.arcs.infer(weights, self.y_true, self.structure, examples, starts, found, totals)
 
-        def infer(part: slice) -> None:
-            where = examples[part], starts[part.start :], found, totals[part]
-            self.arcs.infer(weights, self.y_true, self.structure, *where)
-
-        parts = threads.shares(len(examples), self.oracle_work)
-        threads.map(infer, parts)
-        return self._make_cuts(examples, starts, found, parts, threads)
-
-    def cuts_of(self, examples: Numbers, outputs: Sequence[bytes]) -> Cuts:
-        # Writable, as found arcs are: numba would compile the kernels again for one that is not.
-        found = np.frombuffer(bytearray().join(outputs), dtype=np.uint32)
-        starts = self._starts(examples)
-        if [len(output) for output in outputs] != (4 * np.diff(starts)).tolist():
-            raise ValueError("The outputs are of other lengths than the sentences.")
-        # A plane of what is no tree would be no bound.
+    def check_outputs(self, examples: Numbers, starts: Numbers, found: Arcs) -> None:
+        # The cut of what is no tree would be no bound.
         check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
-        return self._make_cuts(
-            examples, starts, found, Threads(1).shares(len(examples)), Threads(1)
-        )
 
-    def _starts(self, examples: Numbers) -> Numbers:
-        """Where the words of each of some sentences start when they stand one after the other."""
-        starts = np.zeros(len(examples) + 1, dtype=np.int64)
-        np.cumsum(self.arcs.lengths[examples], out=starts[1:])
-        return starts
-
-    def _make_cuts(
-        self, examples: Numbers, starts: Numbers, found: Arcs, parts: list[slice], threads: Threads
-    ) -> Cuts:
-        entries = np.zeros(len(examples) + 1, dtype=np.int64)
-
-        def measure(part: slice) -> None:
-            where = examples[part], starts[part.start :], found
-            entries[part.start + 1 : part.stop + 1] = self.arcs.measure(self.y_true, *where)
-
-        threads.map(measure, parts)
-        np.cumsum(entries, out=entries)
+    def entries_of(self, examples: Numbers, starts: Numbers, found: Arcs) -> Entries:
+        where = self.y_true, examples, starts, found
+        entries = starts_of(self.arcs.measure(*where))
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
-
-        def fill(part: slice) -> None:
-            where = examples[part], starts[part.start :], found, entries[part.start :]
-            self.arcs.fill(self.y_true, *where, columns, values)
-
-        threads.map(fill, parts)
+        self.arcs.fill(*where, entries, columns, values)
         wrong = found != self.y_true[_ranges(self.arcs.ends[examples], starts)]
-        losses = np.diff(np.r_[0, np.cumsum(wrong)][starts]).astype(np.float64)
-        raw = found.tobytes()
-        outputs = [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
-        return Cuts(entries, columns, values, losses, outputs)
+        losses = np.diff(starts_of(wrong)[starts]).astype(np.float64)
+        return entries, columns, values, losses
 
 
 def _ranges(firsts: Numbers, starts: Numbers) -> Numbers:

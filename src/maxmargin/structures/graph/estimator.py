@@ -287,7 +287,6 @@ class GraphLabeler(HasEngine, RescaledEstimator):
             factors,
             inference_method=self.inference_method,
             enough=SHARE_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
-            quick=self.rescaling == "margin",
         )
         return self._rescaled(oracle)
 

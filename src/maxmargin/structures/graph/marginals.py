@@ -20,7 +20,7 @@ Distributions over the labellings of graphs that are searched exactly.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,10 +56,7 @@ from maxmargin.structures.graph.junction_tree import (
     share_out,
     table_place,
 )
-from maxmargin.structures.graph.routines import GraphData, score_graph
-
-if TYPE_CHECKING:
-    from maxmargin.structures.graph.oracle import GraphOracle
+from maxmargin.structures.graph.oracle import GraphData, GraphOracle, score_graph
 
 
 @compiled
@@ -379,9 +376,9 @@ class GraphPoint(FlatPoint):
     tree: CliqueTree
 
     @classmethod
-    def even(cls, oracle: "GraphOracle") -> Self:
+    def even(cls, oracle: GraphOracle) -> Self:
         """All labellings alike; each graph must have an elimination."""
-        graphs, elimination = oracle.graphs, oracle.oracle_calls.elimination
+        graphs, elimination = oracle.graphs, oracle.inference.elimination
         first = np.repeat(graphs.node_ends[:-1], graphs.n_nodes)
         nodes = first + elimination.order
         places = np.empty_like(nodes)
@@ -393,14 +390,14 @@ class GraphPoint(FlatPoint):
     def is_like(self, other: FlatPoint) -> bool:
         return isinstance(other, GraphPoint) and self.tree.is_like(other.tree)
 
-    def expectations(self, oracle: "GraphOracle") -> tuple[Floats, float]:
+    def expectations(self, oracle: GraphOracle) -> tuple[Floats, float]:
         """The weights and the linear term of the dual that belong to the distributions."""
         weights = np.zeros(oracle.n_features)
         linear = self._add_nodes(oracle, weights)
         self._add_edges(oracle, weights)
         return weights, linear
 
-    def dual(self, oracle: "GraphOracle") -> float:
+    def dual(self, oracle: GraphOracle) -> float:
         fits = (
             self.tree.n_labels == oracle.layout.n_labels
             and len(self.tree.nodes) == oracle.graphs.node_ends[-1]
@@ -411,9 +408,9 @@ class GraphPoint(FlatPoint):
         weights, linear = self.expectations(oracle)
         return linear - 0.5 * float(weights @ weights)
 
-    def _add_nodes(self, oracle: "GraphOracle", weights: Floats) -> float:
+    def _add_nodes(self, oracle: GraphOracle, weights: Floats) -> float:
         """Add the weights of features and biases; returns the linear term."""
-        layout, graphs, y_true = oracle.layout, oracle.graphs, oracle.oracle_calls.data
+        layout, graphs, y_true = oracle.layout, oracle.graphs, oracle.inference.data
         n, table = layout.n_labels, layout.table(weights)
         C = np.repeat(oracle.C, graphs.n_nodes)
         nodes = self.tree.node_marginals(self.mass)
@@ -428,11 +425,11 @@ class GraphPoint(FlatPoint):
                 table[layout.bias, :n] += changes.sum(axis=0)
         return linear
 
-    def _add_edges(self, oracle: "GraphOracle", weights: Floats) -> None:
+    def _add_edges(self, oracle: GraphOracle, weights: Floats) -> None:
         """Add the weights of edges."""
         layout, graphs = oracle.layout, oracle.graphs
         n, edges = layout.n_labels, _all_edges(graphs)
-        first, second = oracle.oracle_calls.data.labels.astype(np.int64)[edges].T
+        first, second = oracle.inference.data.labels.astype(np.int64)[edges].T
         C = np.repeat(oracle.C, graphs.n_edges)
         pairs = self.tree.edge_marginals(self.mass, edges).reshape(len(edges), n * n)
         sums = np.zeros((layout.n_edge_features, n * n))
@@ -470,11 +467,11 @@ class GraphDistributions(FlatDistributions):
         If a graph has no exact search, or the cliques of all have too many labellings.
     """
 
-    oracle: "GraphOracle"
+    oracle: GraphOracle
     point: GraphPoint
 
-    def __init__(self, oracle: "GraphOracle", temperature: float) -> None:
-        layout, data = oracle.layout, oracle.oracle_calls.data
+    def __init__(self, oracle: GraphOracle, temperature: float) -> None:
+        layout, data = oracle.layout, oracle.inference.data
         sizes = layout.n_labels * _exact_sizes(oracle)
         super().__init__(oracle, GraphPoint.even(oracle), sizes)
         self._data = CliqueData(data, self._first, data.incidence.tables // 2, oracle.C)
@@ -528,9 +525,9 @@ class GraphDistributions(FlatDistributions):
         )
 
 
-def _exact_sizes(oracle: "GraphOracle") -> NDArray[np.int64]:
+def _exact_sizes(oracle: GraphOracle) -> NDArray[np.int64]:
     """Labellings of the scopes of each graph, after a look whether all can be kept."""
-    sizes = oracle.oracle_calls.elimination.sizes
+    sizes = oracle.inference.elimination.sizes
     relaxed = np.flatnonzero(sizes < 0)
     if len(relaxed):
         raise ValueError(

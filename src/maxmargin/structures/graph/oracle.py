@@ -1,82 +1,73 @@
-"""Labelled graphs as solvers see them.
+"""The separation oracle of labelled graphs: exact, by minimum cuts, or relaxed with a bound."""
 
-The best labels of many graphs, each by the search that fits it.
-"""
-
-from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.rows import make_rows
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.core.checks import check_indices
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions
-from maxmargin.structures.graph.graphs import GraphLayout, Graphs
+from maxmargin.structures.graph.graphs import Floats, GraphLayout, Graphs, Ints
+from maxmargin.structures.graph.incidence import Incidence, labelling_score
 from maxmargin.structures.graph.inference import all_agree, best_cut
-from maxmargin.structures.graph.marginals import GraphDistributions
-from maxmargin.structures.graph.relaxation import Effort
-from maxmargin.structures.graph.routines import (
-    GraphData,
-    InferenceScratch,
-    fill_cuts,
-    infer_graphs,
-    inference_scratch,
-    measure_cuts,
-    score_graph,
+from maxmargin.structures.graph.junction_tree import Elimination, best_exact
+from maxmargin.structures.graph.relaxation import (
+    Effort,
+    RelaxationScratch,
+    relax,
+    relaxation_scratch,
 )
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Labels = NDArray[np.uint16]
 
 MOST_MESSAGE_BYTES = 2**30
-"""Memory that messages may take between searches; beyond, each search starts without."""
+"""Memory that the messages of a run may take; beyond, each call starts without."""
 
 USUAL_PASSES = 3.0
-"""Passes, there and back, of a relaxed search that starts with the messages of the last."""
+"""Passes, there and back, of relaxed inference that starts with the messages of the last call."""
+
+QUICK = Effort(passes=10, progress=0.5)
+"""Of a run's first calls for a graph, each of which goes on where the last one ended."""
+
+THOROUGH = Effort(passes=30, progress=0.1)
+"""Where quick inference stays too far from its bound, and without messages to start from."""
+
+UNCERTAIN = 5.0
+"""Times what is enough: suboptimality, relative to the hinge, that calls for thorough inference."""
+
+MOST_OUTPUTS = 4096
+"""Labellings of a graph up to which they can be listed."""
 
 
 class Truth(NamedTuple):
-    """True labels, what wrong ones cost, and factors of that for each node."""
+    """True labels, the loss of wrong ones, and factors of that for each node."""
 
-    labels: NDArray[np.uint16]
+    labels: Labels
     loss: Floats
     scales: Floats
 
 
-class Found(NamedTuple):
-    """Labels of the nodes of graph ``k`` of a batch from ``starts[k]`` on, and their scores.
-
-    No labels have a score above the `bounds`. With a truth, scores include losses.
-    """
-
-    starts: Ints
-    labels: NDArray[np.uint16]
-    scores: Floats
-    bounds: Floats
-
-
 class GraphInference:
-    """Searches for the best labels of graphs, augmented by losses if there is a truth.
+    """MAP inference for graphs, loss-augmented if there are true labels.
 
     Parameters
     ----------
     graphs : Graphs
     layout : GraphLayout
     inference_method : {"auto", "exact", "relaxed", "flow"}
-        Which searches there are. Flows are for two labels; where the weights make neighbours
-        like to differ, a graph is relaxed instead.
+        Flows are for two labels; where the weights are not submodular, inference is relaxed.
     y_true : Truth or None
 
     Attributes
     ----------
     is_exact : ndarray of bool, shape (n_graphs,)
-        Graphs that are always searched exactly.
+        Graphs for which inference is always exact.
     """
 
     def __init__(
@@ -99,72 +90,69 @@ class GraphInference:
             make_rows(graphs.X, 0.0), graphs.kind_rows, graphs.kind_ends, graphs.edge_kinds,
             graphs.edges, layout, graphs.incidence, self.elimination, *(y_true or none),
         )  # fmt: skip
-        self._scratch: list[InferenceScratch] = []
-        relaxed_edges = np.where(self.is_exact, 0, graphs.n_edges)
-        self._cold = np.full(graphs.n_graphs, -1, dtype=np.int64)
-        self._message_at = self._cold
-        self.messages: Floats | None = None
-        """Those of the last searches, where there is room to keep them."""
-        n_messages = int(relaxed_edges.sum())
-        if y_true is not None and 8 * n_messages * layout.n_columns <= MOST_MESSAGE_BYTES:
-            self._message_at = np.cumsum(relaxed_edges) - relaxed_edges
-            self.messages = np.zeros((n_messages, layout.n_columns))
+        self._unused: list[InferenceScratch] = []
 
     @cached_property
     def work(self) -> float:
-        """Multiplications of one search, on average."""
+        """Multiplications of one call, on average."""
         graphs, layout = self.graphs, self.layout
         kinds, pairs = graphs.kind_ends[-1], layout.n_labels * layout.n_columns
-        scoring = _entries(graphs.X) * layout.n_columns + kinds * _per_row(graphs.edge_rows) * pairs
+        of_edges = _entries(graphs.edge_rows) / max(graphs.edge_rows.shape[0], 1)
+        scoring = _entries(graphs.X) * layout.n_columns + kinds * of_edges * pairs
         messages = graphs.n_edges[~self.is_exact].sum() * 2.0 * USUAL_PASSES * pairs
         tables = self.elimination.sizes[self.is_exact].sum() * 2.0 * layout.n_columns
         return float(scoring + messages + tables) / max(graphs.n_graphs, 1)
 
-    def find(
-        self, weights: Floats, examples: Ints, threads: Threads, effort: Effort, quick: bool = False
-    ) -> Found:
-        """The best labels of some graphs at these weights.
+    def infer(
+        self,
+        weights: Floats,
+        examples: Ints,
+        starts: Ints,
+        found: Labels,
+        effort: Effort,
+        messages: "Messages | None" = None,
+        quick: NDArray[np.bool_] | None = None,
+    ) -> tuple[Floats, Floats]:
+        """Write the best labels of a batch to `found`; returns their scores, and upper bounds.
 
-        `effort` is that of relaxed searches. If it may be `quick`, flows are used only where
-        nothing else is wanted: a relaxed search that goes on from the last one takes half the time.
+        Relaxed inference starts from `messages`, if there are any, and leaves its own. Where it
+        may be `quick`, that comes before flows, which take twice as long.
         """
-        by_flow = self.inference_method == "flow" or (self.inference_method == "auto" and not quick)
-        starts = self.graphs.starts(examples)
-        found = Found(starts, np.empty(starts[-1], dtype=np.uint16), *np.empty((2, len(examples))))
         tables = self.layout.table(weights), self.layout.pair_table(weights)
-        # Messages of a graph must not change under the hands of another thread.
-        warm = len(np.unique(examples)) == len(examples)
-        message_at = self._message_at if warm else self._cold
-
-        def infer(numbered: tuple[int, slice]) -> None:
-            scratch, part = self._scratch[numbered[0]], numbered[1]
-            places = np.arange(part.start, part.stop)
-            if by_flow and self.layout.n_labels == 2:
-                cut = [self._cut(tables, examples[k], k, found, scratch) for k in places]
-                places = places[~np.array(cut)]
-            messages = self.messages if message_at is not self._cold else self._room()
+        scores, bounds = np.empty((2, len(examples)))
+        places = np.arange(len(examples))
+        quick = np.zeros(len(examples), dtype=np.bool_) if quick is None else quick
+        start = messages or self._no_messages
+        scratch = self._unused.pop() if self._unused else self._scratch()
+        if self.layout.n_labels == 2 and self.inference_method in ("flow", "auto"):
+            by_flow = ~self.is_exact[examples] & (~quick | (self.inference_method == "flow"))
+            for k in np.flatnonzero(by_flow):
+                cut = self._cut(tables, examples[k], scratch)
+                if cut is not None:
+                    found[starts[k] : starts[k + 1]], scores[k], bounds[k] = cut
+                    places = places[places != k]
+        for some, most in ((places[~quick[places]], effort), (places[quick[places]], QUICK)):
             infer_graphs(
-                self.data, *tables, examples, places, *found, effort,
-                messages, message_at, scratch,
+                self.data, *tables, examples, some, starts, found, scores, bounds,
+                most._replace(enough=effort.enough), *start, scratch,
             )  # fmt: skip
+        self._unused.append(scratch)
+        return scores, bounds
 
-        parts = threads.shares(len(examples), self.work)
-        while len(self._scratch) < len(parts):
-            self._scratch.append(inference_scratch(self.graphs, self.elimination, self.layout))
-        threads.map(infer, enumerate(parts))
-        return found
+    def _scratch(self) -> "InferenceScratch":
+        return inference_scratch(self.graphs, self.elimination, self.layout)
 
-    def _room(self) -> Floats:
-        """For messages of any one graph."""
+    @property
+    def _no_messages(self) -> "Messages":
+        """Room for the messages of any one graph."""
         most = int(self.graphs.n_edges[~self.is_exact].max(initial=0))
-        return np.zeros((most, self.layout.n_columns))
+        at = np.full(self.graphs.n_graphs, -1, dtype=np.int64)
+        return Messages(np.zeros((most, self.layout.n_columns)), at)
 
     def _cut(
-        self, tables: tuple[Floats, Floats], g: int, k: int, found: Found, scratch: InferenceScratch
-    ) -> bool:
-        """Search graph `g` by a flow, if that is possible, for place `k` of a batch."""
-        if self.is_exact[g]:
-            return False
+        self, tables: tuple[Floats, Floats], g: int, scratch: "InferenceScratch"
+    ) -> tuple[Ints, float, float] | None:
+        """Labels, score and bound of graph `g` by a minimum cut; None if it is not submodular."""
         data, graphs = self.data, self.graphs
         floor = score_graph(data, g, *tables, scratch.nodes, scratch.pairs)
         nodes = scratch.nodes[: graphs.n_nodes[g]]
@@ -172,7 +160,7 @@ class GraphInference:
         kinds = graphs.edge_kinds[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
         of_kinds = scratch.pairs[: 2 * (graphs.kind_ends[g + 1] - graphs.kind_ends[g]) : 2]
         if not all_agree(of_kinds):
-            return False
+            return None
         pairs = of_kinds[kinds]
         labels, bound = best_cut(nodes, edges, pairs)
         score = float(nodes[np.arange(len(nodes)), labels].sum())
@@ -180,35 +168,15 @@ class GraphInference:
         if score < floor:  # by rounding
             labels[:] = data.labels[graphs.node_ends[g] : graphs.node_ends[g + 1]]
             score = floor
-        found.labels[found.starts[k] : found.starts[k + 1]] = labels
-        found.scores[k], found.bounds[k] = score, max(bound, score)
-        return True
+        return labels, score, max(bound, score)
 
 
 def _entries(X: Any) -> float:
     return float(X.nnz if hasattr(X, "nnz") else X.size)
 
 
-def _per_row(X: Any) -> float:
-    return float(_entries(X) / max(X.shape[0], 1))
-
-
-QUICK = Effort(passes=10, enough=1e-4, progress=0.5)
-"""Relaxed searches while training. They go on where the last one of a graph ended, so that the
-bounds become tight as the weights settle."""
-
-THOROUGH = Effort(passes=30, enough=1e-4, progress=0.1)
-"""Relaxed searches when the weights have settled, and for the certificate."""
-
-UNCERTAIN = 5.0
-"""Times what is enough, excess of all bounds that calls for thorough searches."""
-
-MOST_OUTPUTS = 4096
-"""Labellings of a graph up to which they can be listed."""
-
-
-class GraphOracle(Oracle):
-    """Labelled graphs with compiled searches.
+class GraphOracle(CompiledOracle):
+    """Labelled graphs with compiled inference.
 
     Parameters
     ----------
@@ -224,15 +192,15 @@ class GraphOracle(Oracle):
     inference_method : {"auto", "exact", "relaxed", "flow"}
         See `GraphInference`.
     enough : float
-        Excess of the bound of a relaxed search that is good enough, in parts of the hinge.
-    quick : bool
-        Whether relaxed searches may be quick until the weights have settled.
+        Suboptimality bound of relaxed inference, relative to the hinge, that is small enough.
 
     Attributes
     ----------
     exact : bool
         Whether inference is exact for every graph.
     """
+
+    output_dtype = np.uint16
 
     def __init__(
         self,
@@ -245,62 +213,35 @@ class GraphOracle(Oracle):
         *,
         inference_method: str = "auto",
         enough: float = 1e-4,
-        quick: bool = True,
     ) -> None:
         self.graphs, self.layout, self.C = graphs, layout, C
-        self.n_features = layout.n_rows * layout.n_columns
+        self.n_features, self.output_sizes = layout.n_rows * layout.n_columns, graphs.n_nodes
         padded_loss = np.zeros((layout.n_labels, layout.n_columns))
         padded_loss[:, : layout.n_labels] = loss
         y_true = Truth(labels.astype(np.uint16), padded_loss, scales)
-        self.enough, self._quick = float(enough), quick
-        self.oracle_calls = GraphInference(graphs, layout, inference_method, y_true)
-        self.exact = bool(self.oracle_calls.is_exact.all())
+        self.effort = THOROUGH._replace(enough=float(enough))
+        self.inference = GraphInference(graphs, layout, inference_method, y_true)
+        self.exact = bool(self.inference.is_exact.all())
 
     @property
     def oracle_work(self) -> float:
-        return self.oracle_calls.work
+        return self.inference.work
 
-    @property
-    def oracle_state(self) -> Any:
-        return self._quick, self.oracle_calls.messages
-
-    @oracle_state.setter
-    def oracle_state(self, state: Any) -> None:
-        self._quick, self.oracle_calls.messages = state
+    def warm(self) -> CompiledOracle:
+        return self if self.exact else WarmGraphOracle(self)
 
     def distributions(self, temperature: float) -> Distributions:
         """Marginals of the cliques, so for graphs with exact inference."""
+        from maxmargin.structures.graph.marginals import GraphDistributions
+
         return GraphDistributions(self, temperature)
 
-    def separate(self, weights: Floats, examples: Ints, threads: Threads) -> Cuts:
-        effort = (QUICK if self._quick else THOROUGH)._replace(enough=self.enough)
-        found = self.oracle_calls.find(weights, examples, threads, effort, self._quick)
-        cuts = self._make_cuts(examples, found.starts, found.labels, threads)
-        if self.exact:
-            return cuts
-        return cuts._replace(suboptimality=np.maximum(found.bounds - found.scores, 0.0))
+    def infer(self, weights: Floats, examples: Ints, starts: Ints, found: Labels) -> Floats | None:
+        scores, bounds = self.inference.infer(weights, examples, starts, found, self.effort)
+        return None if self.exact else np.maximum(bounds - scores, 0.0)
 
-    def hinges(self, cuts: Cuts, weights: Floats, examples: Ints) -> Hinges:
-        found = super().hinges(cuts, weights, examples)
-        if self._quick and found.most - found.least > UNCERTAIN * self.enough * found.least:
-            # Nearly trained, as far as quick searches can tell: from now on by thorough ones.
-            self._quick = False
-            cuts = self.separate(weights, examples, Threads(1))
-            found = super().hinges(cuts, weights, examples)
-        return found
-
-    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
-        self._quick = False
-        return super().all_hinges(weights, threads)
-
-    def cuts_of(self, examples: Ints, outputs: Sequence[bytes]) -> Cuts:
-        # Writable, as found labels are: numba would compile the kernels again for one that is not.
-        labels = np.frombuffer(bytearray().join(outputs), dtype=np.uint16)
-        starts = self.graphs.starts(examples)
-        if [len(output) for output in outputs] != (2 * np.diff(starts)).tolist():
-            raise ValueError("The outputs are of other sizes than the graphs.")
-        check_indices("labels of outputs", labels, self.layout.n_labels)
-        return self._make_cuts(examples, starts, labels, Threads(1))
+    def check_outputs(self, examples: Ints, starts: Ints, found: Labels) -> None:
+        check_indices("labels of outputs", found, self.layout.n_labels)
 
     def outputs(self, i: int) -> list[bytes]:
         """All labellings of graph `i`, as solvers know them.
@@ -319,26 +260,306 @@ class GraphOracle(Oracle):
         numbers = np.arange(k**n)[:, None] // k ** np.arange(n) % k
         return [labels.tobytes() for labels in numbers.astype(np.uint16)]
 
-    def _make_cuts(
-        self, examples: Ints, starts: Ints, found: NDArray[np.uint16], threads: Threads
-    ) -> Cuts:
-        data = self.oracle_calls.data
-        counts = np.zeros(len(examples) + 1, dtype=np.int64)
+    def entries_of(self, examples: Ints, starts: Ints, found: Labels) -> Entries:
+        where = self.inference.data, examples, starts, found
         losses = np.empty(len(examples))
+        room = measure_cuts(*where, losses)
+        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+        sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
+        counts = np.zeros(len(examples), dtype=np.int64)
+        used = fill_cuts(*where, counts, columns, values, sums, met)
+        return starts_of(counts), columns[:used], values[:used], losses
 
-        def make(part: slice) -> tuple[NDArray[np.uint32], Floats]:
-            some, own = examples[part], starts[part.start :]
-            room = measure_cuts(data, some, own, found, losses[part])
-            columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-            sums, met = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.uint8)
-            used = fill_cuts(
-                data, some, own, found, counts[part.start + 1 :], columns, values, sums, met
-            )
-            return columns[:used], values[:used]
 
-        parts = threads.shares(len(examples), self.oracle_calls.work)
-        made = threads.map(make, parts) or [(np.zeros(0, dtype=np.uint32), np.zeros(0))]
-        columns, values = (np.concatenate(pieces) for pieces in zip(*made, strict=True))
-        raw = found.tobytes()
-        outputs = [raw[2 * a : 2 * b] for a, b in pairwise(starts.tolist())]
-        return Cuts(np.cumsum(counts), columns, values, losses, outputs)
+class WarmGraphOracle(GraphOracle):
+    """The oracle of one run: relaxed inference goes on from the messages of the last call.
+
+    It is quick for a graph until it has stayed too far from its bound once, though it started from
+    messages. As weights settle, bounds become tight.
+    """
+
+    def __init__(self, oracle: GraphOracle) -> None:
+        vars(self).update(vars(oracle))
+        self._cold = oracle
+        edges = np.where(self.inference.is_exact, 0, self.graphs.n_edges)
+        n_messages = int(edges.sum())
+        self.messages: Messages | None = None
+        if 8 * n_messages * self.layout.n_columns <= MOST_MESSAGE_BYTES:
+            values = np.zeros((n_messages, self.layout.n_columns))
+            self.messages = Messages(values, np.cumsum(edges) - edges)
+        self.calls = np.zeros(len(self.C), dtype=np.int64)
+        """Of each graph; -1 if inference is to be thorough."""
+
+    @property
+    def cold(self) -> GraphOracle:
+        return self._cold
+
+    @property
+    def content(self) -> Any:
+        return self._cold.content
+
+    @property
+    def oracle_state(self) -> Any:
+        return self.calls, None if self.messages is None else self.messages.values
+
+    @oracle_state.setter
+    def oracle_state(self, state: Any) -> None:
+        self.calls, values = state
+        if self.messages is not None:
+            self.messages = self.messages._replace(values=values)
+
+    def separate(self, weights: Floats, examples: Ints, threads: Threads) -> Cuts:
+        # Messages of a graph must not change under the hands of another thread.
+        if self.messages is None or len(np.unique(examples)) < len(examples):
+            return self._cold.separate(weights, examples, threads)
+        cuts = super().separate(weights, examples, threads)
+        calls = self.calls[examples]
+        loose = (calls > 0) & self._is_loose(cuts, weights)
+        self.calls[examples] = np.where((calls < 0) | loose, -1, calls + 1)
+        return super().separate(weights, examples, threads) if loose.any() else cuts
+
+    def _is_loose(self, cuts: Cuts, weights: Floats) -> NDArray[np.bool_]:
+        """Whether the suboptimality is more than a few times what is enough."""
+        assert cuts.suboptimality is not None
+        hinges = np.maximum(cuts.slopes(weights), 0.0)
+        loose: NDArray[np.bool_] = cuts.suboptimality > UNCERTAIN * self.effort.enough * hinges
+        return loose
+
+    def infer(self, weights: Floats, examples: Ints, starts: Ints, found: Labels) -> Floats | None:
+        quick = self.calls[examples] >= 0
+        scores, bounds = self.inference.infer(
+            weights, examples, starts, found, self.effort, self.messages, quick
+        )
+        return np.maximum(bounds - scores, 0.0)
+
+
+class Messages(NamedTuple):
+    """Those of graph ``g`` stand from ``starts[g]`` on; if that is -1, there are none yet."""
+
+    values: Floats
+    starts: Ints
+
+
+class GraphData(NamedTuple):
+    """What the compiled functions need of the data.
+
+    `labels` are the true ones and `scales` the factors of each node's loss; without any, there is
+    no truth, and inference is not loss-augmented.
+    """
+
+    rows: Rows
+    kind_rows: Rows
+    kind_ends: Ints
+    edge_kinds: Ints
+    edges: Ints
+    layout: GraphLayout
+    incidence: Incidence
+    elimination: Elimination
+    labels: NDArray[np.uint16]
+    loss: Floats
+    scales: Floats
+
+
+class InferenceScratch(NamedTuple):
+    """Scratch of one thread."""
+
+    nodes: Floats
+    pairs: Floats
+    labels: Ints
+    tables: Floats
+    relaxation: RelaxationScratch
+
+
+def inference_scratch(
+    graphs: Graphs, elimination: Elimination, layout: GraphLayout
+) -> InferenceScratch:
+    """Scratch that is enough for each of the graphs."""
+    n_nodes = int(graphs.n_nodes.max(initial=1))
+    n_kinds = int(np.diff(graphs.kind_ends).max(initial=1))
+    width = layout.n_columns
+    return InferenceScratch(
+        np.zeros((n_nodes, width)),
+        np.zeros((2 * n_kinds, layout.n_labels, width)),
+        np.zeros(n_nodes, dtype=np.int64),
+        np.empty(max(int(elimination.sizes.max(initial=0)), 0)),
+        relaxation_scratch(n_nodes, width),
+    )
+
+
+@compiled
+def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-untyped-def]
+    """Scores of the labels of graph `g`, losses included if there are true labels.
+
+    Returns the score of the true labels; ``-inf`` if there are none.
+    """
+    layout, incidence = data.layout, data.incidence
+    n, first = layout.n_labels, incidence.node_ends[g]
+    n_nodes = incidence.node_ends[g + 1] - first
+    for v in range(n_nodes):
+        for m in range(layout.n_columns):
+            nodes[v, m] = table[layout.bias, m] if layout.bias >= 0 else 0.0
+        add_row_scores(data.rows, first + v, table, nodes[v])
+    for kind in range(data.kind_ends[g + 1] - data.kind_ends[g]):
+        there, back = pairs[2 * kind], pairs[2 * kind + 1]
+        for a in range(n):
+            for m in range(layout.n_columns):
+                there[a, m] = 0.0
+        flat = there.reshape(n * layout.n_columns)
+        add_row_scores(data.kind_rows, data.kind_ends[g] + kind, pair_table, flat)
+        for a in range(n):
+            for b in range(n):
+                if not layout.directed and b < a:
+                    there[a, b] = there[b, a]
+                back[b, a] = there[a, b]
+    if len(data.labels) == 0:
+        return -np.inf
+    for v in range(n_nodes):
+        label = data.labels[first + v]
+        for m in range(layout.n_columns):
+            nodes[v, m] += data.scales[first + v] * data.loss[label, m]
+    y_true = data.labels[first : first + n_nodes]
+    return labelling_score(incidence, first, n_nodes, nodes, pairs, y_true)
+
+
+@compiled
+def infer_graphs(  # type: ignore[no-untyped-def]
+    data, table, pair_table, examples, places, starts, found, scores, bounds, effort,
+    messages, message_at, scratch,
+):  # fmt: skip
+    """The best labels of the graphs ``examples[places]``, exactly or not, at ``found[starts[k]:]``.
+
+    `messages` of graph ``g`` stand from ``message_at[g]`` on; if that is -1, it has none of
+    an earlier call, and there is room at the beginning.
+    """
+    n = data.layout.n_labels
+    for i in range(len(places)):
+        k = places[i]
+        g = examples[k]
+        floor = score_graph(data, g, table, pair_table, scratch.nodes, scratch.pairs)
+        out = found[starts[k] : starts[k + 1]]
+        if data.elimination.sizes[g] >= 0:
+            scores[k] = best_exact(
+                data.elimination, data.incidence, g, n, scratch.nodes, scratch.pairs,
+                scratch.labels, scratch.tables, scratch.relaxation.row,
+            )  # fmt: skip
+            bounds[k] = scores[k]
+            for v in range(len(out)):
+                out[v] = scratch.labels[v]
+        else:
+            n_edges = data.incidence.edge_ends[g + 1] - data.incidence.edge_ends[g]
+            at = max(message_at[g], 0)
+            own = messages[at : at + n_edges]
+            if message_at[g] < 0:
+                for e in range(n_edges):
+                    for m in range(own.shape[1]):
+                        own[e, m] = 0.0
+            if floor > -np.inf:
+                for v in range(len(out)):
+                    out[v] = data.labels[data.incidence.node_ends[g] + v]
+            scores[k], bounds[k] = relax(
+                data.incidence, g, n, scratch.nodes, scratch.pairs, floor, effort,
+                own, out, scratch.relaxation,
+            )  # fmt: skip
+
+
+# A large graph has many nodes but few different features, so the entries of a cut are summed: in
+# scratch that is zero between cuts, while the place of the cut holds the columns met, each once.
+
+
+@inlined
+def _add_entry(column, value, sums, met, columns, used):  # type: ignore[no-untyped-def]
+    if met[column] == 0:
+        met[column] = 1
+        columns[used] = column
+        used += 1
+    sums[column] += value
+    return used
+
+
+@inlined
+def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
+    """Where the weight of a pair of labels stands, for the first feature of edges."""
+    swapped = not layout.directed and b < a
+    row, column = (b, a) if swapped else (a, b)
+    return (layout.pairs + row) * layout.n_columns + column
+
+
+@compiled
+def measure_cuts(data, examples, starts, found, losses):  # type: ignore[no-untyped-def]
+    """Losses of the found labels; returns how many entries their cuts have at most."""
+    layout, incidence = data.layout, data.incidence
+    room = 0
+    for k in range(len(examples)):
+        g = examples[k]
+        first, at = incidence.node_ends[g], starts[k]
+        count = 0
+        total = 0.0
+        for v in range(incidence.node_ends[g + 1] - first):
+            y_true, label = data.labels[first + v], found[at + v]
+            if y_true != label:
+                count += data.rows.starts[first + v + 1] - data.rows.starts[first + v]
+                count += layout.bias >= 0
+                total += data.scales[first + v] * data.loss[y_true, label]
+        for e in range(incidence.edge_ends[g], incidence.edge_ends[g + 1]):
+            u, v = data.edges[e, 0], data.edges[e, 1]
+            if data.labels[first + u] != found[at + u] or data.labels[first + v] != found[at + v]:
+                row = data.kind_ends[g] + data.edge_kinds[e]
+                count += data.kind_rows.starts[row + 1] - data.kind_rows.starts[row]
+        room += min(2 * count, layout.n_rows * layout.n_columns)
+        losses[k] = total
+    return room
+
+
+@compiled
+def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
+    """Features of the true labels less those of the found ones, one cut after the other.
+
+    Cut ``k`` has ``counts[k]`` entries; returns how many there are in all. Scratch: `sums` and
+    `met`, a number and a flag for each weight, zero before and after.
+    """
+    layout, incidence = data.layout, data.incidence
+    width, step = layout.n_columns, layout.n_labels * layout.n_columns
+    rows, kind_rows = data.rows, data.kind_rows
+    start = 0
+    for k in range(len(examples)):
+        g = examples[k]
+        first, at = incidence.node_ends[g], starts[k]
+        used = start
+        for v in range(incidence.node_ends[g + 1] - first):
+            y, z = np.int64(data.labels[first + v]), np.int64(found[at + v])
+            if y != z:
+                begin = rows.starts[first + v]
+                for q in range(begin, rows.starts[first + v + 1]):
+                    base = np.int64(rows.columns[q if rows.indexed else q - begin]) * width
+                    value = np.float64(rows.values[q])
+                    used = _add_entry(base + y, value, sums, met, columns, used)
+                    used = _add_entry(base + z, -value, sums, met, columns, used)
+                if layout.bias >= 0:
+                    base = layout.bias * width
+                    used = _add_entry(base + y, 1.0, sums, met, columns, used)
+                    used = _add_entry(base + z, -1.0, sums, met, columns, used)
+        for e in range(incidence.edge_ends[g], incidence.edge_ends[g + 1]):
+            u, v = data.edges[e, 0], data.edges[e, 1]
+            y_true = np.int64(data.labels[first + u]), np.int64(data.labels[first + v])
+            y = _pair_column(layout, y_true[0], y_true[1])
+            z = _pair_column(layout, np.int64(found[at + u]), np.int64(found[at + v]))
+            if y != z:
+                row = data.kind_ends[g] + data.edge_kinds[e]
+                begin = kind_rows.starts[row]
+                for q in range(begin, kind_rows.starts[row + 1]):
+                    j = np.int64(kind_rows.columns[q if kind_rows.indexed else q - begin])
+                    value = np.float64(kind_rows.values[q])
+                    used = _add_entry(y + j * step, value, sums, met, columns, used)
+                    used = _add_entry(z + j * step, -value, sums, met, columns, used)
+        stop = start
+        for q in range(start, used):
+            column = columns[q]
+            if sums[column] != 0.0:
+                columns[stop] = column
+                values[stop] = sums[column]
+                stop += 1
+            sums[column] = 0.0
+            met[column] = 0
+        counts[k] = stop - start
+        start = stop
+    return start

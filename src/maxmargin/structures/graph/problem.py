@@ -28,15 +28,20 @@ from maxmargin.core.threads import Threads
 from maxmargin.structures.graph.formats import stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
 from maxmargin.structures.graph.junction_tree import marginals_exact
-from maxmargin.structures.graph.oracle import MOST_OUTPUTS, GraphInference, GraphOracle
+from maxmargin.structures.graph.oracle import (
+    MOST_OUTPUTS,
+    GraphInference,
+    GraphOracle,
+    inference_scratch,
+    score_graph,
+)
 from maxmargin.structures.graph.relaxation import Effort
-from maxmargin.structures.graph.routines import inference_scratch, score_graph
 
 Floats = NDArray[np.float64]
 
 
 ANSWER = Effort(passes=100, progress=0.02)
-"""Relaxed searches for answers, which start without messages."""
+"""Relaxed inference for predictions, which starts without messages."""
 
 
 class GraphModel:
@@ -54,10 +59,16 @@ class GraphModel:
 
     def inference(self, graphs: Graphs, threads: Threads) -> tuple[NDArray[np.uint16], Floats]:
         """Best labels of all nodes, and the score of each graph."""
-        infer = GraphInference(graphs, self.layout, self.inference_method)
+        inference = GraphInference(graphs, self.layout, self.inference_method)
         everything = np.arange(graphs.n_graphs, dtype=np.int64)
-        found = infer.find(self.weights, everything, threads, ANSWER)
-        return found.labels, found.scores
+        labels = np.empty(int(graphs.node_ends[-1]), dtype=np.uint16)
+
+        def infer(part: slice) -> Floats:
+            starts = graphs.node_ends[part.start :]
+            return inference.infer(self.weights, everything[part], starts, labels, ANSWER)[0]
+
+        parts = threads.shares(graphs.n_graphs, inference.work)
+        return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
     def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
         """Probability of each label at each node, ``exp(score / temperature)`` normalised.
@@ -166,9 +177,11 @@ class GraphLabelling(Remade, Problem):
         return labels.astype(np.int64)
 
     def loss_augmented_inference(self, x: Any, y_true: Any, w: Floats) -> Ints:
-        oracle = self.make_oracle([x], [y_true], np.ones(1))
-        found = oracle.oracle_calls.find(w, np.zeros(1, dtype=np.int64), Threads(1), ANSWER)
-        return found.labels.astype(np.int64)
+        inference = self.make_oracle([x], [y_true], np.ones(1)).inference
+        found = np.empty(len(y_true), dtype=np.uint16)
+        starts = np.array([0, len(found)])
+        inference.infer(w, np.zeros(1, dtype=np.int64), starts, found, ANSWER)
+        return found.astype(np.int64)
 
     def outputs(self, x: Any) -> list[Ints]:
         """All labellings, where they are few."""

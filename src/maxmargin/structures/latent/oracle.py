@@ -12,8 +12,6 @@ Pairs of the true class with another instance are left out: the bound is tighter
 the same for the best ``h``. In place of one instance, the truth may show the mean of them all.
 """
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,9 +22,8 @@ from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_shape
-from maxmargin.core.cuts import Cuts
 from maxmargin.core.latent import LatentOracle
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -136,7 +133,7 @@ class LatentBags(LatentOracle):
         return chosen @ self.X
 
 
-class BagOracle(Oracle):
+class BagOracle(CompiledOracle):
     """Bags whose truth shows one row each; outputs are a class with an instance, as bytes.
 
     Parameters
@@ -146,9 +143,12 @@ class BagOracle(Oracle):
         What the truth of each bag shows.
     """
 
+    output_dtype = np.dtype((np.int32, (2,)))
+
     def __init__(self, bags: LatentBags, shown: Rows) -> None:
         self.bags, self.shown, self.C = bags, shown, bags.C
         self.n_features = int(np.prod(bags.table_shape))
+        self.output_sizes = np.ones(len(bags.C), dtype=np.int64)
         self.loss = np.zeros((len(bags.loss), bags.table_shape[1]))
         self.loss[:, : len(bags.loss)] = bags.loss
 
@@ -158,27 +158,12 @@ class BagOracle(Oracle):
         entries = float(rows.starts[-1] + self.shown.starts[-1])
         return entries / max(self.n_examples, 1) * self.bags.table_shape[1]
 
-    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: Codes) -> None:
         bags, table = self.bags, weights.reshape(self.bags.table_shape)
-        found = np.empty((len(examples), 2), dtype=np.int32)
-
-        def infer(part: slice) -> None:
-            scratch = np.empty((2, table.shape[1])), np.empty(table.shape[1], dtype=np.int64)
-            most_violating(
-                bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, examples[part],
-                found[part], *scratch,
-            )  # fmt: skip
-
-        parts = threads.shares(len(examples), self.oracle_work)
-        threads.map(infer, parts)
-        return self._make_cuts(examples, found, parts, threads)
-
-    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
-        if any(len(output) != 8 for output in outputs):
-            raise ValueError("The outputs are not those of bags.")
-        found = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, 2)
-        self._check(examples, found)
-        return self._make_cuts(examples, found, Threads(1).shares(len(examples)), Threads(1))
+        most_violating(
+            bags.rows, bags.ends, self.shown, table, bags.labels, self.loss, examples, found,
+            np.empty((2, table.shape[1])), np.empty(table.shape[1], dtype=np.int64),
+        )  # fmt: skip
 
     def outputs(self, b: int) -> list[bytes]:
         """All outputs of a bag, the truth first."""
@@ -187,8 +172,8 @@ class BagOracle(Oracle):
         pairs = [(label, MEAN), *((k, j) for k in others for j in range(length))]
         return [np.array(pair, dtype=np.int32).tobytes() for pair in pairs]
 
-    def _check(self, examples: Order, found: Codes) -> None:
-        """The truth, or a wrong class with an instance that there is."""
+    def check_outputs(self, examples: Order, starts: Order, found: Codes) -> None:
+        """The true class, or a wrong one with an instance that there is."""
         classes, instances = found[:, 0], found[:, 1]
         right = classes == self.bags.labels[examples]
         fits = (instances >= 0) & (instances < self.bags.lengths[examples])
@@ -196,9 +181,7 @@ class BagOracle(Oracle):
         if not (known & np.where(right, instances == MEAN, fits)).all():
             raise ValueError("The outputs are those of other bags.")
 
-    def _make_cuts(
-        self, examples: Order, found: Codes, parts: list[slice], threads: Threads
-    ) -> Cuts:
+    def entries_of(self, examples: Order, starts: Order, found: Codes) -> Entries:
         bags = self.bags
         labels, classes = bags.labels[examples], found[:, 0]
         differs = classes != labels
@@ -208,20 +191,13 @@ class BagOracle(Oracle):
         other = np.diff(bags.rows.starts)[others] + constant
         counts = own * (differs & (labels != bags.background))
         counts += other * (differs & (classes != bags.background))
-        entries = np.concatenate([[0], np.cumsum(counts)])
-        columns = np.empty(entries[-1], dtype=np.uint32)
-        values = np.empty(entries[-1])
-
-        def fill(part: slice) -> None:
-            fill_cuts(
-                self.shown, bags.rows, bags.table_shape, bags.background, examples[part],
-                labels[part], classes[part], others[part], entries[part.start :], columns, values,
-            )  # fmt: skip
-
-        threads.map(fill, parts)
-        raw = found.tobytes()
-        outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + 8, 8))]
-        return Cuts(entries, columns, values, self.loss[labels, classes], outputs)
+        entries = starts_of(counts)
+        columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
+        fill_cuts(
+            self.shown, bags.rows, bags.table_shape, bags.background, examples, labels, classes,
+            others, entries, columns, values,
+        )  # fmt: skip
+        return entries, columns, values, self.loss[labels, classes]
 
 
 @compiled

@@ -110,6 +110,7 @@ def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+Packed = NDArray[np.uint8]
 
 AT_K = {"precision@k", "recall@k", "break-even"}
 TABLE_LOSSES = AT_K | {"f1", "error"}
@@ -269,6 +270,8 @@ class TableOracle(RowSumOracle):
     measure : Measure
     """
 
+    output_dtype = np.uint8
+
     def __init__(
         self,
         X: Any,
@@ -280,28 +283,31 @@ class TableOracle(RowSumOracle):
     ) -> None:
         super().__init__(X, ends, C, bias)
         self.measure = measure
+        self.output_sizes = (self.sizes + 7) // 8
         self.y_true = [positive[start:stop] for start, stop in pairwise(ends.tolist())]
 
     def labels(self, output: bytes, example: int) -> Flags:
-        """The labels of an output, which has one bit a row."""
-        n = len(self.y_true[example])
-        if len(output) != (n + 7) // 8:
-            raise ValueError("The outputs are of other data.")
-        return np.unpackbits(np.frombuffer(output, dtype=np.uint8), count=n).astype(np.bool_)
+        """The labels of an output; outputs have a bit for each row."""
+        return self._unpacked(np.frombuffer(output, dtype=np.uint8), example)
 
-    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
-        return [
-            np.packbits(self.measure.worst(self.y_true[b], scores[start:stop])).tobytes()
-            for b, (start, stop) in zip(examples.tolist(), pairwise(starts.tolist()), strict=True)
-        ]
-
-    def _measure(
-        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
+    def infer_from(
+        self, scores: Floats, rows: Order, examples: Order, starts: Order, found: Packed
     ) -> None:
-        for k, (b, output) in enumerate(zip(examples.tolist(), outputs, strict=True)):
-            y_true, called = self.y_true[b], self.labels(output, b)
-            coef[starts[k] : starts[k + 1]] = self.measure.coefficients(y_true, called)
+        for k, b in enumerate(examples.tolist()):
+            called = self.measure.worst(self.y_true[b], scores[rows[k] : rows[k + 1]])
+            found[starts[k] : starts[k + 1]] = np.packbits(called)
+
+    def set_coefficients(
+        self, examples: Order, starts: Order, found: Packed, rows: Order, coef: Floats,
+        losses: Floats,
+    ) -> None:  # fmt: skip
+        for k, b in enumerate(examples.tolist()):
+            y_true, called = self.y_true[b], self._unpacked(found[starts[k] : starts[k + 1]], b)
+            coef[rows[k] : rows[k + 1]] = self.measure.coefficients(y_true, called)
             losses[k] = self.measure.loss_of(y_true, called)
+
+    def _unpacked(self, packed: Packed, example: int) -> Flags:
+        return np.unpackbits(packed, count=len(self.y_true[example])).astype(np.bool_)
 
 
 def _flags(y: ArrayLike) -> Flags:

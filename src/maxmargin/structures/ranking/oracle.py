@@ -1,6 +1,5 @@
 """Queries as solvers see them: compiled searches for losses of pairs and for losses of lists."""
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
+from maxmargin.core.oracle import starts_of
 from maxmargin.structures.ranking.inference import (
     count_pairs,
     interleave,
@@ -26,19 +26,6 @@ LONG = 1000
 FOREIGN = "The outputs are of other documents."
 
 
-def split(found: Found, starts: Order) -> list[bytes]:
-    """Outputs one by one."""
-    raw = found.tobytes()
-    return [raw[4 * a : 4 * b] for a, b in pairwise(starts.tolist())]
-
-
-def joined(outputs: Sequence[bytes], starts: Order) -> Found:
-    """Outputs one after the other; writable, as found ones are: numba compiles once then."""
-    if [len(output) for output in outputs] != (4 * np.diff(starts)).tolist():
-        raise ValueError(FOREIGN)
-    return np.frombuffer(bytearray().join(outputs), dtype=np.int32)
-
-
 class PairOracle(RowSumOracle):
     """Queries whose loss is the share of pairs that stand wrong, each judged on its own.
 
@@ -50,8 +37,11 @@ class PairOracle(RowSumOracle):
         Only its order within a query counts.
     """
 
+    output_dtype = np.int32
+
     def __init__(self, X: Any, relevance: Floats, ends: Order, C: Floats) -> None:
         super().__init__(X, ends, C)
+        self.output_sizes = 2 * self.sizes
         self.levels = np.empty(len(relevance), dtype=np.int32)
         self.n_pairs = np.empty(len(C))
         for b, (start, stop) in enumerate(pairwise(ends.tolist())):
@@ -63,23 +53,23 @@ class PairOracle(RowSumOracle):
                 0.5 * ((stop - start) ** 2 - (counts.astype(float) ** 2).sum()), 1
             )
 
-    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
-        found = np.empty(2 * starts[-1], dtype=np.int32)
-        sizes = np.diff(starts)
+    def infer_from(
+        self, scores: Floats, rows: Order, examples: Order, starts: Order, found: Found
+    ) -> None:
+        sizes = np.diff(rows)
         for k in np.flatnonzero(sizes > LONG):
-            start, stop = starts[k], starts[k + 1]
+            start, stop = rows[k], rows[k + 1]
             found[2 * start : start + stop] = np.argsort(-scores[start:stop])
         scratch = np.empty(int(sizes.max(initial=0)), dtype=np.int32)
-        infer_pairs(starts, scores, found, scratch)
-        return split(found, 2 * starts)
+        infer_pairs(rows, scores, found, scratch)
 
-    def _measure(
-        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
-    ) -> None:
-        found = joined(outputs, 2 * starts)
-        longest = int(np.diff(starts).max(initial=0))
+    def set_coefficients(
+        self, examples: Order, starts: Order, found: Found, rows: Order, coef: Floats,
+        losses: Floats,
+    ) -> None:  # fmt: skip
+        longest = int(np.diff(rows).max(initial=0))
         known = measure_pairs(
-            self.ends, self.levels, self.n_pairs, examples, starts, found, coef, losses,
+            self.ends, self.levels, self.n_pairs, examples, rows, found, coef, losses,
             np.empty((2, longest), dtype=np.int64), np.empty(longest + 1, dtype=np.int64),
         )  # fmt: skip
         if not known:
@@ -116,6 +106,8 @@ class ListOracle(RowSumOracle):
         What each place is worth, the same for all lists.
     """
 
+    output_dtype = np.int32
+
     def __init__(
         self,
         X: Any,
@@ -129,39 +121,36 @@ class ListOracle(RowSumOracle):
         counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
         n_relevant = np.array([len(one.credits) for one in every], dtype=np.int64)
         sizes = np.array([len(one.relevant) for one in every], dtype=np.int64)
-        self.n_entries = counts * self.sizes
+        self.output_sizes = counts * self.sizes
         self.lists = Lists(
-            ends=_ends(counts),
+            ends=starts_of(counts),
             relevant=np.concatenate([one.relevant for one in every] or [np.zeros(0, np.bool_)]),
-            starts=_ends(sizes),
+            starts=starts_of(sizes),
             weights=np.array([one.weight for one in every]),
             credits=np.concatenate([one.credits for one in every] or [np.zeros(0)]),
-            credit_starts=_ends(n_relevant),
+            credit_starts=starts_of(n_relevant),
             discounts=discounts,
         )
         cells = n_relevant * (sizes - n_relevant + 1)
         self.n_cells = int(cells.max(initial=0))
         self._work += 3.0 * float(cells.sum()) / max(self.n_examples, 1)
 
-    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
-        places = _ends(self.n_entries[examples])
-        found = np.empty(places[-1], dtype=np.int32)
-        longest = int(np.diff(starts).max(initial=0))
+    def infer_from(
+        self, scores: Floats, rows: Order, examples: Order, starts: Order, found: Found
+    ) -> None:
+        longest = int(np.diff(rows).max(initial=0))
         infer_lists(
-            self.lists, examples, starts, scores, places, found,
+            self.lists, examples, rows, scores, starts, found,
             np.empty((3, longest), dtype=np.int32), np.empty((2, longest)), np.empty(longest + 1),
             np.empty(self.n_cells, dtype=np.int32),
         )  # fmt: skip
-        return split(found, places)
 
-    def _measure(
-        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
-    ) -> None:
-        places = _ends(self.n_entries[examples])
-        found = joined(outputs, places)
-        longest = int(np.diff(starts).max(initial=0))
-        seen = np.empty(longest, dtype=np.bool_)
-        if not measure_lists(self.lists, examples, starts, places, found, coef, losses, seen):
+    def set_coefficients(
+        self, examples: Order, starts: Order, found: Found, rows: Order, coef: Floats,
+        losses: Floats,
+    ) -> None:  # fmt: skip
+        seen = np.empty(int(np.diff(rows).max(initial=0)), dtype=np.bool_)
+        if not measure_lists(self.lists, examples, rows, starts, found, coef, losses, seen):
             raise ValueError(FOREIGN)
 
 
@@ -179,12 +168,6 @@ class Lists(NamedTuple):
     credits: Floats
     credit_starts: Order
     discounts: Floats
-
-
-def _ends(counts: NDArray[Any]) -> Order:
-    ends = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=ends[1:])
-    return ends
 
 
 @compiled

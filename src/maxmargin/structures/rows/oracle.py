@@ -14,7 +14,6 @@ searches in a matrix of scores ``X @ table``; the rest is here, once for all of 
 from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,9 @@ from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_shape
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.problem import Problem
 from maxmargin.core.state import Remade
-from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
@@ -188,15 +185,15 @@ class RowProblem(Remade, Problem):
         return self.code(y)
 
 
-class RowOracle(Oracle):
-    """Feature rows with their true outputs; all the searches of a batch at once.
+class RowOracle(CompiledOracle):
+    """Feature rows with their true outputs; inference is made for a batch at once.
 
     Parameters
     ----------
     problem : RowProblem
-    X : ndarray or CSR matrix of shape (n_blocks, n_features)
-    y_true : ndarray of int32, shape (n_blocks, code_width)
-    C : ndarray of shape (n_blocks,)
+    X : ndarray or CSR matrix of shape (n_examples, n_features)
+    y_true : ndarray of int32, shape (n_examples, code_width)
+    C : ndarray of shape (n_examples,)
     slack : bool
         Slack rescaling: the loss multiplies the violation.
     """
@@ -207,6 +204,7 @@ class RowOracle(Oracle):
         self.problem, self.y_true, self.C, self.slack = problem, y_true, C, slack
         self.n_features = problem.n_weights
         self.rows = make_rows(X, 1.0 if problem.fit_intercept else 0.0)
+        self.output_sizes = np.ones(len(C), dtype=np.int64)
 
     @property
     def oracle_work(self) -> float:
@@ -224,55 +222,33 @@ class RowOracle(Oracle):
     def oracle_name(self) -> str:
         return f"the oracle of {type(self.problem).__name__}"
 
-    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+    @property
+    def output_dtype(self) -> Any:  # type: ignore[override]
+        return np.dtype((np.int32, (self.problem.code_width,)))
+
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: Codes) -> None:
         table, extras = self.problem.split(weights)
-        codes = np.empty((len(examples), self.y_true.shape[1]), dtype=np.int32)
+        scores = np.empty((len(examples), table.shape[1]))
+        score_rows(self.rows, examples, table, scores)
+        found[:] = self.problem.infer(scores, extras, self.y_true[examples], self.slack)
 
-        def infer(part: slice) -> None:
-            some = examples[part]
-            scores = np.empty((len(some), table.shape[1]))
-            score_rows(self.rows, some, table, scores)
-            codes[part] = self.problem.infer(scores, extras, self.y_true[some], self.slack)
+    def check_outputs(self, examples: Order, starts: Order, found: Codes) -> None:
+        check_indices("outputs", found, self.problem.n_values)
 
-        parts = threads.shares(len(examples), self.oracle_work)
-        threads.map(infer, parts)
-        return self._make_cuts(examples, codes, parts, threads)
-
-    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
-        width = self.y_true.shape[1]
-        if any(len(output) != 4 * width for output in outputs):
-            raise ValueError("The outputs are of another length than those of this problem.")
-        codes = np.frombuffer(bytearray().join(outputs), dtype=np.int32).reshape(-1, width)
-        check_indices("outputs", codes, self.problem.n_values)
-        return self._make_cuts(examples, codes, Threads(1).shares(len(examples)), Threads(1))
-
-    def _make_cuts(
-        self, examples: Order, codes: Codes, parts: list[slice], threads: Threads
-    ) -> Cuts:
+    def entries_of(self, examples: Order, starts: Order, found: Codes) -> Entries:
         problem, y_true = self.problem, self.y_true[examples]
-        factors = problem.factors(y_true) - problem.factors(codes)
-        extras = problem.extras(y_true) - problem.extras(codes)
-        losses = problem.losses(y_true, codes)
+        factors = problem.factors(y_true) - problem.factors(found)
+        extras = problem.extras(y_true) - problem.extras(found)
+        losses = problem.losses(y_true, found)
         scales = losses if self.slack else np.ones(len(examples))
-        counts = np.zeros(len(examples) + 1, dtype=np.int64)
         lengths = np.diff(self.rows.starts)[examples] + problem.fit_intercept
-        counts[1:] = np.count_nonzero(factors, axis=1) * lengths
-        counts[1:] += np.count_nonzero(extras, axis=1)
-        entries = np.cumsum(counts)
-        columns = np.empty(entries[-1], dtype=np.uint32)
-        values = np.empty(entries[-1])
-        rows, (n_rows, width) = self.rows, problem.table_shape
-
-        def fill(part: slice) -> None:
-            fill_cuts(
-                rows, n_rows, width, examples[part], factors[part], extras[part], scales[part],
-                entries[part.start :], columns, values,
-            )  # fmt: skip
-
-        threads.map(fill, parts)
-        raw, size = codes.tobytes(), 4 * codes.shape[1]
-        outputs = [raw[a:b] for a, b in pairwise(range(0, len(raw) + size, size))]
-        return Cuts(entries, columns, values, losses, outputs)
+        entries = starts_of(
+            np.count_nonzero(factors, axis=1) * lengths + np.count_nonzero(extras, axis=1)
+        )
+        columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
+        shape = problem.table_shape
+        fill_cuts(self.rows, *shape, examples, factors, extras, scales, entries, columns, values)
+        return entries, columns, values, losses
 
 
 class ClassProblem(RowProblem):

@@ -1,7 +1,7 @@
-"""Problems whose planes are weighted sums of the rows of a block: rankings, whole data sets.
+"""Problems whose cuts are weighted sums of the rows of an example: rankings, whole data sets.
 
-An output gives every row of its block a coefficient; the plane is the sum of the rows with these
-coefficients. So a search sees the scores of the rows and nothing else of the features.
+An output gives every row of its example a coefficient; psi is the sum of the rows with these
+coefficients. So inference sees the scores of the rows and nothing else of the features.
 """
 
 from abc import abstractmethod
@@ -14,9 +14,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows, row_score
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -29,15 +27,15 @@ def stacked_rows(X: Sequence[Any]) -> tuple[Any, Order]:
     return rows, np.cumsum([0, *(x.shape[0] for x in X)], dtype=np.int64)
 
 
-class RowSumOracle(Oracle):
-    """Blocks of rows, with what a search needs and what makes planes of outputs.
+class RowSumOracle(CompiledOracle):
+    """Examples of several rows, with what inference needs and what makes cuts of outputs.
 
     Parameters
     ----------
     X : ndarray or CSR matrix of shape (n_rows, n_columns)
-    ends : ndarray of int64, shape (n_blocks + 1,)
-        Block ``b`` has the rows ``ends[b]:ends[b + 1]``.
-    C : ndarray of shape (n_blocks,)
+    ends : ndarray of int64, shape (n_examples + 1,)
+        Example ``i`` has the rows ``ends[i]:ends[i + 1]``.
+    C : ndarray of shape (n_examples,)
     bias : float
         Value of a constant last feature; 0.0 is none.
     """
@@ -53,81 +51,56 @@ class RowSumOracle(Oracle):
         self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_examples, 1)
 
     @abstractmethod
-    def _infer(self, examples: Order, starts: Order, scores: Floats) -> list[bytes]:
-        """The most violating output of each block, whose rows score ``scores[starts[k]:]``."""
+    def infer_from(
+        self, scores: Floats, rows: Order, examples: Order, starts: Order, found: NDArray[Any]
+    ) -> None:
+        """Write the most violated outputs to `found`; the rows score ``scores[rows[k]:]``."""
 
     @abstractmethod
-    def _measure(
-        self, examples: Order, starts: Order, outputs: Sequence[bytes], coef: Floats, losses: Floats
-    ) -> None:
-        """Set the coefficients of the rows and the loss of each output.
+    def set_coefficients(
+        self, examples: Order, starts: Order, found: NDArray[Any], rows: Order, coef: Floats,
+        losses: Floats,
+    ) -> None:  # fmt: skip
+        """Set the coefficients of the rows, ``coef[rows[k]:]``, and the loss of each output.
 
         Raises
         ------
         ValueError
-            If the outputs are none of these blocks.
+            If these are no outputs of the examples.
         """
 
     @property
     def oracle_work(self) -> float:
         return self._work
 
-    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
-        def infer(part: Order) -> list[bytes]:
-            starts = self._starts(part)
-            scores = np.empty(starts[-1])
-            score_rows(self.rows, self.ends, part, starts, weights, scores)
-            return self._infer(part, starts, scores)
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: NDArray[Any]) -> None:
+        rows = starts_of(self.sizes[examples])
+        scores = np.empty(rows[-1])
+        score_rows(self.rows, self.ends, examples, rows, weights, scores)
+        self.infer_from(scores, rows, examples, starts, found)
 
-        parts = self._parts(examples, threads)
-        found = threads.map(infer, parts)
-        return self._make_cuts(parts, found, threads)
+    def check_outputs(self, examples: Order, starts: Order, found: NDArray[Any]) -> None:
+        """Checked when they are measured."""
 
-    def cuts_of(self, examples: Order, outputs: Sequence[bytes]) -> Cuts:
-        return self._make_cuts([examples], [list(outputs)], Threads(1))
-
-    def _starts(self, examples: Order) -> Order:
-        """Where the rows of each block stand when only these blocks do."""
-        starts = np.zeros(len(examples) + 1, dtype=np.int64)
-        np.cumsum(self.sizes[examples], out=starts[1:])
-        return starts
-
-    def _parts(self, examples: Order, threads: Threads) -> list[Order]:
-        """The blocks in as many parts as there is work for threads."""
-        return [examples[part] for part in threads.shares(len(examples), self.oracle_work)]
-
-    def _make_cuts(self, parts: list[Order], outputs: list[list[bytes]], threads: Threads) -> Cuts:
-        def make(k: int) -> tuple[Order, NDArray[np.uint32], Floats, Floats]:
-            examples = parts[k]
-            starts = self._starts(examples)
-            coef, losses = np.empty(starts[-1]), np.empty(len(examples))
-            self._measure(examples, starts, outputs[k], coef, losses)
-            entries = self.rows.starts[self.ends]
-            most = np.diff(entries)[examples] + (self.n_features > self.n_columns)
-            room = int(np.minimum(most, self.n_features).sum())
-            columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
-            counts = np.empty(len(examples), dtype=np.int64)
-            totals, seen = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.bool_)
-            used = sum_rows(
-                self.rows, self.n_columns, self.ends, examples, starts, coef,
-                counts, columns, values, totals, seen,
-            )  # fmt: skip
-            return counts, columns[:used], values[:used], losses
-
-        made = threads.map(make, range(len(parts)))
-        if not made:
-            made = [(np.zeros(0, np.int64), np.zeros(0, np.uint32), np.zeros(0), np.zeros(0))]
-        counts, columns, values, losses = (
-            np.concatenate(pieces) for pieces in zip(*made, strict=True)
-        )
-        starts = np.zeros(len(counts) + 1, dtype=np.int64)
-        np.cumsum(counts, out=starts[1:])
-        return Cuts(starts, columns, values, losses, [y for part in outputs for y in part])
+    def entries_of(self, examples: Order, starts: Order, found: NDArray[Any]) -> Entries:
+        rows = starts_of(self.sizes[examples])
+        coef, losses = np.empty(rows[-1]), np.empty(len(examples))
+        self.set_coefficients(examples, starts, found, rows, coef, losses)
+        most = np.diff(self.rows.starts[self.ends])[examples] + (self.n_features > self.n_columns)
+        room = int(np.minimum(most, self.n_features).sum())
+        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+        counts = np.empty(len(examples), dtype=np.int64)
+        totals, seen = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.bool_)
+        used = sum_rows(
+            self.rows, self.n_columns, self.ends, examples, rows, coef, counts, columns, values,
+            totals, seen,
+        )  # fmt: skip
+        return starts_of(counts), columns[:used], values[:used], losses
 
 
 @compiled
 def score_rows(rows, ends, examples, starts, weights, scores):  # type: ignore[no-untyped-def]
-    """Scores of the rows of each block, written to ``scores[starts[k]:]``."""
+    """Scores of the rows of each example, written to ``scores[starts[k]:]``."""
     for k in range(len(examples)):
         for t in range(starts[k + 1] - starts[k]):
             scores[starts[k] + t] = row_score(rows, ends[examples[k]] + t, weights)
@@ -137,9 +110,9 @@ def score_rows(rows, ends, examples, starts, weights, scores):  # type: ignore[n
 def sum_rows(  # type: ignore[no-untyped-def]
     rows, n_columns, ends, examples, starts, coef, counts, columns, values, totals, seen
 ):
-    """Sum the rows of each block with their coefficients; returns how many entries that took.
+    """Sum the rows of each example with their coefficients; returns how many entries that took.
 
-    Entries go to `columns` and `values` one block after the other, ``counts[k]`` of them each.
+    Entries go to `columns` and `values` one example after the other, ``counts[k]`` of them each.
     Scratch: `totals` and `seen`, a number and a flag for each feature, zero before and after.
     """
     used = 0

@@ -1,0 +1,450 @@
+"""Sequences of labels: emissions from feature rows, transitions between neighbours.
+
+The weights of a chain problem are a table with one row for each feature and one column for each
+label, padded for the vector kernels; flat, it is the weight vector that solvers see:
+
+    rows 0 .. d-1          emissions of the d features
+    rows d .. d+k-1        transitions from label a (row) to label b (column)
+    one row each           bias, first and last position, where the problem has them
+    k*k rows               second-order transitions from (a, b) to c, row a * k + b, column c
+    k rows a feature       features tied to pairs: feature j from label a to b, row j * k + a
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
+from maxmargin.compiled.simd import padded
+from maxmargin.core.checks import check_indices
+from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.registry import registered
+from maxmargin.dual.marginal import Distributions
+from maxmargin.structures.chain.inference import best_other, most_slack, viterbi2, viterbi_along
+
+Floats = NDArray[np.float64]
+Labels = NDArray[np.uint16]
+Order = NDArray[np.int64]
+
+
+@registered("Layout", check="check")
+class Layout(NamedTuple):
+    """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
+
+    n_labels: int
+    n_features: int
+    transitions: int
+    bias: int
+    first: int
+    last: int
+    triples: int
+    tied: int
+    n_rows: int
+    n_columns: int
+
+    @classmethod
+    def of(
+        cls,
+        n_features: int,
+        n_labels: int,
+        *,
+        bias: bool,
+        ends: bool,
+        order: int = 1,
+        n_tied: int = 0,
+    ) -> "Layout":
+        """Rows one after the other."""
+        after = n_features + n_labels
+        first_order = after + bias + 2 * ends
+        untied = first_order + (n_labels**2 if order == 2 else 0)
+        return cls(
+            n_labels=n_labels,
+            n_features=n_features,
+            transitions=n_features,
+            bias=after if bias else -1,
+            first=after + bias if ends else -1,
+            last=after + bias + 1 if ends else -1,
+            triples=first_order if order == 2 else -1,
+            tied=untied if n_tied else -1,
+            n_rows=untied + n_tied * n_labels,
+            n_columns=padded(n_labels),
+        )
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        order = 1 if self.triples < 0 else 2
+        n_tied = 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
+        made = Layout.of(
+            self.n_features,
+            self.n_labels,
+            bias=self.bias >= 0,
+            ends=self.first >= 0,
+            order=order,
+            n_tied=n_tied,
+        )
+        if self.n_labels < 1 or self.n_features < 0 or self != made:
+            raise ValueError("the parts of the chain model do not fit together")
+
+    def table(self, weights: Floats) -> Floats:
+        """The weight vector as a table."""
+        return weights.reshape(self.n_rows, self.n_columns)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Feature rows of all sequences, one after the other.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_tokens, n_features)
+    ends : ndarray of int64, shape (n_sequences + 1,)
+        Sequence ``i`` has the rows ``ends[i]:ends[i + 1]``.
+    tied : CSR matrix of shape (n_tokens, n_tied) or None
+        Features that are also tied to pairs of labels.
+    """
+
+    X: Any
+    ends: Order
+    tied: Any = None
+
+    @cached_property
+    def lengths(self) -> Order:
+        """Number of rows of each sequence."""
+        return np.diff(self.ends)
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest length, at least one."""
+        return int(self.lengths.max(initial=1))
+
+    @property
+    def entries_per_row(self) -> float:
+        """Features of a row, on average."""
+        n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
+        return float(n_entries / max(self.X.shape[0], 1))
+
+    @property
+    def dense(self) -> Floats:
+        """All rows as a dense matrix."""
+        return np.asarray(self.X.toarray() if sp.issparse(self.X) else self.X, dtype=np.float64)
+
+    @cached_property
+    def tied_rows(self) -> Rows:
+        """The features tied to pairs, as rows; rows without entries if there are none."""
+        none = sp.csr_array((self.X.shape[0], 1))
+        return make_rows(none if self.tied is None else self.tied, 0.0)
+
+
+class ChainOracle(CompiledOracle):
+    """Labelled sequences with compiled inference.
+
+    Parameters
+    ----------
+    sequences : Sequences
+    labels : ndarray of shape (n_tokens,)
+        True label of each row, as numbers.
+    layout : Layout
+    C : ndarray of shape (n_sequences,)
+    loss : ndarray of shape (n_labels, n_labels)
+        ``loss[a, b]``: what label b costs where a is right, at one position.
+    normalized : bool
+        Divide a sequence's loss by its length.
+    zero_one : bool
+        Any mistake costs one, however many there are; `loss` and `normalized` do not count.
+    slack : bool
+        Slack rescaling: the loss, which must count mistakes, multiplies the violation.
+    """
+
+    output_dtype = np.uint16
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        labels: NDArray[Any],
+        layout: Layout,
+        C: Floats,
+        loss: Floats,
+        *,
+        normalized: bool = False,
+        zero_one: bool = False,
+        slack: bool = False,
+    ) -> None:
+        self.sequences, self.layout, self.C = sequences, layout, C
+        self.zero_one, self.slack = zero_one, slack
+        self.labels = labels.astype(np.uint16)
+        self.n_features = layout.n_rows * layout.n_columns
+        self.rows = make_rows(sequences.X, 0.0)
+        self.loss = np.zeros((layout.n_labels, layout.n_columns))
+        self.loss[:, : layout.n_labels] = loss
+        self.output_sizes = sequences.lengths
+        lengths = np.maximum(sequences.lengths, 1)
+        self.loss_scale = 1.0 / lengths if normalized else np.ones(len(lengths))
+
+    @property
+    def oracle_work(self) -> float:
+        per_row = self.sequences.entries_per_row
+        tokens = len(self.labels) / max(self.n_examples, 1)
+        pairs = self.layout.n_labels ** (2 if self.layout.triples >= 0 else 1)
+        return tokens * self.layout.n_columns * (per_row + pairs)
+
+    def distributions(self, temperature: float) -> Distributions:
+        """Marginals of labels and of pairs of neighbours."""
+        from maxmargin.structures.chain.marginals import ChainDistributions
+
+        if self.layout.triples >= 0 or self.zero_one or self.slack:
+            raise ValueError(
+                "PartialLinearization and ExponentiatedGradient train chains of order 1 with "
+                "margin rescaling and a loss that adds up over the positions, and no others."
+            )
+        return ChainDistributions(self, temperature)
+
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: Labels) -> None:
+        shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
+        y_true = self.labels, self.loss, self.loss_scale
+        where = examples, starts, found
+        length, n, width = self.sequences.longest, self.layout.n_labels, self.layout.n_columns
+        nodes, best = np.empty((length, width)), np.empty((length, width))
+        if self.layout.triples >= 0:
+            infer_second_order(*shared, *y_true, *where, nodes, np.empty((length, n, width)))
+        elif self.zero_one:
+            infer_other(*shared, self.labels, *where, nodes, best, np.empty(length))
+        elif self.slack:
+            infer_slack(*shared, self.labels, *where, nodes, np.empty((length, length + 1, width)))
+        else:
+            tied, edges = self.sequences.tied_rows, edge_scratch(length, self.layout)
+            infer_margin(*shared, tied, *y_true, *where, nodes, edges, best)
+
+    def check_outputs(self, examples: Order, starts: Order, found: Labels) -> None:
+        check_indices("labels of outputs", found, self.layout.n_labels)
+
+    def entries_of(self, examples: Order, starts: Order, found: Labels) -> Entries:
+        shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
+        where = examples, starts, found
+        counts, losses = np.empty(len(examples), dtype=np.int64), np.empty(len(examples))
+        loss = self.loss, self.loss_scale, self.zero_one
+        measure_cuts(*shared, *loss, *where, counts, losses)
+        entries = starts_of(counts)
+        columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
+        scales = losses if self.slack else np.ones(len(examples))
+        fill_cuts(*shared, scales, *where, entries, columns, values)
+        return entries, columns, values, losses
+
+
+@inlined
+def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
+    """Emissions, bias and ends of the rows ``start..stop-1``."""
+    length = stop - start
+    for t in range(length):
+        for m in range(layout.n_columns):
+            nodes[t, m] = table[layout.bias, m] if layout.bias >= 0 else 0.0
+        add_row_scores(rows, start + t, table, nodes[t])
+    if layout.first >= 0:
+        for m in range(layout.n_columns):
+            nodes[0, m] += table[layout.first, m]
+            nodes[length - 1, m] += table[layout.last, m]
+
+
+@inlined
+def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-untyped-def]
+    """``nodes[t, m] += scale * loss[truth_t, m]``."""
+    for t in range(stop - start):
+        for m in range(nodes.shape[1]):
+            nodes[t, m] += scale * loss[labels[start + t], m]
+
+
+@inlined
+def pair_scores(table, layout):  # type: ignore[no-untyped-def]
+    """The transitions in the weight table."""
+    return table[layout.transitions : layout.transitions + layout.n_labels]
+
+
+@inlined
+def edge_scores(tied, start, stop, table, layout, edges):  # type: ignore[no-untyped-def]
+    """Scores of pairs of labels: one matrix for all positions or, with tied features, for each."""
+    pairs = pair_scores(table, layout)
+    if layout.tied < 0:
+        return pairs.reshape(1, layout.n_labels, layout.n_columns)
+    for t in range(1, stop - start):
+        here = edges[t - 1]
+        for a in range(layout.n_labels):
+            for m in range(layout.n_columns):
+                here[a, m] = pairs[a, m]
+        for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
+            first = layout.tied + np.int64(tied.columns[q]) * layout.n_labels
+            for a in range(layout.n_labels):
+                for m in range(layout.n_columns):
+                    here[a, m] += tied.values[q] * table[first + a, m]
+    return edges[: max(stop - start - 1, 1)]
+
+
+def edge_scratch(length: int, layout: Layout) -> Floats:
+    """Room for `edge_scores`."""
+    return np.zeros((length if layout.tied >= 0 else 0, layout.n_labels, layout.n_columns))
+
+
+@compiled
+def infer_margin(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, tied, labels, loss, loss_scale, examples, starts, found,
+    nodes, edges, best,
+):  # fmt: skip
+    """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
+    for k in range(len(examples)):
+        b = examples[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+            along = edge_scores(tied, start, stop, table, layout, edges)
+            out = found[starts[k] : starts[k + 1]]
+            viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
+
+
+@compiled
+def infer_second_order(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, labels, loss, loss_scale, examples, starts, found, nodes, best
+):
+    """The same for chains of the second order."""
+    triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
+    for k in range(len(examples)):
+        b = examples[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)
+
+
+@compiled
+def infer_other(  # type: ignore[no-untyped-def]
+    rows, ends, table, layout, labels, examples, starts, found, nodes, best, agreed
+):
+    """Labels of the highest score among those that are not all right."""
+    for k in range(len(examples)):
+        b = examples[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            y_true = labels[start:stop]
+            best_other(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best, agreed)
+
+
+@compiled
+def infer_slack(rows, ends, table, layout, labels, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
+    """Labels of the highest number of mistakes times violation of a margin of one."""
+    for k in range(len(examples)):
+        b = examples[k]
+        start, stop = ends[b], ends[b + 1]
+        if stop > start:
+            set_node_scores(rows, start, stop, table, layout, nodes)
+            out = found[starts[k] : starts[k + 1]]
+            pairs = pair_scores(table, layout)
+            y_true = labels[start:stop]
+            most_slack(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best)
+
+
+@inlined
+def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-def]
+    """Whether any of the labels ``t - reach .. t`` differ."""
+    result = False
+    for back in range(reach + 1):
+        result |= labels[at + t - back] != found[other_at + t - back]
+    return result
+
+
+@compiled
+def measure_cuts(  # type: ignore[no-untyped-def]
+    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, examples, starts, found,
+    counts, losses,
+):  # fmt: skip
+    """Number of entries and loss of the plane of each block's found labels."""
+    for k in range(len(examples)):
+        b = examples[k]
+        start, at = ends[b], starts[k]
+        count = 0
+        errors = 0
+        total = 0.0
+        for t in range(ends[b + 1] - start):
+            if differ(labels, found, start, at, t, 0):
+                errors += 1
+                count += rows.starts[start + t + 1] - rows.starts[start + t]
+                count += (layout.bias >= 0) + (layout.first >= 0) * (
+                    (t == 0) + (start + t + 1 == ends[b + 1])
+                )
+                total += loss[labels[start + t], found[at + t]]
+            if t > 0 and differ(labels, found, start, at, t, 1):
+                count += 1 + tied.starts[start + t + 1] - tied.starts[start + t]
+            if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
+                count += 1
+        counts[k] = 2 * count
+        losses[k] = loss_scale[b] * total
+        if zero_one:
+            losses[k] = 1.0 if errors > 0 else 0.0
+
+
+@inlined
+def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
+    """Two entries: `value` where the truth stands, minus it where the other does."""
+    columns[at] = row * width + y_true
+    columns[at + 1] = other_row * width + other
+    values[at] = value
+    values[at + 1] = -value
+    return at + 2
+
+
+@compiled
+def fill_cuts(  # type: ignore[no-untyped-def]
+    rows, tied, ends, labels, layout, scales, examples, starts, found, entries, columns, values
+):
+    """The entries: features of the true labels less those of the found ones, where they differ."""
+    width, n = layout.n_columns, layout.n_labels
+    for k in range(len(examples)):
+        b = examples[k]
+        start, stop = ends[b], ends[b + 1]
+        other_at = starts[k]
+        scale = scales[k]
+        at = entries[k]
+        for t in range(stop - start):
+            y, z = np.int64(labels[start + t]), np.int64(found[other_at + t])
+            if y != z:
+                first = rows.starts[start + t]
+                for q in range(first, rows.starts[start + t + 1]):
+                    row = np.int64(rows.columns[q if rows.indexed else q - first])
+                    at = put_pair(
+                        columns, values, at, width, row, y, row, z, scale * rows.values[q]
+                    )
+                if layout.bias >= 0:
+                    row = layout.bias
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                if layout.first >= 0 and t == 0:
+                    row = layout.first
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                if layout.last >= 0 and start + t + 1 == stop:
+                    row = layout.last
+                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+            if t > 0 and differ(labels, found, start, other_at, t, 1):
+                before, other_before = (
+                    np.int64(labels[start + t - 1]),
+                    np.int64(found[other_at + t - 1]),
+                )
+                row, other = layout.transitions + before, layout.transitions + other_before
+                at = put_pair(columns, values, at, width, row, y, other, z, scale)
+                for q in range(tied.starts[start + t], tied.starts[start + t + 1]):
+                    first = layout.tied + np.int64(tied.columns[q]) * n
+                    value = scale * tied.values[q]
+                    row, other = first + before, first + other_before
+                    at = put_pair(columns, values, at, width, row, y, other, z, value)
+            if layout.triples >= 0 and t > 1 and differ(labels, found, start, other_at, t, 2):
+                row = np.int64(labels[start + t - 2]) * n + labels[start + t - 1]
+                other = np.int64(found[other_at + t - 2]) * n + found[other_at + t - 1]
+                row += layout.triples
+                other += layout.triples
+                at = put_pair(columns, values, at, width, row, y, other, z, scale)
