@@ -191,7 +191,7 @@ class Watched(mm.NSlack):
         self.mean.append(run.gap / float(C.sum()))
         self.worst.append(float((found / C).max()))
         if run.looks_done():
-            run.value()
+            run.evaluate()
 
 
 def passes_until(violations: list[float], epsilon: float) -> str:

@@ -29,9 +29,11 @@ ENOUGH = 1e-5
 
 PLAIN, PAPER, OURS, ALL = "neither", "shrinking, cooling", "acceleration, averaging", "all four"
 SOLVERS = {
-    PLAIN: mm.SequentialDual(shrinking=False, cooling=False, acceleration=False, averaging=False),
+    PLAIN: mm.SequentialDual(
+        skip_idle_examples=False, skip_small_violations=False, acceleration=False, averaging=False
+    ),
     PAPER: mm.SequentialDual(acceleration=False, averaging=False),
-    OURS: mm.SequentialDual(shrinking=False, cooling=False),
+    OURS: mm.SequentialDual(skip_idle_examples=False, skip_small_violations=False),
     ALL: mm.SequentialDual(),
 }
 PAIRS = ((PAPER, PLAIN), (ALL, OURS))

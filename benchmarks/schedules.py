@@ -31,9 +31,8 @@ from benchmarks.common import Floats, parser, run, say
 from benchmarks.reporting import Panel, Quote, Report, Row, thinned
 from benchmarks.stream_tasks import TOLERANCE, Stopwatch, StreamTask, one_pass, stream_task
 from maxmargin.core.result import Stopping
-from maxmargin.solvers.dual_coordinate import DualCoordinate
-from maxmargin.solvers.online import Online
-from maxmargin.solvers.online_run import StreamRun
+from maxmargin.solvers.block_coordinate import DualCoordinate
+from maxmargin.solvers.online import Online, StreamRun
 
 BATCH, GAP, LARANK = "batch", "by the gap", "10:1 revisits"
 MINING, PURE = "fill, then optimise", "never revisit"

@@ -23,7 +23,7 @@ from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, fit, letters
 from benchmarks.stream_tasks import stream_task
 from maxmargin.core.result import Iteration, Stopping
-from maxmargin.solvers.dual_coordinate import DualCoordinate
+from maxmargin.solvers.block_coordinate import DualCoordinate
 from maxmargin.solvers.online import Online
 from maxmargin.structures.rows.oracle import RowOracle
 

@@ -35,7 +35,7 @@ SOLVERS = {
         mm.SequentialDual(),
         mm.StreamedDual(),
         mm.OneSlack(),
-        mm.SequentialDual(acceleration=False, averaging=False, shrinking=False),
+        mm.SequentialDual(acceleration=False, averaging=False, skip_idle_examples=False),
     ],
     "LinearRegressor": [mm.SequentialDual(), mm.StreamedDual()],
     "SequenceTagger": [

@@ -23,7 +23,7 @@ from maxmargin.core.conventions import (
 )
 from maxmargin.core.linear import CrammerSinger, ScalarProblem, WestonWatkins
 from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import Blocks, Geometry, make_blocks
+from maxmargin.dual.explicit import Geometry, LinearDual, make_dual
 from maxmargin.dual.sweeps import (
     MOVED,
     NEVER,
@@ -31,8 +31,8 @@ from maxmargin.dual.sweeps import (
     crammer_singer_step,
     weston_watkins_step,
 )
-from maxmargin.solvers.momentum import SWEEPS_PER_EXTRAPOLATION, Momentum
-from maxmargin.solvers.sequential_dual import COOLING, LONGEST_WAIT
+from maxmargin.solvers.loop import SWEEPS_PER_EXTRAPOLATION, Momentum
+from maxmargin.solvers.sequential_dual import LONGEST_WAIT, SKIPPED_PART_OF_GAP
 
 SEEDS = st.integers(0, 100_000)
 GEOMETRIES = {
@@ -249,11 +249,11 @@ def left_alone(kind, seed):
             **shared,
         )
         start = random_dual(problem, random)
-    blocks = make_blocks(problem, Geometry.of(problem), start)
-    before = blocks.dual_coef.copy()
+    state = make_dual(problem, Geometry.of(problem), start)
+    before = state.dual_coef.copy()
     with Threads(1) as threads:
-        blocks.sweep(blocks.due_examples(), threshold, threads)
-    if not np.array_equal(before, blocks.dual_coef):
+        state.sweep(state.due_examples(), threshold, threads)
+    if not np.array_equal(before, state.dual_coef):
         return 0.0
     gap = problem.primal(problem.weights(before)) - problem.dual(before)
     return gap / (C * threshold)
@@ -269,7 +269,7 @@ def left_alone(kind, seed):
     ],
 )
 def test_what_cooling_leaves_alone_is_bounded_by_the_threshold(kind, factor):
-    assert factor * COOLING < 1.0
+    assert factor * SKIPPED_PART_OF_GAP < 1.0
     assert max(left_alone(kind, seed) for seed in range(400)) <= factor * (1 + 1e-12)
 
 
@@ -428,13 +428,13 @@ def test_a_prior_that_needs_no_correction_is_certified_at_once():
 @pytest.mark.parametrize("kind", KINDS)
 def test_rows_of_zeros_start_at_their_optimum(kind):
     problem = random_case(kind, 8).problem  # its row 0 is empty, and no constant feature
-    blocks = make_blocks(problem, Geometry.of(problem))
+    state = make_dual(problem, Geometry.of(problem))
     at_zero = problem.losses(np.zeros((problem.n_samples, problem.n_outputs)), slice(None))
     constant = problem.C[0] * at_zero[0]
     assert constant > 0.0
-    assert linear_of(problem, blocks.dual_coef)[0] == pytest.approx(constant)
-    assert 0 not in blocks.due_examples()
-    assert 1 not in blocks.due_examples()  # of cost zero
+    assert linear_of(problem, state.dual_coef)[0] == pytest.approx(constant)
+    assert 0 not in state.due_examples()
+    assert 1 not in state.due_examples()  # of cost zero
 
 
 # Section 10: the heuristics
@@ -443,14 +443,14 @@ def test_rows_of_zeros_start_at_their_optimum(kind):
 def test_an_example_that_never_moves_is_visited_at_these_rounds():
     # A margin of 0 and weights of 0: nothing is violated, b = 0 is a corner.
     problem = ScalarProblem.hinge(np.ones(1), np.zeros(1), np.ones(1), X=np.ones((1, 1)))
-    blocks = make_blocks(problem, Geometry.of(problem), longest_wait=LONGEST_WAIT)
+    state = make_dual(problem, Geometry.of(problem), longest_wait=LONGEST_WAIT)
     iterations = []
     with Threads(1) as threads:
-        while blocks.round < 260:
-            order = blocks.due_examples()
-            iterations += [blocks.round] * len(order)
-            blocks.sweep(order, 0.0, threads)
-            blocks.round += 1
+        while state.iteration < 260:
+            order = state.due_examples()
+            iterations += [state.iteration] * len(order)
+            state.sweep(order, 0.0, threads)
+            state.iteration += 1
     assert iterations == [0, 2, 6, 14, 30, 62, 126, 190, 254]
 
 
@@ -467,15 +467,15 @@ def test_weights_of_the_average_grow_as_a_cube():
 
 def test_extrapolation_factors_and_restart():
     factors, reverted = [], []
-    blocks = SimpleNamespace(
+    state = SimpleNamespace(
         dual=0.0, extrapolate=factors.append, revert=lambda: reverted.append(True)
     )
-    momentum = Momentum(blocks)
+    momentum = Momentum(state)
     for gain in (1.0, 1.0, 1.0, -1.0, 1.0):
         momentum.apply()
         early = [momentum.settle() for _ in range(SWEEPS_PER_EXTRAPOLATION - 1)]
         assert not any(early)
-        blocks.dual += gain
+        state.dual += gain
         assert momentum.settle()
     assert_allclose(factors, [0.0, 0.282, 0.434, 0.531, 0.0], atol=5e-4)
     assert reverted == [True]
@@ -496,7 +496,7 @@ def test_line_search_with_clipped_weights_finds_the_maximum():
 
         if slope(0.0) > 1e-3 and slope(1.0) < -1e-3:
             expected = optimize.brentq(slope, 0.0, 1.0)
-            assert Blocks._line_search(shapes, linear, direction) == pytest.approx(
+            assert LinearDual._line_search(shapes, linear, direction) == pytest.approx(
                 expected, abs=1e-2
             )
 
@@ -519,7 +519,7 @@ def test_moves_of_threads_fall_short_of_the_segment_only_where_signs_change(seed
 def test_when_a_start_in_proportion_is_the_better_one(kind, ratio):
     case = random_case(kind, 6)
     problem, optimum = case.problem, case.optimum()
-    model = make_blocks(problem, Geometry.of(problem))
+    model = make_dual(problem, Geometry.of(problem))
     with Threads(1) as threads:
         for _ in range(2000):
             model.sweep(model.due_examples(), 0.0, threads)

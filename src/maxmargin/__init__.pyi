@@ -40,11 +40,11 @@ from maxmargin.report.plots import plot_confusion as plot_confusion
 from maxmargin.report.plots import plot_convergence as plot_convergence
 from maxmargin.report.plots import plot_path as plot_path
 from maxmargin.report.progress import ProgressLine as ProgressLine
-from maxmargin.solvers.auto import Auto as Auto
+from maxmargin.solvers.block_coordinate import Auto as Auto
+from maxmargin.solvers.block_coordinate import DualCoordinate as DualCoordinate
+from maxmargin.solvers.block_coordinate import FrankWolfe as FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack as NSlack
 from maxmargin.solvers.cutting_plane import OneSlack as OneSlack
-from maxmargin.solvers.dual_coordinate import DualCoordinate as DualCoordinate
-from maxmargin.solvers.frank_wolfe import FrankWolfe as FrankWolfe
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual as KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual as MiniBatchDual
 from maxmargin.solvers.online import Online as Online

@@ -20,8 +20,7 @@ from maxmargin.core.kernels import (
     make_kernel,
 )
 from maxmargin.dual.kernel_classes import KernelRowCache
-from maxmargin.dual.kernel_gram import GrowingGram
-from maxmargin.dual.kernel_planes import KernelCuts
+from maxmargin.dual.kernel_cuts import GrowingGram, KernelCuts
 
 FORMULAS = {
     LinearKernel(): lambda a, b: a @ b,

@@ -16,8 +16,8 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.dual import working_set
 from maxmargin.dual.gram import DIRECT_BELOW
-from maxmargin.dual.summed import SummedCut, SummedCuts
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, StepRule, WorkingSet
+from maxmargin.solvers.cutting_plane import SummedCut, SummedCuts
 
 N_FEATURES = 12
 RULES = [

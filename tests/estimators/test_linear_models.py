@@ -214,9 +214,9 @@ GEOMETRY: list[dict[str, Any]] = [
     {"prior": (None, COVARIANCE)},
     {"prior": (MEAN, COVARIANCE), "fit_intercept": False},
     {"prior": (MEAN, COVARIANCE), "intercept_scaling": 3.0},
-    {"solver": SequentialDual(shrinking=False)},
+    {"solver": SequentialDual(skip_idle_examples=False)},
     {"solver": SequentialDual(acceleration=False)},
-    {"solver": SequentialDual(averaging=False, cooling=False)},
+    {"solver": SequentialDual(averaging=False, skip_small_violations=False)},
 ]
 CLASSES: list[dict[str, Any]] = [
     {"class_weight": {0: 3.0, 1: 0.5}},

@@ -148,8 +148,8 @@ def test_other_training_sets(name, solver, tmp_path):
 
 LINEAR = {
     "plain": mm.SequentialDual(),
-    "not averaged": mm.SequentialDual(averaging=False, shrinking=False),
-    "not accelerated": mm.SequentialDual(acceleration=False, cooling=False),
+    "not averaged": mm.SequentialDual(averaging=False, skip_idle_examples=False),
+    "not accelerated": mm.SequentialDual(acceleration=False, skip_small_violations=False),
 }
 
 

@@ -166,7 +166,7 @@ def test_regressors_and_two_classes(nonnegative):
 def test_linear_estimates_are_the_objective_once_nothing_moves(kind):
     """With an origin, rows of zeros and costs of zero; all are visited in every iteration."""
     problem = random_case(kind, 0, with_origin=True).problem
-    result = SequentialDual(shrinking=False).solve(problem, Stopping(-1.0, 2000))
+    result = SequentialDual(skip_idle_examples=False).solve(problem, Stopping(-1.0, 2000))
     late = [line for line in result.history[-50:] if not line.exact]
     assert late
     for line in late:

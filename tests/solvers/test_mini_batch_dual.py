@@ -22,7 +22,7 @@ from maxmargin.core.kernels import (
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_classes import RowsAtHand, project
+from maxmargin.dual.kernel_classes import CachedRows, project
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
@@ -460,7 +460,7 @@ def test_moves_of_rows_at_hand_count_what_is_outside():
         losses = problem.loss_matrix[labels]
         return -np.sum(total * losses) - 0.5 * np.sum(total * (gram @ total)), total
 
-    hand = RowsAtHand(
+    hand = CachedRows(
         gram[np.ix_(some, some)], 1.0, np.ascontiguousarray((gram @ coef[:, :4])[some].T),
         coef[some], labels[some], problem.loss_matrix, C[some],
     )  # fmt: skip

@@ -18,7 +18,7 @@ from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.stream import Evaluation, FrozenPoint, InMemory
 from maxmargin.structures.multiclass.problem import Classes as ManyClasses
@@ -142,7 +142,7 @@ def test_schedules_differ_by_how_often_they_revisit():
 
 
 def test_the_tracked_bound_looks_less_often_and_ends_at_the_same_place(monkeypatch):
-    from maxmargin.solvers.online_run import StreamRun
+    from maxmargin.solvers.online import StreamRun
 
     looks = []
     original = StreamRun.look

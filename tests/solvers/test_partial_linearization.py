@@ -20,7 +20,7 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.marginal_explicit import ExplicitPoint, distributions_of
+from maxmargin.dual.marginal import ExplicitPoint, distributions_of
 from maxmargin.structures.chain.marginals import ChainDistributions
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 

@@ -12,10 +12,12 @@ from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import Geometry, make_blocks
+from maxmargin.dual.explicit import Geometry, make_dual
 from maxmargin.solvers.sequential_dual import SequentialDual
 
-PLAIN = SequentialDual(shrinking=False, cooling=False, acceleration=False, averaging=False)
+PLAIN = SequentialDual(
+    skip_idle_examples=False, skip_small_violations=False, acceleration=False, averaging=False
+)
 
 GEOMETRIES = {
     "plain": {},
@@ -46,7 +48,8 @@ def test_agrees_with_the_referee(kind, geometry):
 def test_switches_and_threads_lead_to_the_same_optimum(kind):
     case = random_case(kind, 7, n=200, bias=1.0)
     expected = solve(case.problem).certificate.primal
-    for solver in (PLAIN, SequentialDual(shrinking=False), SequentialDual(acceleration=False)):
+    every_example = SequentialDual(skip_idle_examples=False)
+    for solver in (PLAIN, every_example, SequentialDual(acceleration=False)):
         assert solve(case.problem, solver).certificate.primal == pytest.approx(expected, rel=1e-8)
     two = solve(case.problem, n_jobs=2)
     assert two.status is Status.CONVERGED
@@ -88,22 +91,22 @@ def test_dual_never_decreases_and_never_passes_the_primal(
     problem = random_case(
         kind, seed, k=k, nonnegative=nonnegative, with_origin=with_origin, bias=bias
     ).problem
-    blocks = make_blocks(problem, Geometry.of(problem), longest_wait=3)
-    scale = 1.0 + abs(blocks.primal(blocks.weights, Threads(1)))
-    last = blocks.dual
+    state = make_dual(problem, Geometry.of(problem), longest_wait=3)
+    scale = 1.0 + abs(state.primal(state.weights, Threads(1)))
+    last = state.dual
     with Threads(n_jobs) as threads:
         for _ in range(10):
-            blocks.sweep(blocks.due_examples(), 0.0, threads)
-            blocks.round += 1
-            assert blocks.dual >= last - 1e-12 * scale
-            last = blocks.dual
+            state.sweep(state.due_examples(), 0.0, threads)
+            state.iteration += 1
+            assert state.dual >= last - 1e-12 * scale
+            last = state.dual
             fresh = certify(
-                problem, problem.weights(blocks.dual_coef), problem.feasible(blocks.dual_coef)
+                problem, problem.weights(state.dual_coef), problem.feasible(state.dual_coef)
             )
             assert fresh.dual <= fresh.primal + 1e-12 * scale
             # What the sweeps keep in step equals what is computed anew.
-            assert blocks.dual == pytest.approx(fresh.dual, abs=1e-10 * scale)
-            assert blocks.primal(blocks.weights, Threads(1)) == pytest.approx(
+            assert state.dual == pytest.approx(fresh.dual, abs=1e-10 * scale)
+            assert state.primal(state.weights, Threads(1)) == pytest.approx(
                 fresh.primal, abs=1e-10 * scale
             )
 
@@ -117,22 +120,22 @@ def test_dual_never_decreases_and_never_passes_the_primal(
 )
 def test_extrapolation_stays_feasible_and_can_be_undone(kind, seed, momentum, nonnegative):
     problem = random_case(kind, seed, nonnegative=nonnegative).problem
-    blocks = make_blocks(problem, Geometry.of(problem))
+    state = make_dual(problem, Geometry.of(problem))
     threads = Threads(1)
     for _ in range(3):
-        blocks.extrapolate(0.0)
-        blocks.sweep(blocks.due_examples(), 0.0, threads)
-    dual, coef = blocks.dual, blocks.dual_coef.copy()
-    blocks.extrapolate(momentum)
+        state.extrapolate(0.0)
+        state.sweep(state.due_examples(), 0.0, threads)
+    dual, coef = state.dual, state.dual_coef.copy()
+    state.extrapolate(momentum)
     np.testing.assert_allclose(
-        blocks.dual_coef, problem.feasible(blocks.dual_coef), atol=1e-12, rtol=0
+        state.dual_coef, problem.feasible(state.dual_coef), atol=1e-12, rtol=0
     )
     np.testing.assert_allclose(
-        blocks.weights[:, : problem.n_outputs], problem.weights(blocks.dual_coef), atol=1e-9
+        state.weights[:, : problem.n_outputs], problem.weights(state.dual_coef), atol=1e-9
     )
-    blocks.revert()
-    np.testing.assert_array_equal(blocks.dual_coef, coef)
-    assert blocks.dual == pytest.approx(dual, rel=1e-12)
+    state.revert()
+    np.testing.assert_array_equal(state.dual_coef, coef)
+    assert state.dual == pytest.approx(dual, rel=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -265,4 +268,4 @@ def test_averaging_lowers_the_primal_of_a_short_run():
 
 def test_unknown_problems_are_refused_in_a_sentence():
     with pytest.raises(TypeError, match=r"SequentialDual solves .* not object"):
-        make_blocks(object(), None)  # type: ignore[arg-type]
+        make_dual(object(), None)  # type: ignore[arg-type]

@@ -15,10 +15,8 @@ from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.row_cache import StoredCoefficients, fractions_of
-from maxmargin.solvers.online_dual import BlockLearner, OnlineDual
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.solvers.summed_value import SummedValue
+from maxmargin.solvers.streamed_dual import BatchLearner, OnlineDual, StreamedDual, SummedObjective
 
 GEOMETRIES = {
     "plain": {},
@@ -169,7 +167,7 @@ def test_dual_never_decreases_and_accounts_are_right(
     problem = random_case(
         kind, seed, nonnegative=nonnegative, with_origin=with_origin, bias=bias
     ).problem
-    learner = BlockLearner(cache_bytes, seed)
+    learner = BatchLearner(cache_bytes, seed)
     coefs = np.zeros((problem.n_samples, problem.n_outputs))
     scale = 1.0 + abs(problem.primal(0.0 * problem.weights(coefs)))
     last = -np.inf
@@ -192,7 +190,7 @@ def test_dual_never_decreases_and_accounts_are_right(
                 coefs[rows] = portion.dual_coefs[0]
                 learner.cache.keep(number, portion, let_go)
                 now = coefs.copy()
-                for other, cached in learner.cache.portions.items():
+                for other, cached in learner.cache.batches.items():
                     now[[0, *cuts][other] + cached.rows] = cached.dual_coefs[0]
                 np.testing.assert_allclose(now, problem.feasible(now), atol=1e-12 * scale)
                 np.testing.assert_allclose(
@@ -231,7 +229,7 @@ def test_values_summed_over_blocks(kind):
     random = np.random.default_rng(0)
     weights = [random.normal(size=problem.weights_shape) for _ in range(2)]
     coef = problem.feasible(random.normal(size=(30, problem.n_outputs)))
-    value = SummedValue([[w] for w in weights])
+    value = SummedObjective([[w] for w in weights])
     for a, b in pairwise([0, 7, 8, 30]):
         value.add(problem.some(np.arange(a, b)), [coef[a:b]])
     expected = [problem.primal(w) for w in weights]
@@ -363,4 +361,4 @@ def test_online_bound_is_below_the_optimum_and_rises(cache_bytes):
     optimum = SequentialDual().solve(problem, Stopping(1e-9, 100_000)).certificate.primal
     assert all(b >= a - 1e-9 for a, b in pairwise(bounds))
     assert 0.3 * optimum < bounds[-1] <= optimum
-    assert len(online.learner.cache.portions) <= 10
+    assert len(online.learner.cache.batches) <= 10

@@ -23,10 +23,8 @@ from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
-from maxmargin.solvers.dual_coordinate import DualCoordinate
-from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization

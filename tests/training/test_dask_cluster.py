@@ -16,7 +16,7 @@ import maxmargin as mm
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.data import DaskSource
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import DaskEngine, engine
 from maxmargin.training.partitions import Partition, partitions_of

@@ -22,7 +22,7 @@ def add_to(weights: NDArray[np.float64], cuts: Cuts, coef: NDArray[np.float64]) 
 
 @inlined
 def cut_product(start, stop, columns, values, weights):  # type: ignore[no-untyped-def]
-    """``<w, psi>`` of the plane with these entries."""
+    """``<w, psi>`` of the cutting plane with these entries."""
     return gathered_product(start, stop, columns, values, weights)
 
 

@@ -20,7 +20,7 @@ WIDEST = 430.0
 """Range of transitions over the temperature up to which factors can take the place of logarithms.
 
 Then the smallest product of a share, a probability and a factor, ``LEAST * exp(-WIDEST)``, is still
-a number, and what rounds to zero next to it would not have changed a sum."""
+a number, and what iterations to zero next to it would not have changed a sum."""
 
 
 @inlined

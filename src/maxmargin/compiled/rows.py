@@ -1,4 +1,4 @@
-"""The examples as rows that the compiled kernels can walk, dense or sparse, without a copy."""
+"""The examples as rows that the compiled routines can walk, dense or sparse, without a copy."""
 
 from typing import Any, NamedTuple
 

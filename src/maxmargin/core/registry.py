@@ -21,6 +21,7 @@ _RENAMED = {
     "completions": "imputations",
     "expected": "objective",
     "completions_": "imputations_",
+    "cooling": "skip_small_violations",
     "inference": "inference_method",
     "max_completions": "max_imputations",
     "outputs_per_search": "outputs_per_call",
@@ -28,6 +29,7 @@ _RENAMED = {
     "rounds": "iterations",
     "search_cost": "oracle_cost",
     "searches": "oracle_calls",
+    "shrinking": "skip_idle_examples",
     "value_every": "evaluate_every",
 }
 """Fields and parameters by the names that they have in earlier files."""

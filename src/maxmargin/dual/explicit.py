@@ -1,10 +1,10 @@
 """The dual state of a linear problem, and the moves that improve it.
 
-One block is one example. The state is the coefficients `coef` and, always in step with them, the
+One batch is one example. The state is the coefficients `coef` and, always in step with them, the
 sums ``unclipped = origin + X' coef`` and the weights used for scores. `sequential_dual` decides
 which moves to make; the classes here make them.
 
-The weights of a linear problem, as the kernels want them, with their average.
+The weights of a linear problem, as the compiled routines want them, with their average.
 """
 
 from abc import ABC, abstractmethod
@@ -51,7 +51,7 @@ SNAPSHOT_COST = 10.0
 
 
 def n_columns(problem: LinearProblem) -> int:
-    """Outputs, padded for the vector kernels."""
+    """Outputs, padded for the vector routines."""
     return padded(problem.n_outputs) if problem.n_outputs > 1 else 1
 
 
@@ -123,7 +123,7 @@ SNAPSHOTS = 16
 weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
 
 MERGES = 4
-"""How often threads agree on the weights in a round, where the visits between make it pay."""
+"""How often threads agree on the weights in an iteration, where the updates between make it pay."""
 
 UPDATE_LIMIT = 1e8
 """Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
@@ -132,7 +132,7 @@ ONE_THREAD = Threads(1)
 
 
 class Geometry(NamedTuple):
-    """What the kernels need of the features; problems on the same examples share it."""
+    """What the compiled routines need of the features; problems on the same examples share it."""
 
     rows: Rows
     curvature: Floats
@@ -146,7 +146,7 @@ class Geometry(NamedTuple):
         return cls(rows, norms)
 
 
-class Blocks(Stateful, ABC):
+class LinearDual(Stateful, ABC):
     """State and moves that do not depend on the kind of problem.
 
     Parameters
@@ -156,17 +156,17 @@ class Blocks(Stateful, ABC):
     start : ndarray of shape (n_samples, n_outputs) or None
         Dual coefficients to start from.
     longest_wait : int
-        Most rounds that an idle example is left alone; 0 visits all in every round.
+        Most iterations that an idle example is left alone; 0 updates all in every iteration.
     seed : int
-        Of the order of visits.
+        Of the order of updates.
     shared : SharedWeights or None
         Weights to which other examples contribute as well, and in which `start` is already
-        counted. Such blocks cannot be extrapolated.
+        counted. Such batches cannot be extrapolated.
     """
 
     state_names = (
         "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
-        "shared", "updates", "random", "round", "linear", "losses",
+        "shared", "updates", "random", "iteration", "linear", "losses",
     )  # fmt: skip
 
     def __init__(
@@ -183,7 +183,7 @@ class Blocks(Stateful, ABC):
         self.problem = problem
         self.rows, curvature = geometry
         self.longest_wait = longest_wait
-        self.round = 0
+        self.iteration = 0
         self.updates = np.zeros((n, 3), dtype=np.int32)
         self.orders = [np.empty(n, dtype=np.int32) for _ in range(3)]
         # A row of zeros, or of cost zero, can never change the weights.
@@ -198,7 +198,7 @@ class Blocks(Stateful, ABC):
         self._settle(np.flatnonzero(empty).astype(np.int32))
         self.linear = self._linear()
         self.losses = self._losses_at_zero()
-        """Cost times loss of each example as its last visit saw it; without features, for ever."""
+        """Cost times loss of each example as its last update saw it; without features, for ever."""
         self.alone = shared is None
         self.attach(SharedWeights(problem) if shared is None else shared)
         if self.alone:
@@ -218,7 +218,7 @@ class Blocks(Stateful, ABC):
 
     @abstractmethod
     def _terms(self, inverse: Floats) -> Floats:
-        """The numbers of each example that the kernels read, one row an example."""
+        """The numbers of each example that the compiled routines read, one row an example."""
 
     @abstractmethod
     def _losses_at_zero(self) -> Floats:
@@ -290,11 +290,11 @@ class Blocks(Stateful, ABC):
 
     @property
     def expected(self) -> float:
-        """Objective of the present weights, if every example has the loss of its last visit."""
+        """Objective of the present weights, if every example has the loss of its last update."""
         return self._penalty(self.weights) + float(self.losses.sum())
 
     def primal(self, weights: Floats, threads: Threads) -> float:
-        """Objective at padded `weights`, by the compiled kernels."""
+        """Objective at padded `weights`, by the compiled routines."""
         cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
         losses = threads.map(lambda ends: self._total_loss(*ends, weights), pairwise(cuts))
         return self._penalty(weights) + sum(losses)
@@ -307,9 +307,9 @@ class Blocks(Stateful, ABC):
         return 0.5 * float(sum_of_products(away, away))
 
     def due_examples(self) -> Order:
-        """Examples to visit in this round, in random order."""
+        """Examples to update in this iteration, in random order."""
         order, *scratch = self.orders
-        count = update_order(self.updates, self.round, self.random, *scratch, order)
+        count = update_order(self.updates, self.iteration, self.random, *scratch, order)
         return order[:count]
 
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
@@ -420,7 +420,7 @@ class Blocks(Stateful, ABC):
         self.linear = self._linear()
 
 
-class MulticlassBlocks(Blocks):
+class MulticlassDual(LinearDual):
     """Crammer-Singer and Weston-Watkins problems."""
 
     problem: MulticlassProblem
@@ -467,8 +467,8 @@ class MulticlassBlocks(Blocks):
         return float(
             sweep_multiclass(
                 self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
-                threshold, weights, unclipped, p.nonnegative, self.coef, self.losses,
-                self.updates, self.round, self.longest_wait, self.average, self.snapshots, every,
+                threshold, weights, unclipped, p.nonnegative, self.coef, self.losses, self.updates,
+                self.iteration, self.longest_wait, self.average, self.snapshots, every,
                 self._scratch(),
             )
         )  # fmt: skip
@@ -501,7 +501,7 @@ class MulticlassBlocks(Blocks):
         )  # fmt: skip
 
 
-class ScalarBlocks(Blocks):
+class ScalarDual(LinearDual):
     """Binary and regression problems."""
 
     problem: ScalarProblem
@@ -527,8 +527,8 @@ class ScalarBlocks(Blocks):
         return float(
             sweep_scalar(
                 self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
-                p.nonnegative, self.coef, self.losses, self.updates, self.round, self.longest_wait,
-                self.average, self.snapshots, every,
+                p.nonnegative, self.coef, self.losses, self.updates, self.iteration,
+                self.longest_wait, self.average, self.snapshots, every,
             )
         )  # fmt: skip
 
@@ -551,19 +551,19 @@ class ScalarBlocks(Blocks):
         return float(total_loss_scalar(self.rows, start, stop, self.terms, epsilon, weights))
 
 
-def make_blocks(
+def make_dual(
     problem: LinearProblem,
     geometry: Geometry,
     start: Floats | None = None,
     longest_wait: int = 0,
     seed: int = 0,
     shared: SharedWeights | None = None,
-) -> Blocks:
+) -> LinearDual:
     """The state of whichever kind of problem this is."""
     if isinstance(problem, MulticlassProblem):
-        return MulticlassBlocks(problem, geometry, start, longest_wait, seed, shared)
+        return MulticlassDual(problem, geometry, start, longest_wait, seed, shared)
     if isinstance(problem, ScalarProblem):
-        return ScalarBlocks(problem, geometry, start, longest_wait, seed, shared)
+        return ScalarDual(problem, geometry, start, longest_wait, seed, shared)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

@@ -21,7 +21,7 @@ from maxmargin.dual.sweeps import MOVED, NEVER, crammer_singer_step
 Floats = NDArray[np.float64]
 
 
-class RowsAtHand:
+class CachedRows:
     """Some of the examples with their own Gram matrix, as if nothing else could move.
 
     Is `Extrapolable`: the product of the Gram matrix with a change of all coefficients costs about

@@ -11,18 +11,27 @@ probabilities of the labels of cliques. These are pairs of neighbours for chains
 graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
 logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
 cliques share: of all distributions with these probabilities, the one with the most entropy.
+
+A probability for every output, where a problem can list them.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.cuts import add_cut, add_cuts, cut_product
+from maxmargin.compiled.reweighting import reweight
+from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.python_oracle import PythonOracle
+from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate
@@ -37,7 +46,7 @@ LINE_SEARCH = -1.0
 
 
 class Move(NamedTuple):
-    """What a kernel does with each block.
+    """What a kernel does with each example.
 
     Parameters
     ----------
@@ -75,8 +84,8 @@ def step_size(move, slope, square):  # type: ignore[no-untyped-def]
 def mixed(old, new, step):  # type: ignore[no-untyped-def]
     """``(1 - step) * old + step * new``, exact but for the last digit however small they are.
 
-    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That rounds in units of
-    the larger one, which may be all there is of the sum where the step is close to one.
+    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That iterations in
+    units of the larger one, which may be all there is of the sum where the step is close to one.
     """
     return max(1.0 - step, 0.0) * old + step * new
 
@@ -100,7 +109,7 @@ Floats = NDArray[np.float64]
 
 
 class DistributionPoint(ABC):
-    """A distribution over the outputs of every block: numbers, without the data they are for.
+    """A distribution over the outputs of every example: numbers, without the data they are for.
 
     So what is kept for a warm start does not keep the data.
     """
@@ -121,22 +130,22 @@ class DistributionPoint(ABC):
         Raises
         ------
         ValueError
-            If these are no distributions over the outputs of the training set.
+            If these are no distributions over the outputs of the oracle.
         """
 
 
 class Distributions(Stateful, ABC):
-    """A distribution over the outputs of every block, and moves that improve it.
+    """A distribution over the outputs of every example, and moves that improve it.
 
-    A start at temperature zero has all probability on the truth, and so weights of zero. At any
-    other temperature every output must have some, because proposals only reweight what is there:
-    one exact step leads from the truth towards all outputs alike. How far depends on C, and a
-    share that is fixed instead is now so large that the dual starts far below zero, now so small
-    that it takes many passes to grow.
+    A start at temperature zero has all probability on the true output, and so weights of zero. At
+    any other temperature every output must have some, because proposals only reweight what is
+    there: one exact step leads from the true output towards all outputs alike. How far depends on
+    C, and a share that is fixed instead is now so large that the dual starts far below zero, now so
+    small that it takes many passes to grow.
 
     Parameters
     ----------
-    oracle : TrainingSet
+    oracle : Oracle
 
     Attributes
     ----------
@@ -196,7 +205,7 @@ class Distributions(Stateful, ABC):
         Returns
         -------
         loss : float
-            Sum over the blocks of cost times hinge at `weights`.
+            Sum over the examples of cost times hinge at `weights`.
         """
         found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
@@ -206,7 +215,7 @@ class Distributions(Stateful, ABC):
         return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
-        """Step towards the proposals, one block after the other.
+        """Step towards the proposals, one example after the other.
 
         Parameters
         ----------
@@ -217,7 +226,7 @@ class Distributions(Stateful, ABC):
 
         Returns
         -------
-        update : Visit
+        update : Update
             Its gap and loss are those at the weights of the proposals.
         """
         return self._move_all(self._step_of(fixed_step), weights)
@@ -225,7 +234,7 @@ class Distributions(Stateful, ABC):
     def update(
         self, weights: Floats, examples: Order, temperature: float, fixed_step: float | None = None
     ) -> BlockUpdate:
-        """`propose` and `step` for one block after the other, each at weights up to date."""
+        """`propose` and `step` for one example after the other, each at weights up to date."""
         self._proposals = self._room(examples, for_all=False)
         self._temperature = temperature
         return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
@@ -268,7 +277,7 @@ class Distributions(Stateful, ABC):
 
     @abstractmethod
     def _give_to_true_output(self, kept: float) -> None:
-        """Keep a share of every probability, and give the rest to the truth."""
+        """Keep a share of every probability, and give the rest to the true output."""
 
     @abstractmethod
     def _fits(self, start: Any) -> bool:
@@ -284,7 +293,7 @@ class Distributions(Stateful, ABC):
 
     @abstractmethod
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        """Make a move with the blocks of a part of the proposals, one by one.
+        """Make a move with the examples of a part of the proposals, one by one.
 
         Returns the gain, the change of the linear term, and the work of the steps.
         """
@@ -300,7 +309,7 @@ class Distributions(Stateful, ABC):
 
 @dataclass(frozen=True, eq=False)
 class FlatPoint(DistributionPoint):
-    """Probabilities of all blocks, one after the other.
+    """Probabilities of all examples, one after the other.
 
     Parameters
     ----------
@@ -322,7 +331,7 @@ class FlatPoint(DistributionPoint):
 
 
 class FlatProposals(NamedTuple):
-    """The distribution proposed for block ``examples[k]`` stands in `mass` from ``at[k]`` on."""
+    """The distribution proposed for example ``examples[k]`` stands in `mass` from ``at[k]`` on."""
 
     examples: Order
     at: Order
@@ -332,15 +341,15 @@ class FlatProposals(NamedTuple):
 
 
 class FlatDistributions(Distributions):
-    """Distributions whose numbers stand in one vector, those of a block side by side.
+    """Distributions whose numbers stand in one vector, those of an example side by side.
 
     Parameters
     ----------
-    oracle : TrainingSet
+    oracle : Oracle
     point : FlatPoint
         All outputs alike.
     sizes : ndarray of int64, shape (n_blocks,)
-        How many numbers each block has.
+        How many numbers each example has.
     """
 
     point: FlatPoint
@@ -366,7 +375,7 @@ class FlatDistributions(Distributions):
 
 @inlined
 def old_and_new(first, mass, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of block ``examples[k]``, and the one proposed."""
+    """The distribution of example ``examples[k]``, and the one proposed."""
     b = found.examples[k]
     old = mass[first[b] : first[b + 1]]
     return old, found.mass[found.at[k] : found.at[k] + len(old)]
@@ -448,10 +457,10 @@ CHUNK = 2**20
 
 
 def changes_of(probabilities: Floats, y_true: NDArray[np.integer], cost: Floats) -> Floats:
-    """Cost times the truth less the probabilities, one row for each position.
+    """Cost times the true output less the probabilities, one row for each position.
 
-    The difference comes before any sum: where all probability is on the truth, weights are zero,
-    and not what rounding leaves, which would decide between outputs that are equally good.
+    The difference comes before any sum: where all probability is on the true output, weights are
+    zero, and not what rounding leaves, which would decide between outputs that are equally good.
     """
     changes = -probabilities
     changes[np.arange(len(changes)), y_true] += 1.0
@@ -463,3 +472,218 @@ def chunks_of(rows: Floats) -> Iterator[slice]:
     """Some rows of a table at a time."""
     size = max(1, CHUNK // rows.shape[1])
     return (slice(start, start + size) for start in range(0, len(rows), size))
+
+
+@registered("ExplicitPoint")
+@dataclass(frozen=True, eq=False)
+class ExplicitPoint(FlatPoint):
+    """A probability for every output of every example.
+
+    Parameters
+    ----------
+    mass : ndarray of shape (n_outputs_of_all,)
+    examples : ndarray of int64, shape (n_outputs_of_all,)
+        The example that each output is of, in rising order.
+    outputs : list
+    """
+
+    examples: Order
+    outputs: list[Any]
+
+    def is_like(self, other: FlatPoint) -> bool:
+        return isinstance(other, ExplicitPoint) and np.array_equal(other.examples, self.examples)
+
+    def dual(self, oracle: Oracle) -> float:
+        used = np.flatnonzero(self.mass)
+        examples = self.examples[used]
+        coef = oracle.C[examples] * self.mass[used]
+        return oracle.dual(DualPoint(examples, coef, [self.outputs[j] for j in used.tolist()]))
+
+
+class _Data(NamedTuple):
+    """Cuts of all outputs: example ``b`` has the cuts ``first[b]:first[b + 1]``."""
+
+    first: Order
+    starts: Order
+    columns: NDArray[np.uint32]
+    values: Floats
+    losses: Floats
+    totals: Floats
+
+
+class ExplicitDistributions(FlatDistributions):
+    """A probability for every output of every example, and the cutting planes of all outputs.
+
+    Parameters
+    ----------
+    oracle : Oracle
+    outputs : list of lists
+        All outputs of each example; the true output is added where it is missing.
+    temperature : float
+        Whether it is zero decides on the start.
+    """
+
+    oracle: Oracle
+    point: ExplicitPoint
+
+    def __init__(self, oracle: Oracle, outputs: list[list[Any]], temperature: float) -> None:
+        found = [_cuts_of_all(oracle, b, listed) for b, listed in enumerate(outputs)]
+        parts = [cuts for cuts, _ in found]
+        sizes = np.array([len(cuts.losses) for cuts in parts])
+        point = ExplicitPoint(
+            mass=np.repeat(1.0 / sizes, sizes),
+            examples=np.repeat(np.arange(oracle.n_examples), sizes),
+            outputs=[output for cuts in parts for output in cuts.outputs],
+        )
+        super().__init__(oracle, point, sizes)
+        self._data = _Data(
+            first=self._first,
+            starts=starts_of(np.concatenate([np.diff(cuts.starts) for cuts in parts])),
+            columns=np.concatenate([cuts.columns for cuts in parts]),
+            values=np.concatenate([cuts.values for cuts in parts]),
+            losses=np.concatenate([cuts.losses for cuts in parts]),
+            totals=oracle.C,
+        )
+        self._of_y_true = self._data.first[:-1] + [y_true for _, y_true in found]
+        self._scratch = np.zeros(oracle.n_features)
+        self._start(temperature)
+
+    def expectations(self) -> tuple[Floats, float]:
+        data, weights = self._data, np.zeros(self.oracle.n_features)
+        coef = data.totals[self.point.examples] * self.point.mass
+        add_cuts(data.starts, data.columns, data.values, coef, weights)
+        return weights, float(coef @ data.losses)
+
+    def _give_to_true_output(self, kept: float) -> None:
+        self.point.mass[:] *= kept
+        self.point.mass[self._of_y_true] += 1.0 - kept
+
+    def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
+        moved: tuple[float, float, float] = move_explicit(
+            self._data, self.point.mass, self._proposals, part.start, part.stop, move, weights,
+            self._scratch,
+        )  # fmt: skip
+        return moved
+
+    def _add_direction(self, direction: Floats) -> float:
+        return float(add_all_explicit(self._data, self.point.mass, self._proposals, direction))
+
+
+def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
+    """Cutting planes of all outputs of example `b`, and which of them is the true output's.
+
+    That is one without entries or loss, because outputs need not be comparable. A problem in plain
+    Python may leave it out.
+    """
+    cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
+    zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
+    if len(zero) or not isinstance(oracle, PythonOracle):
+        return cuts, int(zero[0])
+    outputs = [*outputs, oracle.Y[b]]
+    return oracle.cuts_of(np.full(len(outputs), b), outputs), len(outputs) - 1
+
+
+@inlined
+def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
+    """Set the distribution to go towards; returns the hinge and the mean slope."""
+    first = data.first[b]
+    mean = 0.0
+    best = 0
+    for j in range(len(old)):
+        start, stop = data.starts[first + j], data.starts[first + j + 1]
+        product = cut_product(start, stop, data.columns, data.values, weights)
+        new[j] = data.losses[first + j] - product
+        mean += old[j] * new[j]
+        if new[j] > new[best]:
+            best = j
+    hinge = new[best]
+    if temperature > 0.0:
+        reweight(old, 1.0 / temperature, new)
+    else:
+        new[:] = 0.0
+        new[best] = 1.0
+    return hinge, mean
+
+
+@compiled
+def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
+    """Add what a step changes the weights by; returns the change of the linear term."""
+    linear = 0.0
+    for j in range(len(old)):
+        p = data.first[b] + j
+        change = step * data.totals[b] * (new[j] - old[j])
+        linear += change * data.losses[p]
+        add_cut(data.starts[p], data.starts[p + 1], data.columns, data.values, change, vector)
+    return linear
+
+
+@inlined
+def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no-untyped-def]
+    """Product of a direction with the weights and with itself; it is zero afterwards."""
+    product = square = 0.0
+    for q in range(start, stop):
+        # Each column counts once: from then on it is zero.
+        entry = direction[data.columns[q]]
+        direction[data.columns[q]] = 0.0
+        product += entry * weights[data.columns[q]]
+        square += entry * entry
+    return product, square
+
+
+@compiled
+def move_explicit(data, mass, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
+    """See `Distributions._move`. Scratch: a vector of zeros, also afterwards."""
+    gain = linear = 0.0
+    work = 0
+    for k in range(first, last):
+        b = found.examples[k]
+        old, new = old_and_new(data.first, mass, found, k)
+        if move.proposes:
+            found.hinges[k], found.values[k] = propose_example(
+                data, b, old, move.temperature, weights, new
+            )
+        if move.steps:
+            start, stop = data.starts[data.first[b]], data.starts[data.first[b + 1]]
+            whole = add_change(data, b, old, new, 1.0, scratch)
+            product, square = measure_and_clear(data, start, stop, scratch, weights)
+            slope = whole - product
+            step = step_size(move, slope, square)
+            if step > 0.0:
+                add_change(data, b, old, new, step, weights)
+                mix(old, new, step)
+            gain += step * (slope - 0.5 * step * square)
+            linear += step * whole
+            work += 4 * (stop - start)
+    return gain, linear, work
+
+
+@compiled
+def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-def]
+    """See `Distributions._add_direction`."""
+    linear = 0.0
+    for k in range(len(found.examples)):
+        old, new = old_and_new(data.first, mass, found, k)
+        linear += add_change(data, found.examples[k], old, new, 1.0, direction)
+    return linear
+
+
+@runtime_checkable
+class MarginalOracle(Protocol):
+    """An oracle with distributions of its own: it has the marginals of its outputs."""
+
+    def distributions(self, temperature: float) -> Distributions:
+        """Distributions to start from, see `distributions_of`."""
+
+
+def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
+    """Distributions to start from: the true output or, with a temperature, close to it.
+
+    Raises
+    ------
+    ValueError
+        If the oracle has no marginals, and cannot list its outputs.
+    """
+    if isinstance(oracle, MarginalOracle):
+        return oracle.distributions(temperature)
+    outputs = [oracle.outputs(i) for i in range(oracle.n_examples)]
+    return ExplicitDistributions(oracle, outputs, temperature)

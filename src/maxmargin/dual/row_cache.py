@@ -1,11 +1,11 @@
-"""Examples at hand, out of many that are not: blocks just read, and rows kept from earlier ones.
+"""Examples at hand, out of many that are not: batches just read, and rows kept from earlier ones.
 
-Sweeps over a block soon leave most of its examples in a corner of their feasible set (no violation,
+Sweeps over a batch soon leave most of its examples in a corner of their feasible set (no violation,
 or as much as their cost allows), where they stay. What still moves are the others, and there are
 few of them: at the optimum about as many as weights. Kept in memory, they go on adapting to the
-blocks that follow, which saves most of the passes that would be needed otherwise.
+batches that follow, which saves most of the passes that would be needed otherwise.
 
-Dual coefficients of a block of examples that is not in memory: only those that are not zero.
+Dual coefficients of a batch of examples that is not in memory: only those that are not zero.
 """
 
 import math
@@ -22,7 +22,7 @@ from maxmargin.core.linear import LinearProblem, MulticlassProblem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful, alike
 from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import ONE_THREAD, Blocks, Geometry, SharedWeights, make_blocks
+from maxmargin.dual.explicit import ONE_THREAD, Geometry, LinearDual, SharedWeights, make_dual
 from maxmargin.dual.sweeps import DUE, WAIT
 
 Floats = NDArray[np.float64]
@@ -137,27 +137,27 @@ LONGEST_WAIT = 63
 """Sweeps after which even an example that never moves is looked at again."""
 
 _OWN = ("coef", "linear", "losses", "updates", "round", "random")
-"""Attributes of blocks that belong to their examples, not to the weights."""
+"""Attributes of batches that belong to their examples, not to the weights."""
 
 ROOM_AFTER_THINNING = 0.75
 """Share of its memory that a full cache uses after it has dropped what it can do without."""
 
 SMALL_PORTION = 0.05
-"""Share of the memory below which a portion is dropped as a whole."""
+"""Share of the memory below which a batch is dropped as a whole."""
 
 WORTH_COPYING = 0.7
-"""Share of a portion's examples below which those that move are worth a copy without the others."""
+"""Share of a batch's examples below which those that move are worth a copy without the others."""
 
 
-class Portion:
-    """Some examples of one block, for each part of the problem, on the weights of all.
+class BatchDual:
+    """Some examples of one batch, for each part of the problem, on the weights of all.
 
     Parameters
     ----------
     parts : sequence of LinearProblem
         The parts of the problem on these examples, which have the same features.
     rows : ndarray of int32
-        Which examples of their block they are.
+        Which examples of their batch they are.
     weights : sequence of SharedWeights
         One for each part.
     starts : sequence of ndarray of shape (n_samples, n_outputs) or None
@@ -175,8 +175,8 @@ class Portion:
     ) -> None:
         self.rows, self.seed = rows, seed
         geometry = Geometry.of(parts[0])
-        self.blocks: list[Blocks] = [
-            make_blocks(part, geometry, start, LONGEST_WAIT, seed + m, shared)
+        self.duals: list[LinearDual] = [
+            make_dual(part, geometry, start, LONGEST_WAIT, seed + m, shared)
             for m, (part, start, shared) in enumerate(zip(parts, starts, weights, strict=True))
         ]
 
@@ -186,52 +186,52 @@ class Portion:
     @property
     def parts(self) -> list[LinearProblem]:
         """The parts of the problem on these examples."""
-        return [blocks.problem for blocks in self.blocks]
+        return [dual.problem for dual in self.duals]
 
     @property
     def dual_coefs(self) -> list[Floats]:
         """Dual coefficients of each part."""
-        return [blocks.dual_coef for blocks in self.blocks]
+        return [dual.dual_coef for dual in self.duals]
 
     @property
     def linear(self) -> float:
         """Linear term of these examples in the dual."""
-        return sum(blocks.linear for blocks in self.blocks)
+        return sum(dual.linear for dual in self.duals)
 
     @property
     def loss(self) -> float:
-        """Sum of cost times loss of these examples, as their last visits saw it."""
-        return sum(float(blocks.losses.sum()) for blocks in self.blocks)
+        """Sum of cost times loss of these examples, as their last updates saw it."""
+        return sum(float(dual.losses.sum()) for dual in self.duals)
 
     @property
     def nbytes(self) -> int:
         """Memory that it takes, about."""
         X = self.parts[0].X
         entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
-        per_row = [blocks.coef.itemsize * blocks.n_columns + 128 for blocks in self.blocks]
+        per_row = [dual.coef.itemsize * dual.n_columns + 128 for dual in self.duals]
         return int(entries + len(self) * sum(per_row))
 
     def sweep(self, threads: Threads) -> int:
-        """Visit the examples that are due; parts side by side, if there are several.
+        """Update the examples that are due; parts side by side, if there are several.
 
-        Returns how many examples were visited, on average over the parts.
+        Returns how many examples were updated, on average over the parts.
         """
 
-        def sweep_one(blocks: Blocks, threads: Threads = ONE_THREAD) -> int:
-            order = blocks.due_examples()
-            blocks.sweep(order, 0.0, threads)
-            blocks.round += 1
+        def sweep_one(dual: LinearDual, threads: Threads = ONE_THREAD) -> int:
+            order = dual.due_examples()
+            dual.sweep(order, 0.0, threads)
+            dual.iteration += 1
             return len(order)
 
-        if len(self.blocks) == 1:
-            return sweep_one(self.blocks[0], threads)
-        return sum(threads.map(sweep_one, self.blocks)) // len(self.blocks)
+        if len(self.duals) == 1:
+            return sweep_one(self.duals[0], threads)
+        return sum(threads.map(sweep_one, self.duals)) // len(self.duals)
 
     def moving(self) -> Rows:
-        """Examples that, when last visited, moved or were in no corner, in some part."""
+        """Examples that, when last updated, moved or were in no corner, in some part."""
         moving = [
-            (b.updates[:, WAIT] == 0) & (b.updates[:, DUE] <= b.round + LONGEST_WAIT)
-            for b in self.blocks
+            (b.updates[:, WAIT] == 0) & (b.updates[:, DUE] <= b.iteration + LONGEST_WAIT)
+            for b in self.duals
         ]
         return np.flatnonzero(np.any(moving, axis=0)).astype(np.int32)
 
@@ -244,68 +244,68 @@ class Portion:
             else np.arange(len(self), dtype=np.int32)
         )
 
-    def some(self, examples: Rows) -> "Portion":
-        """A portion of this one, its features copied."""
+    def some(self, examples: Rows) -> "BatchDual":
+        """A batch of this one, its features copied."""
         coefs = [coef[examples] for coef in self.dual_coefs]
         parts = _with_same_features([part.some(examples) for part in self.parts])
-        weights = [blocks.shared for blocks in self.blocks]
-        portion = Portion(parts, self.rows[examples], weights, coefs, self.seed)
-        for mine, theirs in zip(self.blocks, portion.blocks, strict=True):
+        weights = [dual.shared for dual in self.duals]
+        batch = BatchDual(parts, self.rows[examples], weights, coefs, self.seed)
+        for mine, theirs in zip(self.duals, batch.duals, strict=True):
             theirs.losses = mine.losses[examples]
-        return portion
+        return batch
 
     @classmethod
-    def joined(cls, portions: "Sequence[Portion]") -> "Portion":
-        """One portion of the examples of several."""
-        first = portions[0]
-        same = zip(*(portion.parts for portion in portions), strict=True)
+    def joined(cls, batches: "Sequence[BatchDual]") -> "BatchDual":
+        """One batch of the examples of several."""
+        first = batches[0]
+        same = zip(*(batch.parts for batch in batches), strict=True)
         parts = _with_same_features([part.joined(others) for part, *others in same])
-        coefs = [np.vstack(c) for c in zip(*(p.dual_coefs for p in portions), strict=True)]
-        rows = np.concatenate([portion.rows for portion in portions])
-        portion = cls(parts, rows, [blocks.shared for blocks in first.blocks], coefs, first.seed)
-        for m, blocks in enumerate(portion.blocks):
-            blocks.losses = np.concatenate([one.blocks[m].losses for one in portions])
-        return portion
+        coefs = [np.vstack(c) for c in zip(*(p.dual_coefs for p in batches), strict=True)]
+        rows = np.concatenate([batch.rows for batch in batches])
+        batch = cls(parts, rows, [dual.shared for dual in first.duals], coefs, first.seed)
+        for m, dual in enumerate(batch.duals):
+            dual.losses = np.concatenate([one.duals[m].losses for one in batches])
+        return batch
 
     def fractions(self) -> list[Fractions]:
         """Coefficients of each part as `StoredCoefficients` wants them."""
-        return [fractions_of(blocks.problem, blocks.dual_coef) for blocks in self.blocks]
+        return [fractions_of(dual.problem, dual.dual_coef) for dual in self.duals]
 
-    def round(self) -> None:
+    def round_coefs(self) -> None:
         """Round the coefficients to what `fractions` tells of them."""
-        for blocks, fractions in zip(self.blocks, self.fractions(), strict=True):
-            blocks.set_coef(fractions * blocks.problem.C[:, None])
+        for dual, fractions in zip(self.duals, self.fractions(), strict=True):
+            dual.set_coef(fractions * dual.problem.C[:, None])
 
     def attach(self, weights: Sequence[SharedWeights]) -> None:
         """Work on these weights from now on."""
-        for blocks, shared in zip(self.blocks, weights, strict=True):
-            blocks.attach(shared)
+        for dual, shared in zip(self.duals, weights, strict=True):
+            dual.attach(shared)
 
     @property
     def plain(self) -> tuple[Any, ...]:
         """All of it but the weights, as plain data."""
-        states = [[getattr(blocks, name) for name in _OWN] for blocks in self.blocks]
+        states = [[getattr(dual, name) for name in _OWN] for dual in self.duals]
         return self.parts, self.rows, self.seed, states
 
     @classmethod
-    def of_plain(cls, plain: Sequence[Any], weights: Sequence[SharedWeights]) -> "Portion":
-        """The portion that was `plain`, on weights that contain its coefficients."""
+    def of_plain(cls, plain: Sequence[Any], weights: Sequence[SharedWeights]) -> "BatchDual":
+        """The batch that was `plain`, on weights that contain its coefficients."""
         parts, rows, seed, states = plain
         n_rows, n_outputs = parts[0].weights_shape
         if n_rows > len(weights[0].weights) or n_outputs != weights[0].n_outputs:
             raise ValueError("cached rows have more features or outputs than there are weights")
-        portion = cls(parts, rows, weights, [None] * len(parts), seed)
+        batch = cls(parts, rows, weights, [None] * len(parts), seed)
         check_shape("rows", rows, parts[0].n_samples)
-        for blocks, state in zip(portion.blocks, states, strict=True):
+        for dual, state in zip(batch.duals, states, strict=True):
             for name, value in zip(_OWN, state, strict=True):
-                if not alike(getattr(blocks, name), value):
+                if not alike(getattr(dual, name), value):
                     raise ValueError(f"{name} of cached rows is of another type")
-                setattr(blocks, name, value)
-        return portion
+                setattr(dual, name, value)
+        return batch
 
     def __getstate__(self) -> dict[str, Any]:
-        """What the blocks are made of; compiled code must not see arrays that pickle has made."""
-        return {"plain": self.plain, "weights": [blocks.shared for blocks in self.blocks]}
+        """What the batches are made of; compiled code must not see arrays that pickle has made."""
+        return {"plain": self.plain, "weights": [dual.shared for dual in self.duals]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(vars(self.of_plain(**state)))
@@ -316,15 +316,15 @@ def _with_same_features(parts: list[LinearProblem]) -> list[LinearProblem]:
     return [replace(part, X=parts[0].X) for part in parts]
 
 
-LetGo = Callable[[int, Portion, Rows], None]
+LetGo = Callable[[int, BatchDual, Rows], None]
 
 
-def _forget(block: int, portion: Portion, examples: Rows) -> None:
+def _forget(number: int, batch: BatchDual, examples: Rows) -> None:
     """What is let go is lost."""
 
 
 class RowCache(Stateful):
-    """Portions of blocks that are not in memory, within a bound on the bytes.
+    """Batches of batches that are not in memory, within a bound on the bytes.
 
     Parameters
     ----------
@@ -334,8 +334,8 @@ class RowCache(Stateful):
 
     Attributes
     ----------
-    portions : dict of Portion
-        By the number of their block.
+    batches : dict of BatchDual
+        By the number of their batch.
     nbytes : int
         Memory in use, about.
     """
@@ -344,82 +344,82 @@ class RowCache(Stateful):
 
     def __init__(self, max_bytes: int, seed: int) -> None:
         self.max_bytes = max_bytes
-        self.portions: dict[int, Portion] = {}
+        self.batches: dict[int, BatchDual] = {}
         self.nbytes = 0
         self._random = np.random.default_rng(seed)
         self._turn = 0
 
-    def take(self, block: int) -> Portion | None:
-        """What is kept of a block, which is no longer kept then."""
-        portion = self.portions.pop(block, None)
-        self.nbytes -= 0 if portion is None else portion.nbytes
-        return portion
+    def take(self, number: int) -> BatchDual | None:
+        """What is kept of a batch, which is no longer kept then."""
+        batch = self.batches.pop(number, None)
+        self.nbytes -= 0 if batch is None else batch.nbytes
+        return batch
 
-    def keep(self, block: int, portion: Portion, let_go: LetGo = _forget) -> None:
-        """Keep what still moves of a portion, and drop other things if there is no room.
+    def keep(self, number: int, batch: BatchDual, let_go: LetGo = _forget) -> None:
+        """Keep what still moves of a batch, and drop other things if there is no room.
 
-        Of each portion that loses examples, `let_go` is told beforehand, and which they are.
+        Of each batch that loses examples, `let_go` is told beforehand, and which they are.
         """
-        self._put(block, portion, portion.moving())
+        self._put(number, batch, batch.moving())
         while self.nbytes > self.max_bytes:
             self._thin(let_go)
 
     def __len__(self) -> int:
-        return sum(map(len, self.portions.values()))
+        return sum(map(len, self.batches.values()))
 
     def sweep(self, n_updates: int, threads: Threads) -> tuple[int, float, float]:
-        """Sweep portions, each in its turn, until that was about `n_updates` examples.
+        """Sweep batches, each in its turn, until that was about `n_updates` examples.
 
         Returns how many it was, and the changes of the linear term and of the losses seen.
         """
-        portions = list(self.portions.values())
+        batches = list(self.batches.values())
         updated, linear, loss = 0, 0.0, 0.0
-        for _ in range(len(portions)):
+        for _ in range(len(batches)):
             if updated >= n_updates:
                 break
-            portion = portions[self._turn % len(portions)]
+            batch = batches[self._turn % len(batches)]
             self._turn += 1
-            linear, loss = linear - portion.linear, loss - portion.loss
-            updated += portion.sweep(threads)
-            linear, loss = linear + portion.linear, loss + portion.loss
+            linear, loss = linear - batch.linear, loss - batch.loss
+            updated += batch.sweep(threads)
+            linear, loss = linear + batch.linear, loss + batch.loss
         return updated, linear, loss
 
     def join_small(self) -> None:
-        """Make one portion of the last ones where the last is not much smaller than the one before.
+        """Make one batch of the last ones where the last is not much smaller than the one before.
 
-        That leaves few portions of many small blocks. Which block they came from is forgotten.
+        That leaves few batches of many small dual. Which batch they came from is forgotten.
         """
-        while len(self.portions) > 1:
-            before, last = list(self.portions)[-2:]
-            if len(self.portions[before]) > 2 * len(self.portions[last]):
+        while len(self.batches) > 1:
+            before, last = list(self.batches)[-2:]
+            if len(self.batches[before]) > 2 * len(self.batches[last]):
                 return
             pair = self.take(before), self.take(last)
-            self._put(before, Portion.joined([portion for portion in pair if portion is not None]))
+            self._put(before, BatchDual.joined([batch for batch in pair if batch is not None]))
 
-    def _put(self, block: int, portion: Portion, examples: Rows | None = None) -> None:
+    def _put(self, number: int, batch: BatchDual, examples: Rows | None = None) -> None:
         if examples is not None:
             if not len(examples):
                 return
-            portion = portion.some(examples)
-        self.portions[block] = portion
-        self.nbytes += portion.nbytes
+            batch = batch.some(examples)
+        self.batches[number] = batch
+        self.nbytes += batch.nbytes
 
     def _thin(self, let_go: LetGo) -> None:
         """Drop what has come to rest and, if that is not enough, some of the rest at random.
 
-        Small portions go or stay as a whole, which takes less time than to copy a part of each.
+        Small batches go or stay as a whole, which takes less time than to copy a part of each.
         """
-        stay = {block: portion.worth_keeping() for block, portion in self.portions.items()}
-        left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.portions.items())
+        stay = {number: batch.worth_keeping() for number, batch in self.batches.items()}
+        left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.batches.items())
         share = min(1.0, ROOM_AFTER_THINNING * self.max_bytes / max(left, 1.0))
-        for block, examples in stay.items():
-            portion = self.portions[block]
-            large = portion.nbytes > SMALL_PORTION * self.max_bytes
+        for number, examples in stay.items():
+            batch = self.batches[number]
+            large = batch.nbytes > SMALL_PORTION * self.max_bytes
             chosen = self._random.random(len(examples) if large else 1) < share
             examples = examples[np.broadcast_to(chosen, len(examples))]
-            if len(examples) < len(portion):
-                gone = np.ones(len(portion), dtype=bool)
+            if len(examples) < len(batch):
+                gone = np.ones(len(batch), dtype=bool)
                 gone[examples] = False
-                let_go(block, portion, np.flatnonzero(gone).astype(np.int32))
-                self.take(block)
-                self._put(block, portion, examples)
+                let_go(number, batch, np.flatnonzero(gone).astype(np.int32))
+                self.take(number)
+                self._put(number, batch, examples)

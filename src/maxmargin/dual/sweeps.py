@@ -9,7 +9,7 @@ The numbers of one example stand together in a row of `terms`, which saves cache
 ``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)``
 for the scalar ones.
 
-Sweeps also keep an average of the weights, with a snapshot after every so many visits, and write
+Sweeps also keep an average of the weights, with a snapshot after every so many updates, and write
 down in `losses`, of shape (n_samples,), cost times loss of each example as they saw it: what the
 objective is, but for steps made since.
 
@@ -24,13 +24,13 @@ it to `coef`, and says what happened: `MOVED`, `STAYED` (no violation above the 
 The arrays are padded to whole vectors: in the padding scores are `NEVER` and coefficients stay
 zero. The loops are written with conditional values instead of branches, so that they vectorise.
 
-Which examples to visit in a round, and in what order.
+Which examples to update in an iteration, and in what order.
 
 Idle examples are looked at less and less often: one that is at a corner it does not want to leave
-waits 1, 3, 7, ... rounds, up to a limit, before its next visit, and is visited in every round
-again as soon as it moves. ``updates[i, DUE]`` is the round of the next visit, ``updates[i, WAIT]``
-the present wait, and ``updates[i, MOVING]`` is 1 if its coefficients have changed since the last
-extrapolation looked at them.
+waits 1, 3, 7, ... iterations, up to a limit, before its next update, and is updated in every
+iteration again as soon as it moves. ``updates[i, DUE]`` is the iteration of the next update,
+``updates[i, WAIT]`` the present wait, and ``updates[i, MOVING]`` is 1 if its coefficients have
+changed since the last extrapolation looked at them.
 """
 
 import numpy as np
@@ -80,7 +80,7 @@ def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change): 
         change[m] = moved
         highest = moved if moved > highest else highest
 
-    # Michelot's iteration: the level only rises, so it ends after at most n_classes rounds.
+    # Michelot's iteration: the level only rises, so it ends after at most n_classes iterations.
     level = highest - cost
     while True:
         total = 0.0
@@ -194,7 +194,7 @@ CHUNK, STREAMS = 32, 8
 
 @inlined
 def postpone(i, updates, now, longest_wait):  # type: ignore[no-untyped-def]
-    """Visit the idle example ``i`` again after twice as many rounds as last time."""
+    """Update the idle example ``i`` again after twice as many iterations as last time."""
     wait = min(2 * updates[i, WAIT] + 1, longest_wait)
     updates[i, WAIT] = wait
     updates[i, DUE] = now + 1 + wait
@@ -218,7 +218,7 @@ def update_order(updates, now, state, due, runs, order):  # type: ignore[no-unty
     The order is kind to the memory: runs of `CHUNK` neighbours are shuffled, and `STREAMS` of them
     interleaved. The hardware can follow that many streams, and neighbours, which are often alike,
     do not follow each other. A random permutation converges no faster and costs twice the time
-    for each visit. `due` and `runs` are scratch space as long as `order`.
+    for each update. `due` and `runs` are scratch space as long as `order`.
     """
     count = 0
     for i in range(len(updates)):

@@ -1,14 +1,19 @@
-"""The working set: planes kept for each block, their coefficients, and visits that improve them.
+"""The working set: cuts kept for each example, their coefficients, and updates that improve them.
 
-The dual variables are the coefficients of the planes, ``coef >= 0`` with ``sum(coef) <= total`` in
-each block, and the weights that belong to them are ``w = sum coef * psi``. Every visit leaves the
-dual no lower than it was. Arrays are laid out so that one compiled call can visit many blocks:
+The dual variables are the coefficients of the cutting planes, ``coef >= 0`` with ``sum(coef) <=
+total`` in each example, and the weights that belong to them are ``w = sum coef * psi``. Every
+update leaves the dual no lower than it was. Arrays are laid out so that one compiled call can
+update many examples:
 
-- a plane is a number; its entries stand in the arena `columns`, `values` from ``start`` on;
-- block ``b`` lists its planes in ``slots[slot_at[b]:]`` and their inner products, in the same
-  order, in ``gram[gram_at[b]:]``, with room for ``capacity[b]`` planes.
+- a cutting plane is a number; its entries stand in the arena `columns`, `values` from ``start`` on;
+- example ``b`` lists its cutting planes in ``slots[slot_at[b]:]`` and their inner products, in the
+  same order, in ``gram[gram_at[b]:]``, with room for ``capacity[b]`` cutting planes.
 
-Room is made before a call, so kernels never allocate.
+Room is made before a call, so compiled routines never allocate.
+
+Whether the table of a working set that was read from a file is one.
+
+Compiled routines follow its numbers without looking, so each must point into its array.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -19,43 +24,139 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.cuts import add_cut, add_to, cut_product
 from maxmargin.core.certificate import DualPoint
+from maxmargin.core.checks import check_finite, check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
-from maxmargin.dual.gram import clear, make_table, product_with_spread, spread
-from maxmargin.dual.simplex import ROUNDING, frank_wolfe_step, pairwise_steps
-from maxmargin.dual.table_check import check_table
+from maxmargin.dual.gram import (
+    ROUNDING,
+    clear,
+    frank_wolfe_step,
+    make_table,
+    pairwise_steps,
+    product_with_spread,
+    spread,
+)
+
+Order = NDArray[np.int64]
+
+_MOST_CAPACITY = 1 << 24
+"""Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
+
+_PER_EXAMPLE = ("totals", "gaps", "size", "capacity", "slot_at", "gram_at")
+_PER_CUT = ("length", "loss", "coef", "previous", "idle", "free")
+
+
+def check_table(table: Any, n_features: int, n_outputs: int) -> None:
+    """Refuse a table in which compiled routines would look outside their arrays.
+
+    Parameters
+    ----------
+    table : named tuple of arrays
+        See `maxmargin.dual.working_set`.
+    n_features : int
+    n_outputs : int
+        Outputs that are listed, one for each number of a cutting plane.
+
+    Raises
+    ------
+    ValueError
+    """
+    n_cuts = len(table.start)
+    places = [array.__array_interface__["data"][0] for array in table if array.size]
+    if len(set(places)) < len(places):
+        raise ValueError("two arrays of the working set are the same")
+    for name in _PER_EXAMPLE:
+        check_shape(name, getattr(table, name), len(table.owner))
+    for name in _PER_CUT:
+        check_shape(name, getattr(table, name), n_cuts)
+    check_shape("values", table.values, len(table.columns))
+    n_free, n_entries = _check_counts(table, n_outputs)
+    _check_lists(table, n_cuts)
+    check_indices("free", table.free[:n_free], n_cuts)
+    check_indices("columns", table.columns[:n_entries], max(n_features, 1))
+    for name in ("totals", "loss", "coef", "previous"):
+        check_finite(name, getattr(table, name))
+    check_finite("values", table.values[:n_entries])
+    in_use = np.flatnonzero(table.length >= 0)
+    lengths = table.length[in_use].astype(np.int64)
+    _check_apart("start", table.start[in_use], lengths, n_entries)
+    if int(lengths.sum()) != int(table.counts[2]):
+        raise ValueError("the working set counts other entries than it has")
+    free = np.sort(table.free[:n_free])
+    numbers = np.sort(np.concatenate([free, in_use]))
+    if not np.array_equal(numbers, np.arange(int(table.counts[-1]))):
+        raise ValueError("a cutting plane is in use and free, or neither")
+
+
+def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
+    """Check that no array is used beyond its end; numbers of free cutting planes and of entries."""
+    n_cuts, n_entries = len(table.start), len(table.columns)
+    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
+    check_shape("counts", table.counts, len(rooms))
+    counts = table.counts
+    if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[-1]:
+        raise ValueError("the working set counts more cutting planes than it has")
+    return int(counts[0]), int(counts[1])
+
+
+def _check_lists(table: Any, n_cuts: int) -> None:
+    """Check that the list and the Gram matrix of every example lie in their arrays."""
+    size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
+    if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
+        raise ValueError("an example has more cutting planes than there is room for")
+    _check_apart("slot_at", table.slot_at, capacity, int(table.counts[3]))
+    _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[4]))
+    listed = table.slots[_places(table.slot_at, size)]
+    check_indices("slots", listed, n_cuts)
+    if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
+        raise ValueError("examples list other cutting planes than there are")
+
+
+def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
+    """Refuse parts that do not lie between 0 and `end`, or overlap."""
+    order = np.lexsort([lengths, starts])
+    starts, stops = starts[order], starts[order] + lengths[order]
+    inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
+    if not inside or (stops[:-1] > starts[1:]).any():
+        raise ValueError(f"{name} points outside its array, or into the part of another")
+
+
+def _places(starts: Order, lengths: Order) -> Order:
+    """All places of parts of these lengths."""
+    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.repeat(starts, lengths) + np.arange(int(lengths.sum())) - before
+
 
 Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 
 UNUSED = -1
-"""Length of a plane number that no plane has."""
+"""Length of a cutting plane number that no cutting plane has."""
 
 _FIRST_CAPACITY = 4
 
 _SLACK = 8
-"""The arena is allowed so small a part of dropped planes, and again of room to grow."""
+"""The arena is allowed so small a part of dropped cutting planes, and again of room to grow."""
 
 PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
-"""Arrays with a place for each plane number."""
+"""Arrays with a place for each cutting plane number."""
 
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
 
 
 class StepRule(NamedTuple):
-    """How a visit improves the dual over a block.
+    """How an update improves the dual over an example.
 
     Parameters
     ----------
     kind : {PAIRWISE, FRANK_WOLFE, AWAY}
-        Steps between the most violating pair; one line search towards the best plane; or that
-        or one away from the worst, whichever promises more.
+        Steps between the most violating pair; one line search towards the best cutting plane; or
+        that or one away from the worst, whichever promises more.
     max_steps : int
-        Most pairwise steps of one visit.
+        Most pairwise steps of one update.
     tolerance : float
         Violation that is left alone.
     """
@@ -66,17 +167,17 @@ class StepRule(NamedTuple):
 
 
 class BlockUpdate(NamedTuple):
-    """What came of visiting some blocks.
+    """What came of updating some examples.
 
     Parameters
     ----------
     gain : float
         Growth of the dual.
     gap : float
-        Sum over the blocks of ``total * hinge - sum(coef * slope)`` just before its step, with the
-        hinge over the planes in hand: an estimate of the duality gap over these blocks.
+        Sum over the examples of ``total * hinge - sum(coef * slope)`` just before its step, with
+        the hinge over the working set: an estimate of the duality gap over these examples.
     loss : float
-        Sum over the blocks of ``total * hinge`` just before its step.
+        Sum over the examples of ``total * hinge`` just before its step.
     work : float
         Multiplications, about.
     """
@@ -93,7 +194,7 @@ class BlockUpdate(NamedTuple):
 
 @registered("WorkingSetTable")
 class _Table(NamedTuple):
-    """All arrays of a working set, as the kernels take them.
+    """All arrays of a working set, as the compiled routines take them.
 
     They change their lengths together, in one assignment, so that Ctrl-C never comes in between.
     """
@@ -120,12 +221,12 @@ class _Table(NamedTuple):
 
 
 class WorkingSet(Stateful):
-    """Planes of all blocks and the dual point over them.
+    """Cutting planes of all examples and the dual point over them.
 
     Parameters
     ----------
     totals : ndarray of shape (n_blocks,)
-        What the coefficients of a block may add up to: its C.
+        What the coefficients of an example may add up to: its C.
     n_features : int
     """
 
@@ -142,7 +243,7 @@ class WorkingSet(Stateful):
         self.linear = 0.0
         """``sum(coef * loss)``, the dual's linear term."""
         self.dual = 0.0
-        """Dual value: kept up to date by the gains of visits, which is cheaper than ``|w|^2``."""
+        """Dual value: kept up to date by the gains of updates, which is cheaper than ``|w|^2``."""
         self._scratch = np.zeros((2, _FIRST_CAPACITY))
         self._hash = make_table(16, n_features)
         room = max(n, 16)
@@ -179,22 +280,22 @@ class WorkingSet(Stateful):
 
     @property
     def totals(self) -> Floats:
-        """What the coefficients of each block may add up to."""
+        """What the coefficients of each example may add up to."""
         return self._table.totals
 
     @property
     def gaps(self) -> Floats:
-        """Gap of each block at its last visit."""
+        """Gap of each example at its last update."""
         return self._table.gaps
 
     @property
     def n_cuts(self) -> int:
-        """Planes kept."""
+        """Cutting planes kept."""
         return int(self._table.size.sum())
 
     @property
     def n_active(self) -> int:
-        """Planes with a positive coefficient."""
+        """Cutting planes with a positive coefficient."""
         return int(np.count_nonzero(self._table.coef))
 
     @property
@@ -213,8 +314,9 @@ class WorkingSet(Stateful):
         weights : ndarray of shape (n_features,)
             The weights of the present coefficients; updated.
         rule : StepRule
-        cuts : Planes or None
-            A new plane for each of the blocks; kept if it violates more than those in hand.
+        cuts : Cutting planes or None
+            A new cutting plane for each of the examples; kept if it violates more than those in the
+            working set.
         """
         added = np.full(len(examples), -1, dtype=np.int32)
         sums = np.zeros(5)
@@ -239,10 +341,10 @@ class WorkingSet(Stateful):
         )
 
     def _note_outputs(self) -> None:
-        """Note what the planes added last are planes of.
+        """Note what the cutting planes added last are cutting planes of.
 
-        A visit may be interrupted between taking planes in and this, so whoever reads the outputs
-        makes sure of it first.
+        An update may be interrupted between taking cutting planes in and this, so whoever reads the
+        outputs makes sure of it first.
         """
         if self._latest is not None:
             added, outputs = self._latest
@@ -251,9 +353,9 @@ class WorkingSet(Stateful):
             self._latest = None
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
-        """Take over planes with their coefficients, and add what they make to `weights`.
+        """Take over cutting planes with their coefficients, and add what they make to `weights`.
 
-        A block may come several times.
+        An example may come several times.
         """
         add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
@@ -266,14 +368,14 @@ class WorkingSet(Stateful):
                 self.outputs[p] = output
 
     def drop_idle(self, max_idle: int) -> None:
-        """Drop the planes whose coefficient was zero at each of the last `max_idle` calls."""
+        """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
         _drop_idle(self._table, max_idle)
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
-        """Add the most violating plane of every block at `weights`, times its C, to `vector`.
+        """Add the most violating cut of every example at `weights`, times its C, to `vector`.
 
-        Returns the loss of the sum, and which planes it is made of. These count as just used
-        for `keep_latest`.
+        Returns the loss of the sum, and which cutting planes it is made of. These count as just
+        used for `keep_latest`.
         """
         self._note_outputs()
         best, loss = self._add_best(weights, vector)
@@ -287,11 +389,11 @@ class WorkingSet(Stateful):
         return best, float(_add_best(self._table, weights, vector, best))
 
     def hinges(self, weights: Floats) -> float:
-        """Sum over the blocks of C times the hinge, as far as the planes in hand know it."""
+        """Sum over the examples of C times the hinge, as far as the working set know it."""
         return float(_hinges(self._table, weights))
 
     def step_towards_best(self, weights: Floats) -> None:
-        """One exact step of all blocks together, towards the best plane of each."""
+        """One exact step of all examples together, towards the best cutting plane of each."""
         corner = np.zeros_like(weights)
         best, linear = self._add_best(weights, corner)
         corner -= weights
@@ -304,7 +406,7 @@ class WorkingSet(Stateful):
         self._moved(step * linear, weights)
 
     def keep_latest(self, limit: int) -> None:
-        """Drop all but the `limit` planes of each block that were used last, or have weight."""
+        """Drop all but the `limit` cuts of each example that were used last, or have weight."""
         _keep_latest(self._table, limit)
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
@@ -338,7 +440,7 @@ class WorkingSet(Stateful):
         self.dual = self.linear - 0.5 * float(weights @ weights)
 
     def _make_room(self, examples: Order, cuts: Cuts) -> None:
-        """See to it that every block can take one plane more."""
+        """See to it that every example can take one cutting plane more."""
         table = self._table
         full = examples[table.size[examples] == table.capacity[examples]]
         if len(full):
@@ -357,7 +459,7 @@ class WorkingSet(Stateful):
             self._scratch = np.zeros((2, 2 * widest))
 
     def _widen(self, full: Order) -> None:
-        """Twice the room for planes in some blocks, at the end of the lists."""
+        """Twice the room for cutting planes in some examples, at the end of the lists."""
         table = self._table
         old = table.capacity[full].astype(np.int64)
         slots = self._longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
@@ -366,7 +468,7 @@ class WorkingSet(Stateful):
         _widen_examples(full, self._table)
 
     def _add_numbers(self, wanted: int) -> None:
-        """More plane numbers."""
+        """More cutting plane numbers."""
         table = self._table
         old = int(table.counts[_N_CUTS])
         new = self._grown(old, old + wanted)
@@ -380,7 +482,7 @@ class WorkingSet(Stateful):
         self.outputs += [None] * (new - old)
 
     def _extend_arena(self, n_entries: int) -> None:
-        """Room for more entries: by closing the gaps that dropped planes left, or a larger one."""
+        """Room for more entries: by closing the gaps that dropped cuts left, or a larger one."""
         table = self._table
         size = self._arena_with(n_entries)
         if self._has_gaps:
@@ -399,7 +501,7 @@ class WorkingSet(Stateful):
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether dropped planes take enough of the arena to move the others together."""
+        """Whether dropped cutting planes take enough of the arena to move the others together."""
         used, live = self._table.counts[_N_ENTRIES], self._table.counts[_N_LIVE]
         return bool(used - live > live // _SLACK)
 
@@ -412,7 +514,7 @@ class WorkingSet(Stateful):
         return size if used + n_entries <= size else used + n_entries + used // _SLACK
 
     def _close_gaps(self) -> None:
-        """Move the planes in the arena together."""
+        """Move the cutting planes in the arena together."""
         table = self._table
         in_use = np.flatnonzero(table.length >= 0)
         _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
@@ -432,7 +534,7 @@ _NO_VALUES = np.zeros(0)
 
 
 def _without_repeats(examples: Order) -> list[Order]:
-    """Positions in `examples` in groups, in each of which a block comes once at most."""
+    """Positions in `examples` in groups, in each of which an example comes once at most."""
     order = np.argsort(examples, kind="stable")
     first = np.r_[True, np.diff(examples[order]) != 0] if len(examples) else np.zeros(0, dtype=bool)
     rank = np.arange(len(examples)) - np.maximum.accumulate(
@@ -450,7 +552,7 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 @inlined
 def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
-    """Copy a plane into the arena; returns its number."""
+    """Copy a cutting plane into the arena; returns its number."""
     table.counts[_N_FREE] -= 1
     p = table.free[table.counts[_N_FREE]]
     start = table.counts[_N_ENTRIES]
@@ -470,7 +572,7 @@ def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-
 
 @inlined
 def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
-    """Make plane `p`, whose entries are in the arena, the last of block `b`."""
+    """Make cutting plane `p`, whose entries are in the arena, the last of example `b`."""
     m = table.size[b]
     at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
     start = table.start[p]
@@ -490,7 +592,7 @@ def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
 
 @inlined
 def _drop(b, j, table):  # type: ignore[no-untyped-def]
-    """Take plane number ``j`` of block `b` out; the last takes its place."""
+    """Take cutting plane number ``j`` of example `b` out; the last takes its place."""
     at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
     last = table.size[b] - 1
     p = table.slots[at + j]
@@ -512,7 +614,7 @@ def _update_examples(  # type: ignore[no-untyped-def]
     examples, weights, table, kind, max_steps, tolerance,
     new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
 ):  # fmt: skip
-    """Visit `examples` in order; see `WorkingSet.update`."""
+    """Update `examples` in order; see `WorkingSet.update`."""
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(examples)):
         b = examples[o]
@@ -576,7 +678,7 @@ def _update_examples(  # type: ignore[no-untyped-def]
 
 @compiled
 def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
-    """Drop planes that had no coefficient in the last `max_idle` calls."""
+    """Drop cutting planes that had no coefficient in the last `max_idle` calls."""
     for b in range(len(table.size)):
         # Backwards, because the last takes the place of one that is dropped.
         for j in range(table.size[b] - 1, -1, -1):
@@ -633,7 +735,7 @@ def _hinges(table, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def _mix(table, best, step):  # type: ignore[no-untyped-def]
-    """``coef = (1 - step) * coef + step * totals`` at the best plane of each block."""
+    """``coef = (1 - step) * coef + step * totals`` at the best cutting plane of each example."""
     for b in range(len(table.totals)):
         for j in range(table.size[b]):
             table.coef[table.slots[table.slot_at[b] + j]] *= 1.0 - step
@@ -679,7 +781,7 @@ def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
                 step = -table.coef[p] / change
         if not moving:
             continue
-        # Moves within a full block grow by rounding errors only, which must not stop them.
+        # Moves within a full example grow by rounding errors only, which must not stop them.
         total = table.totals[b]
         if step * growth > total - used + ROUNDING * total:
             step = max(total - used, 0.0) / growth
@@ -716,7 +818,7 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
-    """Append a plane with its coefficient to each of the blocks."""
+    """Append a cutting plane with its coefficient to each of the examples."""
     for o in range(len(examples)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
         _append(examples[o], p, table, hashed)
@@ -725,7 +827,7 @@ def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, ad
 
 @compiled
 def _widen_examples(full, table):  # type: ignore[no-untyped-def]
-    """Move the lists of the blocks `full` to the end, with twice the room."""
+    """Move the lists of the examples `full` to the end, with twice the room."""
     for o in range(len(full)):
         b = full[o]
         m, old = table.size[b], table.capacity[b]
@@ -742,7 +844,7 @@ def _widen_examples(full, table):  # type: ignore[no-untyped-def]
 
 @compiled
 def _compact(table, order):  # type: ignore[no-untyped-def]
-    """Close the gaps between the planes, given in the order in which they stand."""
+    """Close the gaps between the cutting planes, given in the order in which they stand."""
     at = 0
     for o in range(len(order)):
         p = order[o]

@@ -33,9 +33,8 @@ from maxmargin.estimators.checks import (
     check_per_sample,
 )
 from maxmargin.estimators.pruning import Prunable, dense, smaller
-from maxmargin.solvers.online_dual import OnlineDual
 from maxmargin.solvers.sequential_dual import SequentialDual
-from maxmargin.solvers.streamed_dual import StreamedDual
+from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
 
 if TYPE_CHECKING:
     from maxmargin.training.streams import LinearStream

@@ -1,8 +1,9 @@
 """ConvexConcave: latent variables by a series of convex problems, each solved with a certificate.
 
 The objective of a latent problem is a difference of convex functions. With the latent variables of
-all truths fixed, it becomes convex and no lower; with the best ones at some weights, it is the same
-there. So to choose the best imputations and then to minimise, in turn, never raises the objective.
+all true outputs fixed, it becomes convex and no lower; with the best ones at some weights, it is
+the same there. So to choose the best imputations and then to minimise, in turn, never raises the
+objective.
 """
 
 import math
@@ -29,7 +30,7 @@ from maxmargin.solvers.structured import RESUMED, StructuredSolver
 Floats = NDArray[np.float64]
 
 Solve = Callable[[Oracle, Stopping, Any, Callable[[Iteration], Iteration]], Result]
-"""Takes the problem, bounds, a dual point to start from, and how to count rounds."""
+"""Takes the problem, bounds, a dual point to start from, and how to count iterations."""
 
 FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
 """Relative gaps at which convex steps end: the first and most; each other, as a part of what the
@@ -67,7 +68,7 @@ class LatentResult(Result):
     Parameters
     ----------
     imputations : object
-        Latent variables of all truths: the best at the weights.
+        Latent variables of all true outputs: the best at the weights.
     objectives : list of float
         The objective after each convex step; it never rises.
     certificates : list of Certificate
@@ -100,7 +101,7 @@ class _Descent(Stateful):
 
     Parameters
     ----------
-    latent : LatentTrainingSet
+    latent : LatentOracle
     stopping : Stopping
     threads : Threads
     """
@@ -164,7 +165,7 @@ class _Descent(Stateful):
         return self.stopping.is_enough(certificate.primal, certificate.dual)
 
     def _solve(self, oracle: Oracle, solve: Solve) -> Result:
-        """A convex step; its rounds count on from those before."""
+        """A convex step; its iterations count on from those before."""
         assert self.place is not None
         stage = f"imputation {len(self.place.certificates) + 1}"
         calls, hits = 0, 0
@@ -214,17 +215,17 @@ class _Descent(Stateful):
         oracle = self.latent.imputed(imputations)
         points = [self.point, _without(self.point, changed)]
         certificate = self._certified(oracle, result.weights, points)
-        # Never above that of the imputations before, but for rounding and relaxed searches.
+        # Never above that of the imputations before, but for rounding and relaxed oracle calls.
         certificate = replace(certificate, primal=min(certificate.primal, found.primal))
         objectives = [*here.objectives, certificate.primal]
         self.place = _Place(result.weights, imputations, certificate, objectives, steps)
         return oracle, False
 
     def _certified(self, oracle: Oracle, weights: Floats, points: list[Any]) -> Certificate:
-        """Value weights, and the best of some dual points, which is the one to go on from."""
+        """Evaluate weights, and the best of some dual points, which is the one to go on from."""
         self.point, dual = _best_start(oracle, points)
         primal = oracle.primal(weights, self.threads)
-        if not oracle.exact:  # searches that miss too much may say less than the dual point proves
+        if not oracle.exact:  # calls that miss too much may say less than the dual point proves
             primal = max(primal, dual)
         return Certificate(primal, dual, not oracle.exact)
 
@@ -426,10 +427,10 @@ class ConvexConcave(Solver):
 
         Parameters
         ----------
-        latent : LatentTrainingSet
+        latent : LatentOracle
         stopping : Stopping
             `tol` is the relative gap between the objective and the least value of the convex
-            problem with the same imputations; `max_iter` bounds the rounds of each convex step.
+            problem with the same imputations; `max_iter` bounds the iterations of each convex step.
         n_jobs, seed, on_round
             As in `StructuredSolver.solve`.
         init_latent : object or None
@@ -482,7 +483,8 @@ def _compared_with_zero(
 def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
     """The dual point of the highest value, and that value; none if zero is higher.
 
-    A point stays feasible when truths are completed otherwise, but its planes are others then.
+    A point stays feasible when truths are completed otherwise, but its cutting planes are others
+    then.
     """
     best, highest = None, 0.0
     for point in points:

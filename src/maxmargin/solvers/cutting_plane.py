@@ -1,32 +1,182 @@
-"""Cutting planes: a quadratic program over the planes found so far, solved again and again."""
+"""Cutting planes: a quadratic program over the cutting planes found so far, solved again and again.
+
+Cutting planes summed over all examples, for the methods with one slack.
+"""
 
 import math
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
+from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.cuts import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_shape
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Stopping
+from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.dual.summed import SummedCut, SummedCuts
+from maxmargin.dual.gram import frank_wolfe_step, pairwise_steps
 from maxmargin.dual.working_set import StepRule, WorkingSet
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
-MOST_HITS = 500
-"""Planes from the cache after which a true search is due: the bar they pass is an old one."""
+Floats = NDArray[np.float64]
 
-CHEAP, DEAR = 0.5, 0.2
-"""Part of the last violation that is asked of a plane from the cache, where searches are next to no
-work, and where they are nearly all of it."""
+MOST_STEPS = 20_000
+DENSE_ABOVE = 0.5
+"""Share of non-zeros above which a cutting plane is kept as a dense vector."""
+
+
+class SummedCut(NamedTuple):
+    """One cutting plane, and the outputs that it is the sum of.
+
+    Parameters
+    ----------
+    vector : ndarray of shape (n_features,)
+    loss : float
+    recipe : DualPoint
+        Coefficients of outputs with which ``vector = sum coef * psi``.
+    """
+
+    vector: Floats
+    loss: float
+    recipe: DualPoint
+
+
+@registered("SummedPlanes")
+class _Kept(NamedTuple):
+    """Cuts with all that is known of them, replaced as a whole: Ctrl-C may come at any moment."""
+
+    vectors: tuple[Any, ...] = ()
+    recipes: tuple[DualPoint, ...] = ()
+    losses: Floats = np.zeros(0)
+    coef: Floats = np.zeros(0)
+    idle: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+    gram: Floats = np.zeros((0, 0))
+
+
+class SummedCuts(Stateful):
+    """A few cutting planes, their Gram matrix, and coefficients that add up to at most one."""
+
+    state_names = ("kept",)
+
+    def __init__(self) -> None:
+        self.kept = _Kept()
+
+    def check_state(self) -> None:
+        """Refuse cutting planes that are not as many as their coefficients."""
+        kept = self.kept
+        for name in ("losses", "coef", "idle"):
+            check_shape(name, getattr(kept, name), len(self))
+        check_shape("gram", kept.gram, len(self), len(self))
+        if len(kept.recipes) != len(self) or not all(hasattr(v, "shape") for v in kept.vectors):
+            raise ValueError("the summed cutting planes are not as many as what they are made of")
+
+    def __len__(self) -> int:
+        return len(self.kept.vectors)
+
+    @property
+    def used(self) -> list[tuple[float, DualPoint]]:
+        """Coefficients that are not zero, with what their cutting planes are made of."""
+        kept = self.kept
+        return [(c, r) for c, r in zip(kept.coef, kept.recipes, strict=True) if c > 0.0]
+
+    @property
+    def slopes(self) -> Floats:
+        """``loss - <w, psi>`` of each cutting plane."""
+        kept = self.kept
+        return np.asarray(kept.losses - kept.gram @ kept.coef)
+
+    @property
+    def dual(self) -> float:
+        """Dual value of the coefficients."""
+        kept = self.kept
+        return float(kept.losses @ kept.coef) - 0.5 * float(kept.coef @ kept.gram @ kept.coef)
+
+    def add(self, cut: SummedCut, coef: float = 0.0) -> None:
+        """Take a cutting plane in."""
+        kept, vector = self.kept, cut.vector
+        m = len(self)
+        gram = np.empty((m + 1, m + 1))
+        gram[:m, :m] = kept.gram
+        gram[m, :m] = gram[:m, m] = [_product(old, vector) for old in kept.vectors]
+        gram[m, m] = float(vector @ vector)
+        dense = np.count_nonzero(vector) > DENSE_ABOVE * len(vector)
+        self.kept = _Kept(
+            vectors=(*kept.vectors, vector if dense else sp.csr_array(vector[None, :])),
+            recipes=(*kept.recipes, cut.recipe),
+            losses=np.append(kept.losses, cut.loss),
+            coef=np.append(kept.coef, coef),
+            idle=np.append(kept.idle, 0),
+            gram=gram,
+        )
+
+    def solve(self, tolerance: float) -> None:
+        """Maximise the dual over the coefficients until no pair violates by `tolerance`."""
+        kept = self.kept
+        _solve(kept.gram.ravel(), len(self), self.slopes, kept.coef, tolerance, MOST_STEPS)
+
+    def step_towards_best(self) -> None:
+        """One exact step of the dual towards the cutting plane of the largest slope."""
+        kept = self.kept
+        _step(kept.gram.ravel(), len(self), self.slopes, kept.coef)
+
+    def drop_idle(self, max_idle: int) -> None:
+        """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
+        old = self.kept
+        idle = np.where(old.coef > 0.0, 0, old.idle + 1)
+        stay = np.flatnonzero((idle == 0) | (idle < max_idle))
+        self.kept = _Kept(
+            vectors=tuple(old.vectors[j] for j in stay),
+            recipes=tuple(old.recipes[j] for j in stay),
+            losses=old.losses[stay],
+            coef=old.coef[stay],
+            idle=idle[stay],
+            gram=np.ascontiguousarray(old.gram[np.ix_(stay, stay)]),
+        )
+
+    def set_weights(self, weights: Floats) -> None:
+        """``weights = sum coef * psi``."""
+        weights[:] = 0.0
+        for coef, vector in zip(self.kept.coef, self.kept.vectors, strict=True):
+            if coef > 0.0:
+                if sp.issparse(vector):
+                    weights[vector.indices] += coef * vector.data
+                else:
+                    weights += coef * vector
+
+
+def _product(old: Any, vector: Floats) -> float:
+    if sp.issparse(old):
+        return float(old.data @ vector[old.indices])
+    return float(old @ vector)
+
+
+@compiled
+def _solve(gram, size, slopes, coef, tolerance, max_steps):  # type: ignore[no-untyped-def]
+    gain, _ = pairwise_steps(gram, 0, size, size, slopes, coef, 1.0, tolerance, max_steps)
+    return gain
+
+
+@compiled
+def _step(gram, size, slopes, coef):  # type: ignore[no-untyped-def]
+    return frank_wolfe_step(gram, 0, size, size, slopes, coef, 1.0, False)
+
+
+MOST_HITS = 500
+"""Cuts from the cache after which a true oracle call is due: the bar they pass is an old one."""
+
+HIGHEST_ACCEPT, LOWEST_ACCEPT = 0.5, 0.2
+"""Part of the last violation that is asked of a cut from the cache, where oracle calls are next to
+no work, and where they are nearly all of it."""
 
 FINER = 0.5
-"""Cached planes that violate by less than this part of the tolerance leave a search to be made: it
-may find the gap closed."""
+"""Cached cuts that violate by less than this part of the tolerance leave an oracle call to be made:
+it may find the gap closed."""
 
 NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
@@ -36,7 +186,7 @@ MOST_SWEEPS = 1000
 @registered("NSlack")
 @dataclass(frozen=True, kw_only=True)
 class NSlack(StructuredSolver):
-    """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack a block.
+    """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack an example.
 
     Between evaluations, the objective in the history is estimated: the dual value plus the gap that
     the oracle calls of the pass found.
@@ -44,11 +194,12 @@ class NSlack(StructuredSolver):
     Parameters
     ----------
     update_every : int, default=100
-        New planes after which the quadratic program over all planes is solved again.
+        New cutting planes after which the quadratic program over all cutting planes is solved
+        again.
     precision : float, default=0.1
-        Solve it to this part of the gap that the searches found.
+        Solve it to this part of the gap that the oracle calls found.
     max_idle : int, default=50
-        Rounds after which a plane whose coefficient stayed zero is dropped.
+        Iterations after which a cutting plane whose coefficient stayed zero is dropped.
 
     See Also
     --------
@@ -74,7 +225,7 @@ class NSlack(StructuredSolver):
         run.gap = found
         self._solve_qp(run)
         run.estimate_from_gaps(run.gap)
-        run.value_if_done()
+        run.evaluate_if_done()
         run.working_set.drop_idle(self.max_idle)
 
     def _solve_qp(self, run: BlockRun) -> None:
@@ -92,26 +243,27 @@ class NSlack(StructuredSolver):
 class OneSlack(StructuredSolver):
     """The 1-slack cutting plane method of Joachims, Finley and Yu (2009).
 
-    One slack for all blocks together: each round adds a single plane, the sum over the blocks of
-    their most violating ones. The planes stay few however many examples there are. The objective in
-    the history is exact whenever the oracle was called. When a cached plane did, it is estimated:
-    the dual value plus the violation that the last oracle calls found, but no less than the cache
-    shows it to be.
+    One slack for all examples together: each iteration adds a single cutting plane, the sum over
+    the examples of their most violating ones. The cutting planes stay few however many examples
+    there are. The objective in the history is exact whenever the oracle was called. When a cached
+    cutting plane did, it is estimated: the dual value plus the violation that the last oracle calls
+    found, but no less than the cache shows it to be.
 
     Parameters
     ----------
     cache : int, default=10
-        Planes kept for each block, of which a violated sum is tried first; 0 searches always.
+        Cutting planes kept for each example, of which a violated sum is tried first; 0 oracle calls
+        always.
     accept : float, default=None
-        Violation that a sum from the cache must have, as part of that of the last searches. None
-        asks for less the more work searches are beside the rest of a round: for half of it where
-        they are cheap, for a fifth where they are nearly all.
+        Violation that a sum from the cache must have, as part of that of the last oracle calls.
+        None asks for less the more work oracle calls are beside the rest of an iteration: for half
+        of it where they are cheap, for a fifth where they are nearly all.
     line_search : bool, default=False
-        Instead of the quadratic program, one exact step towards the new plane.
+        Instead of the quadratic program, one exact step towards the new cutting plane.
     precision : float, default=0.1
         Solve the quadratic program to this part of the gap.
     max_idle : int, default=50
-        Rounds after which a plane whose coefficient stayed zero is dropped.
+        Iterations after which a cutting plane whose coefficient stayed zero is dropped.
 
     See Also
     --------
@@ -149,7 +301,7 @@ class OneSlack(StructuredSolver):
 
 
 class SummedRun(Run):
-    """A run whose planes are sums over all blocks, with a cache of each block's own."""
+    """A run whose cutting planes are sums over all examples, with a cache of each example's own."""
 
     state_names = (
         *Run.state_names, "cuts", "example_cuts", "last_violation", "hits_in_a_row"
@@ -161,7 +313,9 @@ class SummedRun(Run):
         self.example_cuts = WorkingSet(oracle.C, oracle.n_features)
         self.last_violation = 0.0
         self._expected = math.inf
-        self.hits_in_a_row = MOST_HITS  # none yet, so that the first plane is a searched one
+        self.hits_in_a_row = (
+            MOST_HITS  # none yet, so that the first cutting plane is a searched one
+        )
 
     @property
     def dual(self) -> float:
@@ -176,7 +330,7 @@ class SummedRun(Run):
         return self._expected
 
     def estimate(self, cached: SummedCut) -> None:
-        """Estimate the objective of the present weights, of which a cached plane is a bound."""
+        """Estimate the objective of the present weights, of which a cached cut is a bound."""
         bound = self.half_square + self.loss_of(cached)
         self._expected = max(bound, self.dual + self.last_violation)
 
@@ -209,15 +363,15 @@ class SummedRun(Run):
         self.cuts.set_weights(self.weights)
 
     def loss_of(self, cut: SummedCut) -> float:
-        """``loss - <w, psi>``; of a plane found by searches, the sum of cost times hinge."""
+        """``loss - <w, psi>``; of a cut found by oracle calls, the sum of cost times hinge."""
         return cut.loss - float(self.weights @ cut.vector)
 
     def violation(self, cut: SummedCut) -> float:
-        """How far a plane lies above those in hand at the present weights."""
+        """How far a cutting plane lies above those in the working set at the present weights."""
         return self.loss_of(cut) - max(0.0, float(self.cuts.slopes.max(initial=0.0)))
 
     def asked(self, accept: float | None) -> float:
-        """Violation that a plane from the cache must have to save a search.
+        """Violation that a cutting plane from the cache must have to save an oracle call.
 
         It must close a good part of the gap that is known to be left, and one that matters.
         """
@@ -226,19 +380,20 @@ class SummedRun(Run):
 
     @property
     def _fair_part(self) -> float:
-        """Part of a searched plane's violation at which a cached one gains as much for its work.
+        """Part of a searched cut's violation at which a cached one gains as much for its work.
 
-        Besides searches, a round multiplies the new plane with those in hand.
+        Besides oracle calls, an iteration multiplies the new cutting plane with those in the
+        working set.
         """
         each = self.oracle.oracle_work
         if each is None:  # made by Python, which takes far longer than all else
-            return DEAR
+            return LOWEST_ACCEPT
         oracle_calls = each * self.oracle.n_examples
         products = float(self.oracle.n_features * len(self.cuts))
-        return min(max(products / max(products + oracle_calls, 1.0), DEAR), CHEAP)
+        return min(max(products / max(products + oracle_calls, 1.0), LOWEST_ACCEPT), HIGHEST_ACCEPT)
 
     def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
-        """The sum of what a search finds for each block, and the sum of cost times hinge."""
+        """The sum of the cuts that the oracle finds, and the sum of C times hinge."""
         oracle = self.oracle
         vector = np.zeros(oracle.n_features)
         loss, hinges = 0.0, Hinges(0.0, 0.0)
@@ -263,7 +418,7 @@ class SummedRun(Run):
         return SummedCut(vector, loss, recipe), hinges
 
     def cached_cut(self) -> SummedCut:
-        """The sum of the most violating planes in the cache."""
+        """The sum of the most violating cutting planes in the cache."""
         vector = np.zeros(self.oracle.n_features)
         loss, recipe = self.example_cuts.add_best(self.weights, vector)
         return SummedCut(vector, loss, recipe)

@@ -13,9 +13,8 @@ from maxmargin.core.kernel_multiclass import ClassOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_classes import KernelRowCache, RowsAtHand, survey, update, violations_of
-from maxmargin.solvers.loop import Solver, SolverRun, in_spite_of_interrupt
-from maxmargin.solvers.momentum import Momentum
+from maxmargin.dual.kernel_classes import CachedRows, KernelRowCache, survey, update, violations_of
+from maxmargin.solvers.loop import Momentum, Solver, SolverRun, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -24,10 +23,10 @@ _BATCH = 64
 """Examples whose kernel rows are computed by one product of matrices."""
 
 _WITHIN = 0.1
-"""A round visits the examples whose violation is at least this part of the largest."""
+"""An iteration updates the examples whose violation is at least this part of the largest."""
 
 _SWEEPS = 20
-"""Over the examples whose kernel rows are at hand, in a round, at most."""
+"""Over the examples whose kernel rows are at hand, in an iteration, at most."""
 
 _MOST_AT_ONCE = 8000
 """Examples whose Gram matrix is copied out, so that steps over them read memory in one piece."""
@@ -42,11 +41,11 @@ _SINGLE = 1e-2
 @registered("KernelClassesDual")
 @dataclass(frozen=True, kw_only=True)
 class KernelClassesDual(Solver):
-    """Visits the examples that violate the optimum most, each with an exact step over its classes.
+    """Updates the examples that violate the optimum most, each with an exact step over its classes.
 
     Scores of all examples are kept up to date with the kernel row of each example that moves, so
-    the gap is known after every round. Examples whose kernel rows are at hand are swept many times
-    on their own Gram matrix, with Nesterov's extrapolation, before the others hear of it.
+    the gap is known after every iteration. Examples whose kernel rows are at hand are swept many
+    times on their own Gram matrix, with Nesterov's extrapolation, before the others hear of it.
 
     Parameters
     ----------
@@ -73,9 +72,9 @@ class KernelClassesDual(Solver):
         run.update_worst()
 
     def finish(self, run: Any, status: Status) -> Result:
-        """The model of the dual point, valued anew from the data and the kernel alone."""
+        """The model of the dual point, evaluated anew from the data and the kernel alone."""
         if run.certificate is None:
-            status = in_spite_of_interrupt(run.value, status)
+            status = in_spite_of_interrupt(run.evaluate, status)
         answer, point, certificate = run.answer(), run.point(), run.certificate
         at_zero = float(run.oracle.C @ run.losses[run.oracle.labels].max(axis=1))
         if at_zero < certificate.primal:
@@ -93,7 +92,7 @@ class ClassRun(SolverRun):
     Parameters
     ----------
     solver : KernelClassesDual
-    oracle : ClassTrainingSet
+    oracle : ClassOracle
     stopping : Stopping
     threads : Threads
     seed : int
@@ -195,10 +194,10 @@ class ClassRun(SolverRun):
         self._polish(violations, bar)
         self._survey()
         if self.stopping.is_enough(self.primal, self.dual):
-            self.value()
+            self.evaluate()
 
     def _update(self, queue: Order, bar: float) -> None:
-        """Visit those of the examples whose violation is still above the bar at their turn."""
+        """Update those of the examples whose violation is still above the bar at their turn."""
         oracle, cache = self.oracle, self.cache
         own, change = np.empty(self.coef.shape[1]), np.empty(self.coef.shape[1])
         violations = np.empty(len(queue))
@@ -226,7 +225,7 @@ class ClassRun(SolverRun):
         rows = rows[(violations[rows] >= goal) | self.coef[rows].any(axis=1)]
         if len(rows) > _MOST_AT_ONCE:
             rows = np.sort(rows[np.argsort(-violations[rows], kind="stable")[:_MOST_AT_ONCE]])
-        hand = RowsAtHand(
+        hand = CachedRows(
             cache.between(rows), oracle.problem.scale, np.ascontiguousarray(self.scores[:, rows]),
             self.coef[rows], oracle.labels[rows], self.losses, oracle.C[rows],
         )  # fmt: skip
@@ -262,7 +261,7 @@ class ClassRun(SolverRun):
         own = self.scores[oracle.labels, np.arange(len(oracle.labels))]
         self.primal = self.half_square + float(oracle.C @ (self.highest - own))
 
-    def value(self) -> None:
+    def evaluate(self) -> None:
         """Certify the present point, and go on from scores that are exact."""
         scores = self.oracle.scores_of(self.dual_coef, self.threads)
         self.certificate = self.oracle.certify(self.dual_coef, scores)

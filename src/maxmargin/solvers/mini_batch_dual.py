@@ -15,7 +15,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import TINY, Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_planes import CutsState, KernelCuts
+from maxmargin.dual.kernel_cuts import CutsState, KernelCuts
 from maxmargin.solvers.loop import Solver, SolverRun, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]
@@ -28,7 +28,7 @@ _MOST_UPDATES = 200_000
 """Of examples, in one solution of the quadratic program."""
 
 _QP_PART = 0.1
-"""The quadratic program is solved to this part of the gap that the searches found."""
+"""The quadratic program is solved to this part of the gap that the oracle calls found."""
 
 _STEPS = ("qp", "smo")
 
@@ -38,8 +38,8 @@ _STEPS = ("qp", "smo")
 class MiniBatchDual(Solver):
     """Cutting planes of one mini-batch at a time, through a kernel.
 
-    A round searches the examples of a mini-batch, takes in the outputs that violate their example's
-    slack by more than epsilon, and improves the dual over the outputs in hand. Each pass over
+    An iteration oracle calls the examples of a mini-batch, takes in the outputs that violate their
+    example's slack by more than epsilon, and improves the dual over the working set. Each pass over
     the examples is in a new random order. Ends when the gap is closed, or when a whole pass found
     no output that violates by more than epsilon.
 
@@ -49,17 +49,17 @@ class MiniBatchDual(Solver):
         Examples searched with the same model; None is a twentieth of them, 8 at least and 64 at
         most.
     outputs_per_call : int, default=1
-        Outputs that a search may give to an example.
+        Outputs that an oracle call may give to an example.
     diversity : float, default=0.0
         When several are wanted: bonus of an output for each unit of loss between it and those
         taken before it.
     steps : {"qp", "smo"}, default="qp"
-        Solve over all outputs in hand after each mini-batch, or only make closed-form steps in the
+        Solve over all the working set after each mini-batch, or only make closed-form steps in the
         examples of the mini-batch.
     prune_every : int, default=20
-        Rounds from one removal of idle outputs to the next.
+        Iterations from one removal of idle outputs to the next.
     max_idle : int, default=10
-        Rounds after which an output without coefficient is idle.
+        Iterations after which an output without coefficient is idle.
     epsilon : float, default=None
         Violation that does not count; None is what is sure to close the gap asked for.
 
@@ -105,10 +105,10 @@ class MiniBatchDual(Solver):
         run.update_batch()
 
     def finish(self, run: Any, status: Status) -> Result:
-        """The best model and the dual point, valued anew from the data and the kernel alone."""
+        """The best model and the dual point, evaluated anew from the data and the kernel alone."""
         point = run.point()
         if run.certificate is None:
-            status = in_spite_of_interrupt(run.value, status)
+            status = in_spite_of_interrupt(run.evaluate, status)
         status = in_spite_of_interrupt(run.compare_with_zero, status)
         if run.stopping.is_enough(run.certificate.primal, run.certificate.dual):
             status = Status.CONVERGED
@@ -121,7 +121,7 @@ class MiniBatchRun(SolverRun):
     Parameters
     ----------
     solver : MiniBatchDual
-    oracle : KernelTrainingSet
+    oracle : KernelOracle
     stopping : Stopping
     threads : Threads
     seed : int
@@ -220,7 +220,7 @@ class MiniBatchRun(SolverRun):
 
     @property
     def expected(self) -> float:
-        """With the hinges of the last searches; examples to come are taken to be alike."""
+        """With the hinges of the last oracle calls; examples to come are taken to be alike."""
         C, known = self.oracle.C, np.isfinite(self.hinges)
         share = float(C[known].sum()) / max(float(C.sum()), TINY)
         return self.cuts.half_square + float(C[known] @ self.hinges[known]) / max(share, TINY)
@@ -250,7 +250,7 @@ class MiniBatchRun(SolverRun):
         )
 
     def answer(self) -> KernelModel:
-        """The best model so far; before any valuation, the present one."""
+        """The best model so far; before any evaluation, the present one."""
         return self.model() if self.best is None else self.best
 
     def update_batch(self) -> None:
@@ -296,7 +296,7 @@ class MiniBatchRun(SolverRun):
         return len(chosen)
 
     def _improve(self, examples: Order, gap: float) -> None:
-        """Improve the dual, to a part of the gap that the searches found; then prune."""
+        """Improve the dual, to a part of the gap that the oracle calls found; then prune."""
         solver, cuts = self.solver, self.cuts
         self.certificate = None
         if solver.steps == "smo":
@@ -309,14 +309,14 @@ class MiniBatchRun(SolverRun):
             cuts.drop_idle(solver.max_idle)
 
     def _end_pass(self) -> None:
-        """Value the model if the pass, each of whose searches had another, promises the end."""
+        """Evaluate the model if the pass, each batch with another, promises the end."""
         estimate = self.expected
         close = estimate - self.dual <= 2.0 * self.stopping.allowed_gap(estimate)
         if close or not self.fresh:
-            self.value()
+            self.evaluate()
 
-    def value(self) -> None:
-        """Value the model on all examples, and certify it; take in the outputs that violate."""
+    def evaluate(self) -> None:
+        """Evaluate the model on all examples, and certify it; take in the outputs that violate."""
         point = self.point()
         model = self.oracle.model_of(point)
         found = self._infer(model, np.arange(self.oracle.n_examples))

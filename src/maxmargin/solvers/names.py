@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
-from maxmargin.solvers.dual_coordinate import DualCoordinate
-from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.structured import StructuredSolver

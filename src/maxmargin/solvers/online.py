@@ -1,22 +1,357 @@
-"""Online: new examples are explored, and those in hand get another look in between."""
+"""Online: new examples are explored, and those in the working set get another look in between.
+
+The state of an online solve: a cache of cutting planes, and the moves that explore or improve it.
+"""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from maxmargin.core.certificate import Certificate
-from maxmargin.core.oracle import Oracle
+from maxmargin.compiled.cuts import slopes
+from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.plane_cache import PlaneCache
-from maxmargin.solvers.loop import CheckpointFile, OnIteration, uncertified
-from maxmargin.solvers.online_run import StreamRun
-from maxmargin.solvers.stream import InMemory, Stream
-from maxmargin.solvers.structured import StructuredSolver
+from maxmargin.dual.cut_cache import CutCache
+from maxmargin.dual.working_set import StepRule
+from maxmargin.solvers.loop import CheckpointFile, Momentum, OnIteration, uncertified
+from maxmargin.solvers.stream import Batch, DualPointOfStream, FrozenPoint, InMemory, Stream
+from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, StructuredSolver, TrackedRun
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+AVERAGE_BELOW = 1 << 22
+"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
+
+LEAST_PART_OF_MEAN_GAP = 0.1
+"""Examples with less than this part of the mean gap are left out of sweeps."""
+
+BATCH_PER_SEEN = 0.02
+"""A batch is searched at the same weights, which are to be made of nearly as many examples: of its
+size it is this part of what was seen."""
+
+TINY = 1e-300
+
+PRUNE_AFTER = 1.25
+"""Growth of the cache after which cutting planes without a coefficient are looked for."""
+
+
+class Options(Protocol):
+    """What a run takes from its solver; see `Online`."""
+
+    @property
+    def tol_cache(self) -> float: ...
+
+    @property
+    def bound(self) -> str: ...
+
+    @property
+    def oracle_calls(self) -> int: ...
+
+    @property
+    def max_idle(self) -> int: ...
+
+    @property
+    def max_sweeps(self) -> int: ...
+
+    @property
+    def max_steps(self) -> int: ...
+
+    @property
+    def acceleration(self) -> bool: ...
+
+    @property
+    def batch_size(self) -> int | None: ...
+
+    @property
+    def shuffle(self) -> bool: ...
+
+
+class StreamRun(TrackedRun):
+    """One online solve.
+
+    Parameters
+    ----------
+    oracle : Any
+        What values weights and dual points in the end: the oracle, or the stream.
+    stream : Stream
+    stopping, threads, seed
+        See `Run`.
+    cache : PlaneCache
+    options : Options
+    """
+
+    state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
+
+    def __init__(
+        self,
+        oracle: Any,
+        stream: Stream,
+        stopping: Stopping,
+        threads: Threads,
+        seed: int,
+        cache: CutCache,
+        options: Options,
+    ) -> None:
+        averaging = oracle.n_features <= AVERAGE_BELOW
+        super().__init__(oracle, stopping, threads, seed, averaging)
+        self.stream, self.cache, self.options = stream, cache, options
+        self.checker = stream.checker
+        self.rule = StepRule(max_steps=options.max_steps)
+        self.tol_cache = options.tol_cache
+        """Relative gap of the cached problem that is good enough at present."""
+        self.momentum = Momentum(self, options.acceleration)
+        self.seen = 0
+        """Examples that were explored, again and again those of further passes."""
+        self.hinges = 0.0
+        """Sum of cost times hinge as explored in this pass, at changing weights."""
+        self.pruned_to = 0
+
+    @property
+    def dual(self) -> float:
+        return self.cache.dual
+
+    @property
+    def n_cuts(self) -> int:
+        return self.cache.n_cuts
+
+    @property
+    def candidates(self) -> list[Floats]:
+        if self.average is None or not self.snapshots[0]:
+            return [self.weights]
+        return [self.weights, self.average]
+
+    @property
+    def tol(self) -> float:
+        """Relative gap that is good enough in the end."""
+        return self.stopping.relative_tol(self.dual)
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether there is no time left, or somebody has cancelled."""
+        return self.stopping.out_of_time or self.stopping.cancelled.is_set()
+
+    def is_whole(self, status: Status | None) -> bool:
+        return status not in (Status.TIME_LIMIT, Status.INTERRUPTED)
+
+    def point(self) -> DualPointOfStream:
+        listed, frozen = self.cache.point(), self.cache.frozen
+        if frozen is None:
+            return listed
+        return FrozenPoint(listed, frozen.copy())
+
+    def resume(self, start: DualPointOfStream) -> None:
+        listed = start.listed if isinstance(start, FrozenPoint) else start
+        if not isinstance(listed, DualPoint):
+            raise ValueError("The point is no list of outputs with coefficients.")
+        if isinstance(start, FrozenPoint):
+            self._resume_frozen(start)
+        for first, oracle in self.stream.batches():
+            last = first + oracle.n_examples
+            which = np.flatnonzero((listed.examples >= first) & (listed.examples < last))
+            if not len(which):
+                continue
+            self.cache.look_at(first, last)
+            examples, coef = listed.examples[which] - first, np.maximum(listed.coef[which], 0.0)
+            room = np.maximum(oracle.C - self.cache.spent(np.arange(first, last)), 0.0)
+            used = np.bincount(examples, coef, oracle.n_examples)
+            coef *= np.minimum(1.0, room / np.maximum(used, TINY))[examples]
+            cuts = oracle.cuts_of(examples, [listed.outputs[k] for k in which])
+            C = oracle.C[examples]
+            self.cache.put_in(examples + first, C, cuts, coef, self.weights)
+        self.cache.recount(self.weights)
+
+    def _resume_frozen(self, start: FrozenPoint) -> None:
+        """Take the frozen sum over, as much of it as is feasible now."""
+        frozen = start.frozen.copy()
+        if frozen.vector.shape != self.weights.shape:
+            raise ValueError("The point belongs to other features.")
+        most = 1.0
+        for first, oracle in self.stream.batches():
+            spent = frozen.spent[first : first + oracle.n_examples]
+            share = spent / np.maximum(oracle.C[: len(spent)], TINY)
+            most = max(most, float(share.max(initial=0.0)))
+        self.cache.take_over(frozen, 1.0 / most, self.weights)
+
+    def release(self) -> None:
+        super().release()
+        del self.cache, self.average
+
+    def attach(self, stream: Stream, stopping: Stopping, threads: Threads) -> None:
+        """Go on with other examples; the cache stays."""
+        self.oracle: Any = stream
+        self.stream, self.stopping, self.threads = stream, stopping, threads
+        self.checker = stream.checker
+
+    def detach(self) -> None:
+        """Let go of the examples, and of what cannot be copied."""
+        self.settle()
+        self.cache.prune(self.weights, self.options.max_idle)
+        self.cache.recount(self.weights)
+        del self.oracle, self.stream, self.stopping, self.threads
+
+    # Exploring
+
+    def mini_batches(self) -> Iterator[tuple[Batch, Order]]:
+        """All examples, so many at a time as are searched at the same weights.
+
+        Ends before the end of the stream when there is no time left.
+        """
+        self.hinges = 0.0
+        self.cache.begin_pass()
+        for batch in self.stream.batches():
+            n = batch.oracle.n_examples
+            self.cache.look_at(batch.first, batch.first + n)
+            order = (
+                self.random.permutation(n) if self.options.shuffle else np.arange(n, dtype=np.int64)
+            )
+            start = 0
+            while start < n:
+                size = self._batch_size(batch)
+                yield batch, order[start : start + size]
+                start += size
+                if self.must_stop:
+                    if math.isinf(self.estimate):
+                        self.estimate = self.hinges
+                    return
+        self.cache.end_pass(self.weights)
+        self.estimate = self.hinges
+        self.passes += 1
+
+    def _batch_size(self, batch: Batch) -> int:
+        if self.options.batch_size is not None:
+            return self.options.batch_size
+        each = batch.oracle.oracle_work
+        if each is None:
+            return 1
+        return max(1, min(int(MOST_WORK / max(each, 1.0)), int(BATCH_PER_SEEN * self.seen)))
+
+    def explore(self, batch: Batch, some: Order) -> None:
+        """Search for cutting planes of new examples, and take in those that violate.
+
+        Examples that did are searched again while they are at hand: by and by other outputs of
+        theirs violate most.
+        """
+        first, oracle = batch
+        for turn in range(self.options.oracle_calls):
+            cuts = oracle.separate(self.weights, some, self.threads)
+            gradient = slopes(cuts, self.weights)
+            self.calls += len(some)
+            if turn == 0:
+                self.seen += len(some)
+                self.hinges += oracle.hinges(cuts, self.weights, some).most
+                self.cache.renew(first + some, cuts, gradient)
+            hard = np.flatnonzero((gradient > 0.0) & (oracle.C[some] > 0.0))
+            owners, C = first + some[hard], oracle.C[some[hard]]
+            self.cache.take_in(owners, C, cuts.take(hard), self.weights, self.rule)
+            some = some[hard] if turn == 0 else some
+            if not len(hard):
+                break
+        if self.cache.n_examples > PRUNE_AFTER * self.pruned_to + 64:
+            self.prune()
+        self.best_dual = max(self.best_dual, self.dual)
+
+    # Improving what is in the cache
+
+    @property
+    def cached_certificate(self) -> Certificate:
+        """Of the cached problem as it was seen: the gap of each example at its last update.
+
+        The dual value also bounds the objective of all that was seen. The primal one does not.
+        """
+        gap = float(self.cache.gaps.sum()) + max(-self.cache.frozen_slope(self.weights), 0.0)
+        return Certificate(self.dual + gap, self.dual)
+
+    @property
+    def cached_gap(self) -> float:
+        """Its relative gap."""
+        return self.cached_certificate.relative_gap
+
+    def look(self) -> Certificate:
+        """The same at the present weights, by a look at every example."""
+        self.cache.update(np.arange(self.cache.n_examples), self.weights, ADD_ONLY)
+        return self.cached_certificate
+
+    def update_again(self, examples: Order) -> None:
+        """Steps over the working set of some examples, one after the other."""
+        self.hits += len(examples)
+        self.cache.update(examples, self.weights, self.rule)
+        self.cache.thaw(self.weights)
+
+    def sweep(self) -> None:
+        """Update again every example whose gap is worth it, in random order."""
+        gaps = self.cache.gaps
+        worth = np.flatnonzero(gaps >= LEAST_PART_OF_MEAN_GAP * gaps.mean())
+        self.update_again(self.random.permutation(worth))
+        self.snapshot()
+
+    def optimize(self, tol: float) -> None:
+        """Sweep until the gap of the cached problem is at most `tol`, then prune."""
+        assert self.momentum is not None
+        self.snapshots[0] = 0
+        self.momentum.restart()
+        for _ in range(self.options.max_sweeps if self.cache.n_examples else 0):
+            self.momentum.apply()
+            self.sweep()
+            self.momentum.settle()
+            looks_done = self.options.bound == "true" or self.cached_gap <= tol
+            if self.must_stop or (looks_done and self.look().relative_gap <= tol):
+                break
+        self.settle()
+        self.prune()
+
+    def prune(self) -> None:
+        """Forget cutting planes without a coefficient, and examples without cutting planes."""
+        self.settle()
+        self.cache.prune(self.weights, self.options.max_idle)
+        self.cache.recount(self.weights)
+        self.pruned_to = self.cache.n_examples
+
+    def extrapolate(self, momentum: float) -> None:
+        """See `Extrapolable`."""
+        self.cache.extrapolate(momentum, self.weights)
+
+    def revert(self) -> None:
+        """See `Extrapolable`."""
+        self.cache.revert(self.weights)
+
+    def restart(self) -> None:
+        """See `Extrapolable`."""
+        self.cache.extrapolate(0.0, self.weights)
+
+    # Evaluating
+
+    def evaluate(self) -> None:
+        """Evaluate the last weights and their average in one pass; cuts at the last are kept."""
+        self.best_dual = max(self.best_dual, self.dual)
+        self.passes_evaluated = self.passes
+        candidates = self.candidates
+        hinges = [Hinges(0.0, 0.0)] * len(candidates)
+        for first, oracle in self.stream.batches():
+            self.cache.look_at(first, first + oracle.n_examples)
+            for some in oracle.chunks():
+                for k, weights in enumerate(candidates):
+                    cuts = oracle.separate(weights, some, self.threads)
+                    self.calls += len(some)
+                    hinges[k] += oracle.hinges(cuts, weights, some)
+                    if k == 0:
+                        C = oracle.C[some]
+                        hard = np.flatnonzero((slopes(cuts, weights) > 0.0) & (C > 0.0))
+                        self.cache.take_in(
+                            first + some[hard], C[hard], cuts.take(hard), weights, ADD_ONLY
+                        )
+                if self.must_stop:
+                    return
+        for weights, each in zip(candidates, hinges, strict=True):
+            self.offer(weights, each)
+
 
 SCHEDULES = ("larank", "gap", "one-pass")
 
@@ -32,21 +367,21 @@ FINER = 0.5
 class Online(StructuredSolver):
     """Online dual coordinate descent of Ramanan (2013), algorithm 2.
 
-    A stream of examples is explored: each is searched for its most violating plane, and those that
-    violate enter a cache, with an exact step on their coefficients. In between, examples of the
-    cache are revisited: some for each new one, or all whenever the duality gap of the cached
-    problem is above a tolerance, as in the paper. After a pass the cache is optimised, from where
-    it was, and what has no coefficient leaves it. Only the cache is in memory. Further passes go
-    over the same examples again. In the end one pass values the weights and the dual point over all
-    of them.
+    A stream of examples is explored: each is searched for its most violating cutting plane, and
+    those that violate enter a cache, with an exact step on their coefficients. In between, examples
+    of the cache are updated again: some for each new one, or all whenever the duality gap of the
+    cached problem is above a tolerance, as in the paper. After a pass the cache is optimised, from
+    where it was, and what has no coefficient leaves it. Only the cache is in memory. Further passes
+    go over the same examples again. In the end one pass evaluates the weights and the dual point
+    over all of them.
 
     Parameters
     ----------
     passes : int, default=None
         Most passes over the examples; None goes on until the gap is closed.
     schedule : {"larank", "gap", "one-pass"}, default="larank"
-        When examples of the cache are revisited: ten of them, at random, for each new one, as in
-        LaRank; all when their gap is above `tol_cache`; or never.
+        When examples of the cache are updated again: ten of them, at random, for each new one, as
+        in LaRank; all when their gap is above `tol_cache`; or never.
     tol_cache : float, default=0.01
         Relative duality gap of the cached problem that is good enough to explore further; after a
         pass it is solved to this or to the tolerance, whichever is less. Later passes lower it to
@@ -56,22 +391,22 @@ class Online(StructuredSolver):
         the way, with a look at all of it only when they promise the end; or by such a look after
         every sweep.
     cache_bytes : int, default=2**30
-        Most memory of the cache. When it is used up, planes of the same example are merged; when
-        that is not enough, examples are frozen (see docs/theory-structured.md).
+        Most memory of the cache. When it is used up, cutting planes of the same example are merged;
+        when that is not enough, examples are frozen (see docs/theory-structured.md).
     oracle_calls : int, default=4
-        Most searches for one example while it is at hand: one that violates may have several
-        planes.
+        Most oracle calls for one example while it is at hand: one that violates may have several
+        cutting planes.
     max_idle : int, default=50
-        Optimisations of the cache after which a plane whose coefficient stayed zero is dropped, if
-        memory lasts; the paper has 1.
+        Optimisations of the cache after which a cutting plane whose coefficient stayed zero is
+        dropped, if memory lasts; the paper has 1.
     acceleration : bool, default=True
         Extrapolate between sweeps of the cache.
     max_sweeps : int, default=50
         Most sweeps of one optimisation.
     max_steps : int, default=10
-        Most steps of one visit.
+        Most steps of one update.
     batch_size : int, default=None
-        Searches made at the same weights; None chooses by their work and what was seen.
+        Oracle calls made at the same weights; None chooses by their work and what was seen.
     shuffle : bool, default=True
         Explore the examples that are in memory at the same time in random order.
 
@@ -112,7 +447,7 @@ class Online(StructuredSolver):
         on_iteration: OnIteration | None = None,
         checkpoint: CheckpointFile | None = None,
     ) -> Result:
-        """Train on a training set or on a `Stream`; see `StructuredSolver.solve`.
+        """Train on an oracle or on a `Stream`; see `StructuredSolver.solve`.
 
         On a stream, Ctrl-C while the certificate is made gives the weights without it.
         """
@@ -151,7 +486,7 @@ class Online(StructuredSolver):
             stopping,
             threads,
             seed,
-            PlaneCache(stream.n_features, self.cache_bytes, comes_back),
+            CutCache(stream.n_features, self.cache_bytes, comes_back),
             self,
         )
 
@@ -160,7 +495,7 @@ class Online(StructuredSolver):
         seen = Certificate(run.expected, run.dual).relative_gap
         run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.tol))
         if run.passes != self.passes and run.looks_done():
-            run.value()
+            run.evaluate()
 
     def explore(self, run: StreamRun) -> None:
         """One pass over the run's stream, and the cache optimised in the end."""
@@ -177,7 +512,7 @@ class Online(StructuredSolver):
 
 
 def _certified(run: StreamRun, status: Status) -> Result:
-    """The best weights and the dual point, valued anew in one pass over the stream."""
+    """The best weights and the dual point, evaluated anew in one pass over the stream."""
     run.settle()
     point = run.point()
     candidates = run.candidates if run.best is None else [run.best, *run.candidates]

@@ -10,8 +10,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.dual.marginal import DistributionPoint
-from maxmargin.dual.marginal_explicit import MarginalOracle, distributions_of
+from maxmargin.dual.marginal import DistributionPoint, MarginalOracle, distributions_of
 from maxmargin.dual.working_set import BlockUpdate
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
@@ -56,7 +55,7 @@ class Temperatures(Stateful):
         """Growth of the dual by the steps towards the last batch."""
 
     def next_pass(self) -> None:
-        """All blocks have been visited."""
+        """All blocks have been updated."""
 
 
 class Schedule(Temperatures):
@@ -186,13 +185,13 @@ class DistributionRun(TrackedRun):
         del self.average, self.distributions
 
     def looks_done(self) -> bool:
-        """Whether the hinges of the last pass make it worth a true valuation."""
+        """Whether the hinges of the last pass make it worth an evaluation of the objective."""
         primal = self.expected
         return primal - self.dual <= 2.0 * self.stopping.allowed_gap(primal)
 
     @property
     def share(self) -> int:
-        """Blocks to visit between two looks at the clock and at the temperature."""
+        """Blocks to update between two looks at the clock and at the temperature."""
         most = max(1, self.oracle.n_examples // BATCHES_PER_PASS)
         each = self.oracle.oracle_work
         return most if each is None else max(1, min(int(MOST_WORK / max(each, 1.0)), most))
@@ -228,8 +227,8 @@ class DistributionRun(TrackedRun):
         self.temperatures.learn(update.gain)
         self._end_pass()
 
-    def value(self) -> None:
-        """Value the candidates, until one is good enough."""
+    def evaluate(self) -> None:
+        """Evaluate the candidates, until one is good enough."""
         for weights in self.candidates:
             hinges = self.oracle.all_hinges(weights, self.threads)
             self.calls += self.oracle.n_examples
@@ -300,7 +299,7 @@ class DistributionSolver(StructuredSolver):
             return
         run.update(run.shuffled)
         if run.iterations_due(self.evaluate_every) or run.looks_done():
-            run.value()
+            run.evaluate()
 
 
 def _is_number(value: Any) -> TypeGuard[float]:
@@ -329,7 +328,7 @@ class PartialLinearization(DistributionSolver):
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     evaluate_every : int, default=10
-        Passes between true valuations of the weights, if `block`; each costs one or two more
+        Passes between evaluations of the weights, if `block`; each costs one or two more
         passes.
     batch_size : int, default=1
         Proposals made at the same weights. More let threads share them out, but a step towards an
@@ -377,7 +376,7 @@ class ExponentiatedGradient(DistributionSolver):
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     evaluate_every : int, default=10
-        Passes between true valuations of the weights, if `block`; each costs one or two more
+        Passes between evaluations of the weights, if `block`; each costs one or two more
         passes.
     batch_size : int, default=1
         Proposals made at the same weights. More let threads share them out, but ask for a higher

@@ -15,9 +15,8 @@ from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.explicit import MERGES, Geometry, make_blocks
-from maxmargin.solvers.loop import Solver, SolverRun, run_loop
-from maxmargin.solvers.momentum import Momentum
+from maxmargin.dual.explicit import MERGES, Geometry, make_dual
+from maxmargin.solvers.loop import Momentum, Solver, SolverRun, run_loop
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
@@ -28,27 +27,27 @@ LONGEST_WAIT = 63
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
 """Where a part of a problem ends whatever the clock says."""
 
-COOLING = 0.1
+SKIPPED_PART_OF_GAP = 0.1
 """Violations left alone could together close at most this many times the gap."""
 
 
 @registered("SequentialDual")
 @dataclass(frozen=True, kw_only=True)
 class SequentialDual(Solver):
-    """Sequential dual method: visit the examples in random order, solve each one's part exactly.
+    """Sequential dual method: update the examples in random order, solve each one's part exactly.
 
     The method of Keerthi et al. (2008) for the multi-class problems; for binary and regression
     problems it is coordinate descent. Each heuristic can be switched off. Between evaluations, the
-    objective in the history is estimated with the loss of every example at its last visit.
+    objective in the history is estimated with the loss of every example at its last update.
 
     Parameters
     ----------
-    shrinking : bool, default=True
-        Visit idle examples less and less often.
-    cooling : bool, default=True
+    skip_idle_examples : bool, default=True
+        Update idle examples less and less often.
+    skip_small_violations : bool, default=True
         Leave alone violations that are small for the present gap.
     acceleration : bool, default=True
-        Extrapolate along the last rounds' moves (Nesterov's weights, restarted and undone
+        Extrapolate along the last iterations' moves (Nesterov's weights, restarted and undone
         when the dual would fall).
     averaging : bool, default=True
         Also try the average of the recent weights as the answer; its objective settles long
@@ -63,15 +62,15 @@ class SequentialDual(Solver):
     >>> from sklearn.datasets import load_digits
     >>> import maxmargin as mm
     >>> X, y = load_digits(return_X_y=True)
-    >>> plain = mm.SequentialDual(shrinking=False, cooling=False, acceleration=False)
+    >>> plain = mm.SequentialDual(skip_idle_examples=False, acceleration=False)
     >>> mm.LinearClassifier(solver=plain).fit(X / 16, y).certificate_.relative_gap < 1e-3
     True
     """
 
     requires: ClassVar[tuple[type, ...]] = (LinearProblem, OneVersusRest)
 
-    shrinking: bool = True
-    cooling: bool = True
+    skip_idle_examples: bool = True
+    skip_small_violations: bool = True
     acceleration: bool = True
     averaging: bool = True
 
@@ -114,7 +113,7 @@ class LinearRun(SolverRun):
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
-        "blocks", "momentum", "history", "calls", "threshold", "candidates", "n_evaluations",
+        "dual_state", "momentum", "history", "calls", "threshold", "candidates", "n_evaluations",
         "best", "primal", "certificate", "best_dual", "n_nonzero", "calls_evaluated",
         "settled_dual", "is_new",
     )  # fmt: skip
@@ -144,11 +143,11 @@ class LinearRun(SolverRun):
 
     def _begin(self, start: Floats | None) -> None:
         """From dual coefficients, or from zero."""
-        longest_wait = LONGEST_WAIT if self.solver.shrinking else 0
-        self.blocks = make_blocks(self.oracle, self.geometry, start, longest_wait, self.seed)
-        self.momentum = Momentum(self.blocks, self.solver.acceleration)
-        self.best = self.blocks.weights.copy()
-        self.best_dual = self.blocks.dual
+        longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
+        self.dual_state = make_dual(self.oracle, self.geometry, start, longest_wait, self.seed)
+        self.momentum = Momentum(self.dual_state, self.solver.acceleration)
+        self.best = self.dual_state.weights.copy()
+        self.best_dual = self.dual_state.dual
         self.certificate = Certificate(math.inf, self.best_dual)
         self.settled_dual = -math.inf if start is None else self.best_dual
 
@@ -185,13 +184,13 @@ class LinearRun(SolverRun):
 
     @property
     def expected(self) -> float:
-        return self.blocks.expected
+        return self.dual_state.expected
 
     def point(self) -> Floats:
-        return self.blocks.dual_coef
+        return self.dual_state.dual_coef
 
     def answer(self) -> Floats:
-        shown = self.blocks.weights if math.isinf(self.primal) else self.best
+        shown = self.dual_state.weights if math.isinf(self.primal) else self.best
         return shown[:, : self.oracle.n_outputs]
 
     @property
@@ -214,27 +213,27 @@ class LinearRun(SolverRun):
 
     def iterate(self) -> None:
         """Update the examples that are due, and evaluate the weights if it is time to."""
-        blocks, momentum = self.blocks, self.momentum
+        state, momentum = self.dual_state, self.momentum
         momentum.apply()
-        order = blocks.due_examples()
+        order = state.due_examples()
         for chunk in self._chunks(order):
-            blocks.sweep(chunk, self.threshold, self.threads)
+            state.sweep(chunk, self.threshold, self.threads)
             if self.stopping.out_of_time:
                 break
         self.calls += len(order)
-        blocks.round += 1
+        state.iteration += 1
         settled = momentum.settle()
         self.best_dual = max(self.best_dual, momentum.dual)
         if settled and self._evaluation_is_due():
             self._evaluate()
-            if self.solver.cooling:
-                self.threshold = COOLING * self.certificate.gap / self.oracle.C.sum()
+            if self.solver.skip_small_violations:
+                self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
 
     def _chunks(self, order: Order) -> Iterator[Order]:
         """Parts of a pass between which threads agree on the weights and clocks are heeded."""
-        size, n_threads = self.blocks.updates_per_call, self.threads.n_threads
+        size, n_threads = self.dual_state.updates_per_call, self.threads.n_threads
         if n_threads > 1:
-            size = min(size, max(self.blocks.updates_per_merge, -(-len(order) // MERGES)))
+            size = min(size, max(self.dual_state.updates_per_merge, -(-len(order) // MERGES)))
         for at in range(0, len(order), size):
             yield order[at : at + size]
 
@@ -259,13 +258,13 @@ class LinearRun(SolverRun):
         That costs a pass over the data, so the candidate that was the worse one last time is
         evaluated only every fourth time.
         """
-        blocks = self.blocks
+        state = self.dual_state
         self.calls_evaluated = self.calls
         best_primal = self.certificate.primal
         primals = {}
         for name in self.candidates if self.n_evaluations % 4 == 0 else self.candidates[:1]:
-            candidate = getattr(blocks, name)
-            primals[name] = blocks.primal(candidate, self.threads)
+            candidate = getattr(state, name)
+            primals[name] = state.primal(candidate, self.threads)
             if primals[name] < best_primal:
                 best_primal = primals[name]
                 self.best[:] = candidate
@@ -275,16 +274,16 @@ class LinearRun(SolverRun):
         self.evaluated = min(primals.values())
         self.is_new = True
         self.primal = best_primal
-        self.certificate = Certificate(best_primal, blocks.dual)
-        self.n_nonzero = int(np.count_nonzero(blocks.coef))
+        self.certificate = Certificate(best_primal, state.dual)
+        self.n_nonzero = int(np.count_nonzero(state.coef))
 
     def _certified(self) -> "_Certified":
         """The best weights, or zero, and a dual point, evaluated anew from the data alone."""
-        problem, blocks = self.oracle, self.blocks
-        blocks.release()
+        problem, state = self.oracle, self.dual_state
+        state.release()
         try:
             weights = self.best[:, : problem.n_outputs]
-            dual_coef = problem.feasible(blocks.dual_coef)
+            dual_coef = problem.feasible(state.dual_coef)
             certificate = certify(problem, weights, dual_coef)
             zero = problem.prior_weights()
             at_zero = problem.primal(zero)
@@ -293,7 +292,7 @@ class LinearRun(SolverRun):
             tol = self.stopping.relative_tol(at_zero)
             return _Certified(weights, dual_coef, certificate.compared_with_zero(at_zero, tol))
         except KeyboardInterrupt:
-            blocks.restart()
+            state.restart()
             raise
 
     def finish(self, status: Status) -> Result:

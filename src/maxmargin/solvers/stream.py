@@ -15,7 +15,7 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
-from maxmargin.dual.plane_cache import Frozen
+from maxmargin.dual.cut_cache import Frozen
 
 Floats = NDArray[np.float64]
 

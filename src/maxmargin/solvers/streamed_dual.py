@@ -1,7 +1,17 @@
-"""StreamedDual: dual coordinate ascent on examples that are read from disk, block by block."""
+"""StreamedDual: dual coordinate ascent on examples that are read from disk, batch by batch.
+
+Weights that learn from batches of examples, one after the other, with a cache of earlier rows.
+
+OnlineDual: dual coordinate steps on examples that come once, some at a time.
+
+Primal and dual value of a problem whose examples come batch by batch.
+
+The same functions as for data in memory (`maxmargin.core.linear`), summed up over the batches;
+no solver's bookkeeping enters.
+"""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,17 +19,339 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.checks import check_finite, check_indices, check_types
+from maxmargin.core.checks import check_finite, check_indices, check_shape, check_types
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.state import Stateful, alike
 from maxmargin.core.threads import Threads, read_ahead
-from maxmargin.dual.row_cache import Portion, StoredCoefficients
+from maxmargin.dual.explicit import SharedWeights
+from maxmargin.dual.row_cache import BatchDual, RowCache, StoredCoefficients
 from maxmargin.solvers.loop import Solver, SolverRun
-from maxmargin.solvers.online_dual import BlockLearner
-from maxmargin.solvers.summed_value import SummedValue, parts_of
 
 Floats = NDArray[np.float64]
+
+
+def parts_of(problem: LinearProblem | OneVersusRest) -> tuple[LinearProblem, ...]:
+    """The independent problems that a problem falls into; often it is the only one."""
+    return problem.parts if isinstance(problem, OneVersusRest) else (problem,)
+
+
+class SummedObjective:
+    """Values of some weights, and of one dual point, summed up over batches of examples.
+
+    Parameters
+    ----------
+    candidates : sequence of list of ndarray of shape (n_features + 1, n_outputs)
+        Weights to evaluate: for each candidate one array for each part of the problem.
+    """
+
+    def __init__(self, candidates: Sequence[list[Floats]]) -> None:
+        self.candidates = candidates
+        n_parts = len(candidates[0])
+        self._losses = np.zeros((n_parts, len(candidates)))
+        self._linear = [0.0] * n_parts
+        self._sums: list[Floats] = [np.zeros_like(weights) for weights in candidates[0]]
+        self._geometry: tuple[LinearProblem, ...] = ()
+
+    def add(
+        self, batch: LinearProblem | OneVersusRest, dual_coefs: Sequence[Floats | None]
+    ) -> None:
+        """Count the examples of a batch; None stands for coefficients that are all zero."""
+        parts = parts_of(batch)
+        nothing = np.zeros(0, dtype=np.intp)
+        if not self._geometry:
+            self._geometry = tuple(part.some(nothing) for part in parts)
+        for m, (part, dual_coef) in enumerate(zip(parts, dual_coefs, strict=True)):
+            for c, candidate in enumerate(self.candidates):
+                self._losses[m, c] += part.total_loss(candidate[m])
+            if dual_coef is not None:
+                self._linear[m] += part.linear(dual_coef)
+                self._sums[m] += replace(part, origin=None).unclipped_weights(dual_coef)
+
+    def primals(self) -> Floats:
+        """Objective values of shape (n_parts, n_candidates)."""
+        penalties = [
+            [part.penalty(candidate[m]) for candidate in self.candidates]
+            for m, part in enumerate(self._geometry)
+        ]
+        return np.asarray(penalties) + self._losses
+
+    def unclipped(self) -> list[Floats]:
+        """``u(B)`` of each part."""
+        return [
+            sums.copy() if part.origin is None else part.origin + sums
+            for part, sums in zip(self._geometry, self._sums, strict=True)
+        ]
+
+    def dual(self) -> float:
+        """Dual value."""
+        values = zip(self._geometry, self._linear, self.unclipped(), strict=True)
+        return sum(part.dual_of_sums(linear, unclipped) for part, linear, unclipped in values)
+
+
+SWEEPS = 5
+"""Sweeps over a batch while it is in memory, each followed by as many updates of cached rows. Noisy
+MNIST (C = 0.1, 40 batches, 5 % of the rows cached): five sweeps leave the dual 2.7 % below the
+optimum after two passes, twenty 1.3 %, at two and a half times the updates."""
+
+SPARE_ROWS = 1.25
+"""Weights are given this much room to grow when features turn up that nobody has seen before."""
+
+
+def _kind_of(parts: Sequence[LinearProblem]) -> tuple[type, int, int]:
+    return type(parts[0]), len(parts), parts[0].n_outputs
+
+
+class BatchLearner(Stateful):
+    """Dual coordinate steps on batches as they come.
+
+    Parameters
+    ----------
+    cache_bytes : int
+        Memory for rows of earlier batches.
+    seed : int
+
+    Attributes
+    ----------
+    weights : list of SharedWeights
+        One for each part of the problem; empty before the first batch.
+    cache : RowCache
+    linear : float
+        Linear term of the dual, of all examples so far.
+    updates, cache_updates : int
+        Updates of examples so far, and those of cached ones among them.
+    loss : float
+        Sum of cost times loss of the examples learned from, as their last updates saw it.
+    """
+
+    state_names = ("updates", "cache_updates", "linear", "loss", "model", "cache", "cached")
+
+    def __init__(self, cache_bytes: int, seed: int) -> None:
+        self.cache_bytes, self.seed = cache_bytes, seed
+        self.updates = self.cache_updates = 0
+        self._kind: tuple[type, int, int] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.weights: list[SharedWeights] = []
+        self.cache = RowCache(self.cache_bytes, self.seed)
+        self.linear = self.loss = 0.0
+        self.geometry: tuple[LinearProblem, ...] = ()
+
+    @property
+    def model(self) -> tuple[Any, ...]:
+        """What the weights are for, and their arrays."""
+        return self.geometry, [[getattr(w, name) for name in w.state_names] for w in self.weights]
+
+    @model.setter
+    def model(self, model: tuple[Any, ...]) -> None:
+        self.geometry = model[0]
+        self.weights = [SharedWeights(part) for part in self.geometry]
+        for weights, values in zip(self.weights, model[1], strict=True):
+            width = weights.unclipped.shape[1]
+            for name, value in zip(weights.state_names, values, strict=True):
+                if not alike(getattr(weights, name), value, may_grow=True):
+                    raise ValueError(f"{name} of the weights is of another type")
+                setattr(weights, name, value)
+            for name in ("unclipped", "weights", "average"):
+                check_shape(name, getattr(weights, name), len(weights.unclipped), width)
+        if self.geometry:
+            self._kind = _kind_of(self.geometry)
+
+    @property
+    def cached(self) -> list[tuple[Any, ...]]:
+        """The batches in the cache, as plain data."""
+        return [(number, *batch.plain) for number, batch in self.cache.batches.items()]
+
+    @cached.setter
+    def cached(self, batches: list[tuple[Any, ...]]) -> None:
+        self.cache.batches = {
+            number: BatchDual.of_plain(plain, self.weights) for number, *plain in batches
+        }
+
+    def prepare(self, parts: Sequence[LinearProblem]) -> bool:
+        """Be ready for a batch; False if all that was learned is lost.
+
+        That is so when the batch belongs to a problem with other outputs.
+        """
+        kind = _kind_of(parts)
+        known = kind == self._kind
+        n_rows = parts[0].weights_shape[0]
+        if not known:
+            self._forget()
+            self._kind = kind
+            self.weights = [SharedWeights(part) for part in parts]
+            nothing = np.zeros(0, dtype=np.intp)
+            self.geometry = tuple(part.some(nothing) for part in parts)
+        elif n_rows > len(self.weights[0].weights):
+            self.resize(int(n_rows * SPARE_ROWS))
+        return known
+
+    def resize(self, n_rows: int) -> None:
+        """Have weights for so many features, the constant one included."""
+        if n_rows == len(self.weights[0].weights):
+            return
+        for weights in self.weights:
+            weights.resize(n_rows)
+        for batch in self.cache.batches.values():
+            batch.attach(self.weights)
+
+    def load(
+        self, number: int, parts: Sequence[LinearProblem], starts: Sequence[Floats] | None
+    ) -> BatchDual:
+        """A batch ready for sweeps; `starts` are coefficients that the weights contain already."""
+        rows = np.arange(parts[0].n_samples, dtype=np.int32)
+        seed = self.seed + 7919 * (number + 1)
+        batch = BatchDual(parts, rows, self.weights, starts or [None] * len(parts), seed)
+        if starts is None:
+            self.linear += batch.linear  # of rows without features, which are settled at once
+        return batch
+
+    def learn(self, batch: BatchDual, threads: Threads) -> None:
+        """Sweep a batch, and with it the cached rows of others."""
+        before = batch.linear
+        try:
+            for _ in range(SWEEPS):
+                self.updates += batch.sweep(threads)
+                self._sweep_cache(len(batch), threads)
+        finally:
+            self.linear += batch.linear - before
+            self.loss += batch.loss
+
+    def polish(self, n_updates: int, enough: float, threads: Threads) -> None:
+        """Sweep the cached rows until a sweep gains less than `enough`, or all updates are made."""
+        left = n_updates
+        dual = self.dual
+        while left > 0 and len(self.cache):
+            left -= self._sweep_cache(len(self.cache), threads)
+            before, dual = dual, self.dual
+            if dual - before < enough:
+                return
+
+    def _sweep_cache(self, n_updates: int, threads: Threads) -> int:
+        updates, change, loss = self.cache.sweep(n_updates, threads)
+        self.updates += updates
+        self.cache_updates += updates
+        self.linear += change
+        self.loss += loss
+        return updates
+
+    @property
+    def dual(self) -> float:
+        """Dual value of all coefficients so far, as the sweeps have kept account of it."""
+        sums = zip(self.geometry, self.unclipped(), strict=True)
+        return self.linear + sum(part.dual_of_sums(0.0, unclipped) for part, unclipped in sums)
+
+    @property
+    def expected(self) -> float:
+        """Objective of the present weights on the batches learned from, if `loss` still holds."""
+        weights = self.clipped(self.unclipped())
+        pairs = zip(self.geometry, weights, strict=True)
+        return self.loss + sum(part.penalty(own) for part, own in pairs)
+
+    def unclipped(self) -> list[Floats]:
+        """``origin + X' coef`` of each part, copied."""
+        return [shared.without_padding(shared.unclipped) for shared in self.weights]
+
+    def clipped(self, unclipped: list[Floats]) -> list[Floats]:
+        """Weights that belong to `unclipped`; the same arrays where nothing has to be clipped."""
+        if not self.weights[0].nonnegative:
+            return unclipped
+        return [np.vstack([np.maximum(sums[:-1], 0.0), sums[-1:]]) for sums in unclipped]
+
+    def correct(self, wrong: list[Floats], right: list[Floats]) -> None:
+        """Take out rounding errors, by which `unclipped` was `wrong` at an earlier time."""
+        for shared, before, exact in zip(self.weights, wrong, right, strict=True):
+            shared.unclipped[:, : shared.n_outputs] += exact - before
+            shared.clip()
+
+    def prior_weights(self) -> list[Floats]:
+        """The best weights of each part without any example."""
+        return [
+            np.zeros_like(average) if part.origin is None else part.prior_weights()
+            for part, average in zip(self.geometry, self.average(), strict=True)
+        ]
+
+    def average(self) -> list[Floats]:
+        """The average of recent weights of each part, copied."""
+        return [shared.without_padding(shared.average) for shared in self.weights]
+
+
+BATCH_SETTLED = 0.05
+"""Cached rows have settled when a sweep over them gains less than this times `tol`, relatively."""
+
+UPDATES_AGAIN = 4
+"""Most updates of cached rows after a batch, for each update with it. One pass over MNIST (C = 0.1)
+ends 4.3 % above the optimum without any, 2.2 % with four, and no nearer with eight."""
+
+
+class OnlineDual:
+    """Weights that learn from one batch of examples after the other.
+
+    Batches are swept like the batches of `StreamedDual`. Afterwards rows that still move stay in
+    the cache. The others are let go, but not what the weights have of them: their dual coefficients
+    count on as they are. So the dual value remains a lower bound of the objective over all examples
+    so far, whatever the weights. The objective in the history is estimated: with the losses that
+    batches had when they were learned from.
+
+    Parameters
+    ----------
+    cache_bytes : int
+        Memory for rows of earlier batches.
+    seed : int
+    """
+
+    def __init__(self, cache_bytes: int, seed: int) -> None:
+        self.learner = BatchLearner(cache_bytes, seed)
+        self.calls = 0
+
+    def learn(
+        self, problem: LinearProblem | OneVersusRest, n_jobs: int, stopping: Stopping
+    ) -> None:
+        """Learn from a batch, whose problem must have the features and outputs of those before.
+
+        Then the cached rows are swept until they have settled, as far as `stopping` asks for it.
+        """
+        parts = parts_of(problem)
+        learner = self.learner
+        updates = learner.updates
+        learner.prepare(parts)
+        batch = learner.load(self.calls, parts, None)
+        with Threads(n_jobs) as threads:
+            try:
+                learner.learn(batch, threads)
+            finally:
+                learner.cache.keep(self.calls, batch)
+                learner.cache.join_small()
+                self.calls += 1
+            most = UPDATES_AGAIN * (learner.updates - updates)
+            learner.polish(most, BATCH_SETTLED * stopping.allowed_gap(learner.dual), threads)
+
+    @property
+    def weights(self) -> Floats:
+        """The average of recent weights."""
+        return np.hstack(self.learner.average())
+
+    @property
+    def certificate(self) -> Certificate:
+        """A lower bound; the objective cannot be known without the examples that are gone."""
+        return Certificate(math.inf, self.learner.dual)
+
+    def as_iteration(self, seconds: float) -> Iteration:
+        """The state as a line of history."""
+        batches = self.learner.cache.batches.values()
+        coefs = [coef for batch in batches for coef in batch.dual_coefs]
+        return Iteration(
+            seconds=seconds,
+            oracle_calls=self.learner.updates,
+            cache_hits=self.learner.cache_updates,
+            primal=math.inf,
+            dual=self.learner.dual,
+            cuts=sum(int(np.count_nonzero(coef)) for coef in coefs),
+            objective=self.learner.expected,
+        )
+
 
 SETTLED = 1e-3
 """Cached rows have settled when a sweep over them gains less than this times `tol`, relatively.
@@ -28,14 +360,14 @@ With each pass that was not the last, the bar is four times lower, and there is 
 RESUMED = 1e-5
 """Relative difference that rounding may make between values kept and evaluated anew."""
 
-BlockProblem = LinearProblem | OneVersusRest
+BatchProblem = LinearProblem | OneVersusRest
 Stored = tuple[StoredCoefficients, ...]
-"""Coefficients of a block, for each part of the problem."""
+"""Coefficients of a batch, for each part of the problem."""
 
 
 @registered("LateCoefficients")
 class _Late(NamedTuple):
-    """Coefficients of some rows of a block, newer than those that are stored of the block."""
+    """Coefficients of some rows of a batch, newer than those that are stored of the batch."""
 
     rows: NDArray[np.int32]
     coefs: list[StoredCoefficients]
@@ -44,20 +376,20 @@ class _Late(NamedTuple):
 @registered("StreamedDual")
 @dataclass(frozen=True, kw_only=True)
 class StreamedDual(Solver):
-    """Dual coordinate ascent on blocks of examples that need not be in memory all at once.
+    """Dual coordinate ascent on batches of examples that need not be in memory all at once.
 
-    In memory are one block (and the next, which a thread reads meanwhile), the weights, the dual
-    coefficients that are not zero, and the rows of earlier blocks that still move, as far as
-    `cache_bytes` allows. Each block is swept a few times, and the cached rows with it. Every pass
-    but the first also values the weights and the dual point it began with, from the
+    In memory are one batch (and the next, which a thread reads meanwhile), the weights, the dual
+    coefficients that are not zero, and the rows of earlier batches that still move, as far as
+    `cache_bytes` allows. Each batch is swept a few times, and the cached rows with it. Every pass
+    but the first also evaluates the weights and the dual point it began with, from the
     data alone: the certificate costs one pass in all. So the objective in the history is exact, of
-    the weights before the pass; in the first pass it is estimated with the losses that blocks had
+    the weights before the pass; in the first pass it is estimated with the losses that batches had
     when they were learned from.
 
     Parameters
     ----------
     cache_bytes : int, default=2**27
-        Memory for rows of earlier blocks. Less takes more passes; 0 keeps none.
+        Memory for rows of earlier batches. Less takes more passes; 0 keeps none.
 
     See Also
     --------
@@ -71,7 +403,7 @@ class StreamedDual(Solver):
     >>> from maxmargin.data.sources import Examples, Source
     >>> from maxmargin.solvers.streamed_dual import StreamedDual
     >>> class Parts(Source):
-    ...     def blocks(self):
+    ...     def batches(self):
     ...         X, y = load_digits(return_X_y=True)
     ...         for at in range(0, len(y), 500):
     ...             yield Examples(X[at : at + 500] / 16, y[at : at + 500])
@@ -85,7 +417,7 @@ class StreamedDual(Solver):
 
     def start(
         self,
-        oracle: Callable[[], Iterator[BlockProblem | None]],
+        oracle: Callable[[], Iterator[BatchProblem | None]],
         stopping: Stopping,
         threads: Threads,
         seed: int,
@@ -106,7 +438,7 @@ class StreamedDual(Solver):
             Apart from the one that reads. Same seed and number of threads, same answer.
         seed : int
         """
-        return StreamedRun(BlockLearner(self.cache_bytes, seed), oracle, stopping, threads, seed)
+        return StreamedRun(BatchLearner(self.cache_bytes, seed), oracle, stopping, threads, seed)
 
     def iterate(self, run: "StreamedRun") -> None:
         run.read(learn=True)
@@ -130,8 +462,8 @@ class StreamedRun(SolverRun):
 
     def __init__(
         self,
-        learner: BlockLearner,
-        oracle: Callable[[], Iterator[BlockProblem | None]],
+        learner: BatchLearner,
+        oracle: Callable[[], Iterator[BatchProblem | None]],
         stopping: Stopping,
         threads: Threads,
         seed: int,
@@ -159,10 +491,10 @@ class StreamedRun(SolverRun):
             },
         )
         known = range(len(self.stored))
-        if not all(k in known for k in (*self.late, *self.learner.cache.portions)):
+        if not all(k in known for k in (*self.late, *self.learner.cache.batches)):
             raise ValueError("coefficients belong to a block that there is not")
-        portions = self.learner.cache.portions.items()
-        rows = [(k, portion.rows) for k, portion in portions]
+        batches = self.learner.cache.batches.items()
+        rows = [(k, batch.rows) for k, batch in batches]
         rows += [(k, one.rows) for k, many in self.late.items() for one in many]
         for k, some in rows:
             n_rows = min((part.shape[0] for part in self.stored[k] or ()), default=0)
@@ -180,10 +512,10 @@ class StreamedRun(SolverRun):
         if not self.best:
             return
         self._write_back()
-        value = SummedValue([self.best])
-        for _ in self._valued(value):
+        objective = SummedObjective([self.best])
+        for _ in self._evaluated(objective):
             pass
-        primal, dual, known = float(value.primals().sum()), value.dual(), self.certificate
+        primal, dual, known = float(objective.primals().sum()), objective.dual(), self.certificate
         within = 1.0 + RESUMED
         if not (primal <= within * known.primal and known.dual <= dual + RESUMED * abs(dual)):
             raise ValueError(
@@ -257,7 +589,7 @@ class StreamedRun(SolverRun):
 
         The first complete pass cannot: it only finds out how many features and outputs there are.
         """
-        value = None
+        objective = None
         updates, self.learner.loss = self.learner.updates, 0.0
         if self.surveyed:
             self._write_back()
@@ -265,40 +597,42 @@ class StreamedRun(SolverRun):
             candidates = [self.learner.average(), self.learner.clipped(sums)]
             if not self.best:  # once is enough: their objective stays
                 candidates.append(self.learner.prior_weights())
-            value = SummedValue(candidates)
-        for k, problem in read_ahead(self._valued(value)):
+            objective = SummedObjective(candidates)
+        for k, problem in read_ahead(self._evaluated(objective)):
             if not self.surveyed:
                 self._prepare(k, problem)
             if problem is not None and learn and self.stopping.reason(-1) is None:
                 self._learn(k, parts_of(problem))
-        if value is None:
+        if objective is None:
             self.surveyed = True
             self.learner.resize(self.n_rows)
         else:
-            self._settle(value)
-            self.learner.correct(sums, value.unclipped())
+            self._settle(objective)
+            self.learner.correct(sums, objective.unclipped())
         if learn and not self.is_done:
             self._polish(self.learner.updates - updates)
 
-    def _valued(self, value: SummedValue | None) -> Iterator[tuple[int, BlockProblem | None]]:
-        """The blocks with their numbers, valued where they are read: in the reader's thread.
+    def _evaluated(
+        self, objective: SummedObjective | None
+    ) -> Iterator[tuple[int, BatchProblem | None]]:
+        """The batches with their numbers, evaluated where they are read: in the reader's thread.
 
-        Values belong to the beginning of the pass. What is stored of a block stays as it was then
-        until the block is learned from, and that is after it has come from here.
+        Values belong to the beginning of the pass. What is stored of a batch stays as it was then
+        until the batch is learned from, and that is after it has come from here.
         """
         k = -1
         for k, problem in enumerate(self.oracle()):
-            if value is not None:
+            if objective is not None:
                 if problem is None or k >= len(self.stored):
                     raise ValueError("The source gave other blocks than on the first pass.")
                 parts = parts_of(problem)
-                value.add(problem, self._restored(self.stored[k], parts) or [None] * len(parts))
+                objective.add(problem, self._restored(self.stored[k], parts) or [None] * len(parts))
             yield k, problem
-        if value is not None and k + 1 < len(self.stored):
+        if objective is not None and k + 1 < len(self.stored):
             raise ValueError("The source gave fewer blocks than on the first pass.")
 
-    def _prepare(self, k: int, problem: BlockProblem | None) -> None:
-        """In the first pass: make room for what this block is the first to have."""
+    def _prepare(self, k: int, problem: BatchProblem | None) -> None:
+        """In the first pass: make room for what this batch is the first to have."""
         if k == len(self.stored):
             self.stored.append(None)
         if problem is None:
@@ -309,21 +643,21 @@ class StreamedRun(SolverRun):
             self.late.clear()
 
     def _learn(self, k: int, parts: tuple[LinearProblem, ...]) -> None:
-        """Improve the dual over a block, and over the cached rows of others."""
+        """Improve the dual over a batch, and over the cached rows of others."""
         starts = self._restored(self._current(k), parts)
         self.late.pop(k, None)
         self.learner.cache.take(k)
-        portion = self.learner.load(k, parts, starts)
+        batch = self.learner.load(k, parts, starts)
         try:
-            self.learner.learn(portion, self.threads)
+            self.learner.learn(batch, self.threads)
         finally:
-            self.stored[k] = tuple(StoredCoefficients.of(part) for part in portion.fractions())
-        self.learner.cache.keep(k, portion, self._let_go)
+            self.stored[k] = tuple(StoredCoefficients.of(part) for part in batch.fractions())
+        self.learner.cache.keep(k, batch, self._let_go)
 
-    def _let_go(self, block: int, portion: Portion, examples: NDArray[np.int32]) -> None:
-        """Remember the coefficients of rows that the cache drops, until their block is stored."""
-        coefs = [StoredCoefficients.of(part[examples]) for part in portion.fractions()]
-        self.late.setdefault(block, []).append(_Late(portion.rows[examples], coefs))
+    def _let_go(self, number: int, batch: BatchDual, examples: NDArray[np.int32]) -> None:
+        """Remember the coefficients of rows that the cache drops, until their batch is stored."""
+        coefs = [StoredCoefficients.of(part[examples]) for part in batch.fractions()]
+        self.late.setdefault(number, []).append(_Late(batch.rows[examples], coefs))
 
     def _polish(self, updates_of_pass: int) -> None:
         """Before the next pass, which costs far more: let the cached rows settle."""
@@ -346,37 +680,40 @@ class StreamedRun(SolverRun):
         return [kept.restore(part) for kept, part in zip(stored, parts, strict=True)]
 
     def _current(self, k: int) -> Stored | None:
-        """What is stored of a block, with what its cached rows have learned since."""
+        """What is stored of a batch, with what its cached rows have learned since."""
         stored = self.stored[k]
-        kept = self.learner.cache.portions.get(k)
+        kept = self.learner.cache.batches.get(k)
         changes = [(rows, [part.dense() for part in coefs]) for rows, coefs in self.late.get(k, [])]
         if kept is not None:
             changes.append((kept.rows, kept.fractions()))
         for rows, fractions in changes:
-            assert stored is not None  # rows are cached when their block is stored
+            assert stored is not None  # rows are cached when their batch is stored
             pairs = zip(stored, fractions, strict=True)
             stored = tuple(part.changed(rows, new) for part, new in pairs)
         return stored
 
     def _write_back(self) -> None:
         """Store all that cached rows have learned."""
-        for k in {*self.late, *self.learner.cache.portions}:
+        for k in {*self.late, *self.learner.cache.batches}:
             self.stored[k] = self._current(k)
         self.late.clear()
-        for portion in self.learner.cache.portions.values():
-            portion.round()
+        for batch in self.learner.cache.batches.values():
+            batch.round_coefs()
 
-    def _settle(self, value: SummedValue) -> None:
+    def _settle(self, objective: SummedObjective) -> None:
         """Keep what a pass has found to be better, part by part."""
-        primals = value.primals()
+        primals = objective.primals()
         self.evaluated = float(primals.min(axis=1).sum())
         if not self.best:
-            self.best, self.best_primals = [*value.candidates[0]], primals[:, 0].tolist()
+            self.best, self.best_primals = [*objective.candidates[0]], primals[:, 0].tolist()
             self.at_zero = float(primals[:, -1].sum())
         for m, c in enumerate(primals.argmin(axis=1)):
             if primals[m, c] < self.best_primals[m]:
-                self.best[m], self.best_primals[m] = value.candidates[c][m], float(primals[m, c])
-        self.best_dual = max(self.best_dual, value.dual())
+                self.best[m], self.best_primals[m] = (
+                    objective.candidates[c][m],
+                    float(primals[m, c]),
+                )
+        self.best_dual = max(self.best_dual, objective.dual())
 
     def as_iteration(self) -> Iteration:
         self.calls, self.hits = self.learner.updates, self.learner.cache_updates

@@ -23,22 +23,22 @@ from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import add_snapshot
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.loop import (
+    Momentum,
     Solver,
     SolverRun,
     in_spite_of_interrupt,
     uncertified,
 )
-from maxmargin.solvers.momentum import Momentum
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 ADD_ONLY = StepRule(max_steps=0)
-"""Take new planes in, and change nothing."""
+"""Take new cutting planes in, and change nothing."""
 
-HOPEFUL = 1.4
-"""A valuation is worth its passes if the gap that searches let expect is at most so many times the
-tolerance: hinges were seen at weights that have got better since."""
+EVALUATE_WITHIN = 1.4
+"""An evaluation is worth its passes if the gap that oracle calls let expect is at most so many
+times the tolerance: hinges were seen at weights that have got better since."""
 
 RESUMED = 1e-6
 """Relative difference that rounding may make between a dual value kept and one evaluated anew."""
@@ -47,14 +47,16 @@ ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7
-"""Multiplications of the searches made at the same weights. At first weights change quickly, and a
-plane found at old ones is soon worth nothing; later there is time to keep threads busy."""
+"""Multiplications of the oracle calls made at the same weights. At first weights change quickly,
+and a cutting plane found at old ones is soon worth nothing; later there is time to keep threads
+busy."""
 
 LEAST_BATCH = 8
-"""But so many searches at least, however costly, for threads to share: it makes a pass no worse."""
+"""But so many oracle calls at least, however costly, for threads to share: it makes a pass no
+worse."""
 
 BATCHES_PER_PASS = 10
-"""Nor more than let the weights change at least this often in a pass over all blocks."""
+"""Nor more than let the weights change at least this often in a pass over all examples."""
 
 
 class Run(SolverRun):
@@ -62,7 +64,7 @@ class Run(SolverRun):
 
     Parameters
     ----------
-    oracle : TrainingSet
+    oracle : Oracle
     stopping : Stopping
     threads : Threads
     seed : int
@@ -83,10 +85,11 @@ class Run(SolverRun):
         self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf
-        """The objective at the best weights, if searches that are not exact miss half of what they
-        may; else the same as `primal`."""
+        """The objective at the best weights, if oracle calls that are not exact miss half of what
+        they may; else the same as `primal`."""
         self.least_primal = math.inf
-        """Of the last weights that were offered, as far as searches that are not exact can tell."""
+        """Of the last weights that were offered, as far as oracle calls that are not exact can
+        tell."""
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
         """Set by a solver that extrapolates."""
@@ -103,12 +106,12 @@ class Run(SolverRun):
 
     @property
     def everything(self) -> Order:
-        """All blocks, in order."""
+        """All examples, in order."""
         return np.arange(self.oracle.n_examples, dtype=np.int64)
 
     @property
     def shuffled(self) -> Order:
-        """All blocks, in random order."""
+        """All examples, in random order."""
         return self.random.permutation(self.oracle.n_examples)
 
     @property
@@ -123,11 +126,11 @@ class Run(SolverRun):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all that is left of the gap is what relaxed searches cannot tell."""
+        """Whether all that is left of the gap is what relaxed oracle calls cannot tell."""
         return self._closes_gap(self.least_primal) and not self.is_done
 
     def reason_to_stop(self) -> Status | None:
-        """Why to stop after the rounds so far; None to go on."""
+        """Why to stop after the iterations so far; None to go on."""
         if self.history and self.is_done:
             return Status.CONVERGED
         if self.history and self.is_stuck:
@@ -149,7 +152,7 @@ class Run(SolverRun):
             raise ValueError(f"its dual value is {dual:.6g}, not {self.dual:.6g}")
 
     def state(self) -> "_RunState":
-        """All that the next rounds depend on, with the data."""
+        """All that the next iterations depend on, with the data."""
         return _RunState(self)
 
     def offer(self, weights: Floats, hinges: Hinges, ends_iteration: bool = False) -> None:
@@ -165,8 +168,8 @@ class Run(SolverRun):
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
         """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
 
-        Where searches are not exact, a guess must do: the upper bound would favour weights at which
-        they happen to be exact, such as zero. But what closes the gap is the answer.
+        Where oracle calls are not exact, a guess must do: the upper bound would favour weights at
+        which they happen to be exact, such as zero. But what closes the gap is the answer.
         """
         closes = self._closes_gap(objective.most) and objective.most < self.primal
         if not (closes or objective.middle < self.guess):
@@ -183,7 +186,7 @@ class Run(SolverRun):
     def may_close_gap(self, weights: Floats, known: float) -> bool:
         """Whether `weights` may be good enough, with a sum of cost times hinge of `known` or more.
 
-        The planes in hand tell what it is at least, for less than searches would take.
+        The the working set tell what it is at least, for less than oracle calls would take.
         """
         return self._closes_gap(_objective(weights, Hinges(known, known)).least)
 
@@ -193,17 +196,17 @@ class Run(SolverRun):
             self.best = self.weights.copy()
 
     def answer(self) -> Floats:
-        """The best weights so far; before any valuation, the present ones."""
+        """The best weights so far; before any evaluation, the present ones."""
         return self.weights if self.best is None else self.best
 
-    def value_candidates(self) -> None:
-        """Value the last weights, and keep them (not a copy) if they are the best."""
+    def evaluate_candidates(self) -> None:
+        """Evaluate the last weights, and keep them (not a copy) if they are the best."""
         for weights in self.candidates:
             hinges = self.oracle.all_hinges(weights, self.threads)
             self._consider(weights, _objective(weights, hinges), at_rest=True)
 
     def choose_as_expected(self) -> None:
-        """Let the present weights be the answer, unless others have been valued and seem better.
+        """Let the present weights be the answer, unless others have been evaluated and seem better.
 
         No search is made for it: whoever has pressed Ctrl-C does not want to wait.
         """
@@ -212,7 +215,7 @@ class Run(SolverRun):
 
 
 class _RunState(Stateful):
-    """A run, and what its searches remember."""
+    """A run, and what its oracle calls remember."""
 
     state_names = ("run", "oracle_calls")
 
@@ -246,7 +249,7 @@ class TrackedRun(Run):
     """
 
     state_names = (
-        *Run.state_names, "passes", "passes_valued", "dual_asked", "average", "snapshots",
+        *Run.state_names, "passes", "passes_evaluated", "dual_asked", "average", "snapshots",
         "estimate",
     )  # fmt: skip
 
@@ -254,12 +257,12 @@ class TrackedRun(Run):
         self, oracle: Any, stopping: Stopping, threads: Threads, seed: int, averaging: bool
     ) -> None:
         super().__init__(oracle, stopping, threads, seed)
-        self.passes = self.passes_valued = 0
+        self.passes = self.passes_evaluated = 0
         self.dual_asked = -math.inf
         self.average = self.weights.copy() if averaging else None
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
-        """Sum of cost times hinge as seen in the last pass of searches, at changing weights."""
+        """Sum of cost times hinge as seen in the last pass of oracle calls, at changing weights."""
 
     def snapshot(self) -> None:
         """Let the present weights count in the average."""
@@ -277,30 +280,30 @@ class TrackedRun(Run):
 
     @property
     def expected(self) -> float:
-        """With the hinges that the last pass of searches saw, at changing weights."""
+        """With the hinges that the last pass of oracle calls saw, at changing weights."""
         return self.half_square + self.estimate
 
     def looks_done(self) -> bool:
-        """Whether a valuation, which costs a pass or two, could find the gap closed.
+        """Whether an evaluation, which costs a pass or two, could find the gap closed.
 
-        Either the hinges of the last pass of searches say so; or the dual has hardly grown since
-        the last question, when the average may be better than the weights of any moment.
+        Either the hinges of the last pass of oracle calls say so; or the dual has hardly grown
+        since the last question, when the average may be better than the weights of any moment.
         """
         primal, stopping = self.expected, self.stopping
         settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
-        if settled and self.average is not None and self.passes > 1.2 * self.passes_valued:
+        if settled and self.average is not None and self.passes > 1.2 * self.passes_evaluated:
             return True
-        return primal - self.dual <= HOPEFUL * stopping.allowed_gap(primal)
+        return primal - self.dual <= EVALUATE_WITHIN * stopping.allowed_gap(primal)
 
 
 class BlockRun(TrackedRun):
-    """A run that keeps planes for each block.
+    """A run that keeps cutting planes for each example.
 
     Parameters
     ----------
     batch_size : int or None
-        Searches made at the same weights; None chooses by their work.
+        Oracle calls made at the same weights; None chooses by their work.
     averaging : bool
         Keep an average of the weights, too.
     """
@@ -320,7 +323,7 @@ class BlockRun(TrackedRun):
         self.fixed_batch_size = batch_size
         self.working_set = WorkingSet(oracle.C, oracle.n_features)
         self.gap = math.inf
-        """The gap that the searches of the last round found, where a solver asks for it."""
+        """The gap that the oracle calls of the last iteration found, where a solver asks for it."""
 
     @property
     def dual(self) -> float:
@@ -344,7 +347,7 @@ class BlockRun(TrackedRun):
 
     @property
     def batch_size(self) -> int:
-        """Searches to make at the same weights: one by one where Python makes them."""
+        """Oracle calls to make at the same weights: one by one where Python makes them."""
         if self.fixed_batch_size is not None:
             return self.fixed_batch_size
         each = self.oracle.oracle_work
@@ -355,7 +358,7 @@ class BlockRun(TrackedRun):
         return max(1, min(size, self.oracle.n_examples // BATCHES_PER_PASS))
 
     def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
-        """Search for planes of the blocks `order`, and visit each block with its own."""
+        """Search for cuts of the examples `order`, and update each example with its own."""
         total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
         for examples, cuts in self._found(order, self.weights):
             total += self.working_set.update(examples, self.weights, rule, cuts)
@@ -370,11 +373,11 @@ class BlockRun(TrackedRun):
         return total
 
     def estimate_from_gaps(self, gap: float) -> None:
-        """Estimate the hinges from a duality gap that the searches have found."""
+        """Estimate the hinges from a duality gap that the oracle calls have found."""
         self.estimate = self.dual + gap - self.half_square
 
     def infer_at(self, weights: Floats) -> Hinges:
-        """Search all blocks at fixed weights, and keep the planes.
+        """Search all examples at fixed weights, and keep the cutting planes.
 
         Returns the sum of cost times hinge; infinity if time ran out.
         """
@@ -388,7 +391,7 @@ class BlockRun(TrackedRun):
         return total
 
     def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
-        """Batches of blocks with their planes, found at weights that may change in between."""
+        """Batches of examples with their cuts, found at weights that may change in between."""
         size = self.batch_size
         for start in range(0, len(order), size):
             examples = order[start : start + size]
@@ -397,37 +400,37 @@ class BlockRun(TrackedRun):
             yield examples, cuts
 
     def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
-        """Visit the blocks `order` with the planes in hand."""
+        """Update the examples `order` with the working set."""
         self.hits += len(order)
         update = self.working_set.update(order, self.weights, rule)
         self.snapshot()
         return update
 
-    def value(self) -> None:
-        """Value the candidates, until one is good enough; the planes found are kept."""
+    def evaluate(self) -> None:
+        """Evaluate the candidates, until one is good enough; the cutting planes found are kept."""
         self.best_dual = max(self.best_dual, self.dual)
-        self._value(self.candidates)
+        self._evaluate(self.candidates)
 
-    def value_if_done(self) -> None:
-        """Value the candidates that seem to close the gap, which none does most of the time.
+    def evaluate_if_done(self) -> None:
+        """Evaluate the candidates that seem to close the gap, which none does most of the time.
 
-        What searches let expect comes first, and then the planes in hand: they may rule out what
+        What oracle calls let expect comes first, and then the working set: they may rule out what
         the average or the hinges of changing weights let hope for.
         """
         if self.looks_done():
             self.settle()
             self.best_dual = max(self.best_dual, self.dual)
             known = self.working_set.hinges
-            self._value([w for w in self.candidates if self.may_close_gap(w, known(w))])
+            self._evaluate([w for w in self.candidates if self.may_close_gap(w, known(w))])
             if self.momentum is not None:
                 self.momentum.restart()
 
-    def _value(self, candidates: list[Floats]) -> None:
+    def _evaluate(self, candidates: list[Floats]) -> None:
         for weights in candidates:
             self.offer(weights, self.infer_at(weights), ends_iteration=True)
             if self.is_done:
                 break
-        self.passes_valued = self.passes
+        self.passes_evaluated = self.passes
 
     def extrapolate(self, momentum: float) -> None:
         """See `Extrapolable`."""
@@ -459,7 +462,7 @@ class StructuredSolver(Solver):
 
 
 def _certified(run: Run, status: Status) -> Result:
-    """The best weights and the dual point, valued anew from the data alone."""
+    """The best weights and the dual point, evaluated anew from the data alone."""
     status = in_spite_of_interrupt(run.settle, status)
     point = run.point()
     linear = run.dual + run.half_square
@@ -467,8 +470,8 @@ def _certified(run: Run, status: Status) -> Result:
     try:
         if status is Status.INTERRUPTED and slow:
             run.choose_as_expected()
-        elif status is not Status.CONVERGED:  # the last weights have not been valued, perhaps
-            status = in_spite_of_interrupt(run.value_candidates, status)
+        elif status is not Status.CONVERGED:  # the last weights have not been evaluated, perhaps
+            status = in_spite_of_interrupt(run.evaluate_candidates, status)
         run.release()
         status = in_spite_of_interrupt(lambda: _certify(run, point), status)
         status = in_spite_of_interrupt(lambda: _compare_with_zero(run, linear), status)
@@ -485,7 +488,7 @@ def _certify(run: Run, point: Any) -> None:
     run.certificate = certify(run.oracle, run.answer(), point)
     if run.certificate.relative_gap < -ROUNDING and isinstance(point, DualPoint):
         _refute(run.oracle, run.answer(), point, run.threads)
-        # The planes of the dual point alone prove that the objective is no lower.
+        # The cutting planes of the dual point alone prove that the objective is no lower.
         run.certificate = replace(run.certificate, primal=run.certificate.dual)
 
 
@@ -508,9 +511,9 @@ def _compare_with_zero(run: Run, linear: float) -> None:
 
 
 def _refute(oracle: Oracle, weights: Floats, point: DualPoint, threads: Threads) -> None:
-    """The primal value is below the dual one, so some search was no maximum: say which.
+    """The primal value is below the dual one, so some oracle call was no maximum: say which.
 
-    Unless searches may be just that, and did not say by how much.
+    Unless oracle calls may be just that, and did not say by how much.
     """
     cuts = oracle.separate(weights, point.examples, threads)
     if not oracle.exact and cuts.suboptimality is None:

@@ -16,8 +16,7 @@ from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.summed import SummedCut, SummedCuts
-from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedRun
+from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedCut, SummedCuts, SummedRun
 from maxmargin.solvers.loop import SolverRun
 from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
 from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle

@@ -22,7 +22,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.auto import AVERAGE_BELOW, Auto
+from maxmargin.solvers.block_coordinate import AVERAGE_BELOW, Auto
 from maxmargin.solvers.loop import SolverRun
 from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun
 from maxmargin.training.distributed_links import ClusterIteration, Counts, Link, certified_on_shards
@@ -85,7 +85,7 @@ class DistributedRun(Run):
         self.dual_asked = -math.inf
         self.settled = False
         """Whether the dual has hardly grown since the last question."""
-        self.passes_valued = self.passes_asked = 0.0
+        self.passes_evaluated = self.passes_asked = 0.0
         self.version = 0
         self.links = [Link(np.zeros(oracle.n_features)) for _ in range(n_shards)]
         self.lost: set[int] = set()
@@ -150,7 +150,7 @@ class DistributedRun(Run):
         primal, stopping = self.expected, self.stopping
         self.settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
-        if self.passes <= PATIENT * self.passes_valued:
+        if self.passes <= PATIENT * self.passes_evaluated:
             return False
         return self.settled or primal - self.dual <= stopping.allowed_gap(primal)
 
@@ -182,7 +182,7 @@ class DistributedRun(Run):
         if self.lost:
             self.recover()
 
-    def value(self) -> None:
+    def evaluate(self) -> None:
         """Value the weights, and their average, unless planes in hand rule them out.
 
         The planes found are kept.
@@ -202,7 +202,7 @@ class DistributedRun(Run):
         for link in self.links:
             link.restart = True
         # That all were searched here says nothing new.
-        self.passes_valued = self.passes_asked = self.passes
+        self.passes_evaluated = self.passes_asked = self.passes
         if self.lost:
             self.recover()
 
@@ -520,7 +520,7 @@ class DistributedDual(StructuredSolver):
     def iterate(self, run: DistributedRun) -> None:
         run.advance()
         if run.is_new_pass() and run.looks_done():
-            run.value()
+            run.evaluate()
 
     def finish(self, run: DistributedRun, status: Status) -> Result:
         def certify(status: Status) -> Result:

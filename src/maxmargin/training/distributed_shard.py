@@ -20,8 +20,8 @@ from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
-from maxmargin.solvers.auto import ENTRY_COST, Auto
-from maxmargin.solvers.momentum import Momentum
+from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
+from maxmargin.solvers.loop import Momentum
 from maxmargin.solvers.structured import BlockRun
 from maxmargin.training.shards import Delta
 

@@ -17,11 +17,10 @@ from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.labels import all_classes
 from maxmargin.data.sources import Examples, Source
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.names import make_solver
-from maxmargin.solvers.online import Online
-from maxmargin.solvers.online_run import StreamRun
+from maxmargin.solvers.online import Online, StreamRun
 from maxmargin.solvers.stream import InMemory
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack

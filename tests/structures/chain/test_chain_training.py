@@ -9,7 +9,7 @@ from structured_referee import Case, compiled_chains, narrow, random_chains, wid
 
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import NSlack
 
 ONE = Threads(1)

@@ -15,8 +15,7 @@ from structured_referee import Case, compiled_chains, random_chains
 import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.marginal import mix
-from maxmargin.dual.marginal_explicit import ExplicitDistributions, distributions_of
+from maxmargin.dual.marginal import ExplicitDistributions, distributions_of, mix
 from maxmargin.structures.graph.clique_tree import CliqueTree
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs

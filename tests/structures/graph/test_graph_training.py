@@ -12,10 +12,8 @@ import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.auto import Auto
+from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
-from maxmargin.solvers.dual_coordinate import DualCoordinate
-from maxmargin.solvers.frank_wolfe import FrankWolfe
 from maxmargin.solvers.partial_linearization import PartialLinearization
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs

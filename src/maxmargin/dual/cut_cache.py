@@ -1,20 +1,26 @@
-"""Mixtures of outputs: what planes that were merged are planes of.
+"""Mixtures of outputs: what cutting planes that were merged are cutting planes of.
 
-A working set whose blocks come and go, within a limit of memory.
+A working set whose examples come and go, within a limit of memory.
 
-Examples of a stream enter with their first violating plane and leave when no coefficient is left.
-When memory runs out, three things give some back, none of which changes the weights or the dual
-value:
+Examples of a stream enter with their first violating cutting plane and leave when no coefficient is
+left. When memory runs out, three things give some back, none of which changes the weights or the
+dual value:
 
-- planes without a coefficient are dropped;
-- planes of one example are *merged*: with coefficients ``a_j`` of sum ``a``, the plane
-  ``sum_j (a_j / a) (psi_j, loss_j)`` with the coefficient ``a`` stands for all of them. A mean of
-  lower bounds of the hinge is a lower bound, so it is a plane of that example, too. Of what outputs
-  it is a mixture is kept, so that it can still be made from the example anew;
+- cutting planes without a coefficient are dropped;
+- cutting planes of one example are *merged*: with coefficients ``a_j`` of sum ``a``, the cutting
+  plane ``sum_j (a_j / a) (psi_j, loss_j)`` with the coefficient ``a`` stands for all of them. A
+  mean of lower bounds of the hinge is a lower bound, so it is a cutting plane of that example, too.
+  Of what outputs it is a mixture is kept, so that it can still be made from the example anew;
 - examples are *frozen*: their part of the weights and of the linear term is added to one sum for
-  all of them, and their planes are forgotten. With coefficients ``a_i`` that examples have spent on
-  it, the sum is a plane of ``sum_i a_i hinge_i``. It may shrink as a whole, or be exchanged in
-  part for another such plane, found in a later pass; both are exact steps of the dual.
+  all of them, and their cutting planes are forgotten. With coefficients ``a_i`` that examples have
+  spent on it, the sum is a cutting plane of ``sum_i a_i hinge_i``. It may shrink as a whole, or be
+  exchanged in part for another such cutting plane, found in a later pass; both are exact steps of
+  the dual.
+
+What the cache of cutting plans does to its arrays, compiled.
+
+Each of these leaves the arrays such that weights and coefficients belong together, so Ctrl-C, which
+waits for the end of compiled code, may come after any of them.
 """
 
 import sys
@@ -24,27 +30,16 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.cuts import add_cut, cut_product
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
-from maxmargin.dual.gram import make_table
-from maxmargin.dual.plane_cache_routines import (
-    BLOCK_BYTES,
-    CUT_BYTES,
-    ENTRY_BYTES,
-    NOWHERE,
-    add_renewed,
-    count_entries,
-    exchange_frozen,
-    freeze_examples,
-    measure_examples,
-    merge_examples,
-    pack_lists,
-    shrink_frozen,
-)
+from maxmargin.dual.gram import EMPTY, _find, clear, make_table
 from maxmargin.dual.working_set import (
     _N_CUTS,
+    _N_ENTRIES,
     _N_FREE,
     _N_GRAM,
     _N_LIVE,
@@ -53,13 +48,214 @@ from maxmargin.dual.working_set import (
     PER_CUT,
     StepRule,
     WorkingSet,
+    _append,
+    _drop,
     _without_repeats,
 )
+
+ENTRY_BYTES = 12
+CUT_BYTES = 52
+EXAMPLE_BYTES = 48
+"""What an entry, a cut number and an example take in the arrays, the lists of examples apart."""
+
+NOWHERE, MARKED = -1, -2
+
+SETTLED = 1e-9
+"""An example is full if no more than this part of its total is left."""
+
+
+@compiled
+def count_entries(table, entries):  # type: ignore[no-untyped-def]
+    """Entries of all cutting planes of each example."""
+    for b in range(len(table.size)):
+        for j in range(table.size[b]):
+            entries[b] += table.length[table.slots[table.slot_at[b] + j]]
+
+
+@inlined
+def _spread_more(start, stop, columns, values, share, taken, table):  # type: ignore[no-untyped-def]
+    """Add `share` times a cut to what is in the table; returns the places that are taken."""
+    for q in range(start, stop):
+        h = _find(columns[q], table)
+        if table.keys[h] == EMPTY:
+            table.keys[h] = columns[q]
+            table.sums[h] = 0.0
+            table.places[taken] = h
+            taken += 1
+        table.sums[h] += share * values[q]
+    return taken
+
+
+@compiled
+def merge_examples(first, most, room, table, hashed, into, shares):  # type: ignore[no-untyped-def]
+    """Merge in the examples from `first` on; returns where the arena was full, or the end.
+
+    Cutting plane `p` that goes into another has that one's number in ``into[p]``, perhaps its own.
+    """
+    for b in range(first, len(table.size)):
+        m = table.size[b]
+        at = table.slot_at[b]
+        if m <= most:
+            continue
+        total = 0.0
+        entries = 0
+        for j in range(m):
+            p = table.slots[at + j]
+            better = 0
+            for k in range(m):
+                q = table.slots[at + k]
+                if table.coef[q] > table.coef[p] or (table.coef[q] == table.coef[p] and k < j):
+                    better += 1
+            if better >= most - 1:
+                into[p] = MARKED
+                total += table.coef[p]
+                entries += table.length[p]
+        fits = entries <= room and total > 0.0
+        taken = 0
+        loss = 0.0
+        if fits:
+            for j in range(m):
+                p = table.slots[at + j]
+                if into[p] == MARKED:
+                    share = table.coef[p] / total
+                    stop = table.start[p] + table.length[p]
+                    taken = _spread_more(
+                        table.start[p], stop, table.columns, table.values, share, taken, hashed
+                    )
+                    loss += share * table.loss[p]
+        full = table.counts[_N_ENTRIES] + taken > len(table.values)
+        if not fits or full:
+            clear(taken, hashed)
+            for j in range(m):
+                into[table.slots[at + j]] = NOWHERE
+            if full:
+                return b
+            continue
+        # Where a cutting plane is forgotten its number is the first to be used again.
+        new = NOWHERE
+        for j in range(m):
+            p = table.slots[at + j]
+            if into[p] == MARKED:
+                new = p
+                break
+        for j in range(m - 1, -1, -1):
+            p = table.slots[at + j]
+            if into[p] == MARKED:
+                into[p] = new
+                shares[p] = table.coef[p] / total
+                _drop(b, j, table)
+        table.counts[_N_FREE] -= 1
+        start = table.counts[_N_ENTRIES]
+        for t in range(taken):
+            h = hashed.places[t]
+            table.columns[start + t] = hashed.keys[h]
+            table.values[start + t] = hashed.sums[h]
+        clear(taken, hashed)
+        table.counts[_N_ENTRIES] += taken
+        table.counts[_N_LIVE] += taken
+        table.start[new] = start
+        table.length[new] = taken
+        table.loss[new] = loss
+        table.coef[new] = total
+        table.previous[new] = total
+        table.idle[new] = 0
+        _append(b, new, table, hashed)
+    return len(table.size)
+
+
+@compiled
+def freeze_examples(examples, table, vector, loss, spent):  # type: ignore[no-untyped-def]
+    """Add what the examples have in weights and dual to the frozen sum, and drop their cuts."""
+    for o in range(len(examples)):
+        b = examples[o]
+        owner = table.owner[b]
+        for j in range(table.size[b] - 1, -1, -1):
+            p = table.slots[table.slot_at[b] + j]
+            coef = table.coef[p]
+            stop = table.start[p] + table.length[p]
+            add_cut(table.start[p], stop, table.columns, table.values, coef, vector)
+            loss[0] += coef * table.loss[p]
+            if owner < len(spent):
+                spent[owner] += coef
+            _drop(b, j, table)
+
+
+@compiled
+def shrink_frozen(factor, vector, loss, spent, new_vector, new_loss, weights):  # type: ignore[no-untyped-def]
+    """Multiply the frozen sums by `factor`, and take the rest out of the weights."""
+    for f in range(len(vector)):
+        weights[f] -= (1.0 - factor) * vector[f]
+        vector[f] *= factor
+    for f in range(len(new_vector)):
+        new_vector[f] *= factor
+    loss[0] *= factor
+    new_loss[0] *= factor
+    for owner in range(len(spent)):
+        spent[owner] *= factor
+
+
+@compiled
+def add_renewed(starts, columns, values, losses, spent, vector, loss):  # type: ignore[no-untyped-def]
+    """Add cutting planes times what is spent on them."""
+    for k in range(len(spent)):
+        if spent[k] > 0.0:
+            add_cut(starts[k], starts[k + 1], columns, values, spent[k], vector)
+            loss[0] += spent[k] * losses[k]
+
+
+@compiled
+def exchange_frozen(step, vector, loss, new_vector, new_loss, weights):  # type: ignore[no-untyped-def]
+    """Go from the frozen sum to the new one by `step`, and move the weights with it."""
+    for f in range(len(vector)):
+        change = step * (new_vector[f] - vector[f])
+        vector[f] += change
+        weights[f] += change
+    loss[0] += step * (new_loss[0] - loss[0])
+
+
+@compiled
+def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-def]
+    """How far each example is from a change of its coefficients, and what its cutting planes take.
+
+    A full example stays as it is while all of its cutting planes have a positive slope; the least
+    of these tells how steady it is. An example with something left is at the balance of slope zero.
+    """
+    for b in range(len(table.size)):
+        used = 0.0
+        least = np.inf
+        for j in range(table.size[b]):
+            p = table.slots[table.slot_at[b] + j]
+            stop = table.start[p] + table.length[p]
+            product = cut_product(table.start[p], stop, table.columns, table.values, weights)
+            used += table.coef[p]
+            least = min(least, table.loss[p] - product)
+            sizes[b] += CUT_BYTES + ENTRY_BYTES * table.length[p]
+        sizes[b] += 4 * table.capacity[b] + 8 * table.capacity[b] * table.capacity[b]
+        steady[b] = least if used >= table.totals[b] * (1.0 - SETTLED) else min(least, 0.0)
+
+
+@compiled
+def pack_lists(table, order):  # type: ignore[no-untyped-def]
+    """Move the lists of the examples together, in the order in which they stand, without room."""
+    slot_at = gram_at = 0
+    for o in range(len(order)):
+        b = order[o]
+        m, old = table.size[b], table.capacity[b]
+        new = max(m, 1)
+        for j in range(m):
+            table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
+            for k in range(m):
+                table.gram[gram_at + j * new + k] = table.gram[table.gram_at[b] + j * old + k]
+        table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, new
+        slot_at += new
+        gram_at += new * new
+    table.counts[_N_SLOTS] = slot_at
+    table.counts[_N_GRAM] = gram_at
 
 
 @registered("Mixture")
 class Mixture(NamedTuple):
-    """What a merged plane is a plane of: outputs of an example in proportions that add up to 1."""
+    """What a merged cut is a cut of: outputs of an example in proportions that add up to 1."""
 
     outputs: tuple[Any, ...]
     shares: tuple[float, ...]
@@ -76,7 +272,7 @@ def size_of(output: Any) -> int:
 
 
 def parts_of(output: Any) -> list[tuple[Any, float]]:
-    """Outputs with their shares; of a plane that is not merged, the one."""
+    """Outputs with their shares; of a cutting plane that is not merged, the one."""
     if isinstance(output, Mixture):
         return list(zip(output.outputs, output.shares, strict=True))
     return [(output, 1.0)]
@@ -104,22 +300,22 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 FIRST_CAPACITY = 2
-"""Planes that a new block has room for: most examples never have more."""
+"""Cutting planes that a new example has room for: most examples never have more."""
 
 ROOM_TO_MERGE = 8
-"""This part of the limit is left free, for merged planes are stored before those they are made of
+"""This part of the limit is left free, for merged cuts are stored before those they are made of
 are forgotten."""
 
 FULL_AFTER_SQUEEZE = 0.7
 """A squeeze goes through the whole cache, so it makes room for a good while."""
 
 PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
-"""Arrays with a place for each block."""
+"""Arrays with a place for each example."""
 
 
 @registered("Frozen")
 class Frozen(NamedTuple):
-    """The sum of the planes that were forgotten, each times its coefficient.
+    """The sum of the cutting planes that were forgotten, each times its coefficient.
 
     Parameters
     ----------
@@ -130,7 +326,8 @@ class Frozen(NamedTuple):
     spent : ndarray
         For each owner, what its coefficients add up to; empty if owners never come back.
     new_vector, new_loss : ndarray
-        The same sums of planes that were found in the present pass, for as much as is spent.
+        The same sums of cutting planes that were found in the present pass, for as much as is
+        spent.
     """
 
     vector: Floats
@@ -144,8 +341,8 @@ class Frozen(NamedTuple):
         return Frozen(*(array.copy() for array in self))
 
 
-class PlaneCache(WorkingSet):
-    """Planes of examples that come and go.
+class CutCache(WorkingSet):
+    """Cutting planes of examples that come and go.
 
     Parameters
     ----------
@@ -168,9 +365,9 @@ class PlaneCache(WorkingSet):
         self.output_bytes = 0
         self.frozen: Frozen | None = None
         self.n_merged = 0
-        """Planes that were merged into others."""
+        """Cutting planes that were merged into others."""
         self.n_frozen = 0
-        """Examples whose planes were forgotten, some of them more than once."""
+        """Examples whose cutting planes were forgotten, some of them more than once."""
         self._merging: tuple[NDArray[np.int64], Floats] | None = None
         self._rooms: dict[str, NDArray[Any]] = {}
         self.look_at(0, 0)
@@ -186,37 +383,37 @@ class PlaneCache(WorkingSet):
 
     @property
     def n_examples(self) -> int:
-        """Examples with planes."""
+        """Examples with cutting planes."""
         return len(self._table.size)
 
     @property
     def owners(self) -> Order:
-        """Whose block each is."""
+        """Whose example each is."""
         return self._table.owner
 
     @property
     def n_bytes(self) -> int:
         frozen = 0 if self.frozen is None else sum(array.nbytes for array in self.frozen)
-        room = BLOCK_BYTES * (self._example_room - self.n_examples)
+        room = EXAMPLE_BYTES * (self._example_room - self.n_examples)
         return super().n_bytes + room + 8 * len(self.outputs) + self.output_bytes + frozen
 
     @property
     def _example_room(self) -> int:
-        """Blocks up to which the arrays have room."""
+        """Examples up to which the arrays have room."""
         return len(self._room("owner"))
 
     @property
     def _limit(self) -> int:
-        """Bytes up to which planes are taken in."""
+        """Bytes up to which cutting planes are taken in."""
         return self.max_bytes - self.max_bytes // ROOM_TO_MERGE
 
     def look_at(self, first: int, last: int) -> None:
-        """Have the blocks of owners from `first` to `last` at hand."""
+        """Have the examples of owners from `first` to `last` at hand."""
         self._window = first, last
         self._found: NDArray[np.int32] | None = None
 
     def examples_of(self, owners: Order) -> Order:
-        """The blocks of these owners, all of them in the range that is looked at; -1 for none."""
+        """The examples of these owners, all of them in the range that is looked at; -1 for none."""
         first, last = self._window
         if self._found is None:
             found = np.full(last - first, -1, dtype=np.int32)
@@ -226,7 +423,7 @@ class PlaneCache(WorkingSet):
         return self._found[owners - first].astype(np.int64)
 
     def spent(self, owners: Order) -> Floats | float:
-        """What frozen planes have taken of the totals of these owners."""
+        """What frozen cutting planes have taken of the totals of these owners."""
         if self.frozen is None or not len(self.frozen.spent):
             return 0.0
         known = self.frozen.spent
@@ -235,21 +432,21 @@ class PlaneCache(WorkingSet):
     def take_in(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats, rule: StepRule
     ) -> None:
-        """Visit examples with a new plane for each, making blocks for those that have none.
+        """Update examples with a new cut for each, making examples for those that have none.
 
         Parameters
         ----------
         owners : ndarray of int64
         cost : ndarray
             C of each of them.
-        cuts : Planes
+        cuts : Cutting planes
         weights : ndarray of shape (n_features,)
         rule : StepRule
 
         Raises
         ------
         ValueError
-            If the planes of one example take more memory than there is.
+            If the cutting planes of one example take more memory than there is.
         """
         for part, examples in self._admit(owners, cost, cuts, weights):
             self.update(examples, weights, rule, cuts if part is None else cuts.take(part))
@@ -257,7 +454,7 @@ class PlaneCache(WorkingSet):
     def put_in(
         self, owners: Order, cost: Floats, cuts: Cuts, coef: Floats, weights: Floats
     ) -> None:
-        """Take planes over with their coefficients; an owner may come several times."""
+        """Take cutting planes over with their coefficients; an owner may come several times."""
         for some in _without_repeats(owners):
             given, given_coef = cuts.take(some), coef[some]
             for part, examples in self._admit(owners[some], cost[some], given, weights):
@@ -269,9 +466,9 @@ class PlaneCache(WorkingSet):
     def _admit(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats
     ) -> Iterator[tuple[Order | None, Order]]:
-        """Make room for a plane of each owner, in parts if it must be.
+        """Make room for a cutting plane of each owner, in parts if it must be.
 
-        Yields the positions of each part, None for all, with their blocks.
+        Yields the positions of each part, None for all, with their examples.
         """
         queue = [np.arange(len(owners))] if len(owners) else []
         while queue:
@@ -293,17 +490,17 @@ class PlaneCache(WorkingSet):
                 )
 
     def _examples_for(self, owners: Order, cost: Floats) -> Order:
-        """Blocks of these owners, new ones where there are none."""
+        """Examples of these owners, new ones where there are none."""
         examples = self.examples_of(owners)
         totals = np.maximum(cost - self.spent(owners), 0.0)
         known = examples >= 0
-        # What was frozen may have shrunk since the block was made.
+        # What was frozen may have shrunk since the example was made.
         self.totals[examples[known]] = totals[known]
         examples[~known] = self._add_examples(owners[~known], totals[~known])
         return examples
 
     def prune(self, weights: Floats, max_idle: int = 1) -> None:
-        """Drop planes without a coefficient at `max_idle` calls, and blocks without planes."""
+        """Drop cuts without a coefficient at `max_idle` calls, and examples without cuts."""
         self.extrapolate(0.0, weights)  # no move before this one is to be undone
         self.drop_idle(max_idle)
         self._keep_examples()
@@ -322,7 +519,7 @@ class PlaneCache(WorkingSet):
             self.shrink()
 
     def merge(self, most: int) -> None:
-        """In every block, make one plane of all but the ``most - 1`` with the most weight."""
+        """In every example, make one cut of all but the ``most - 1`` with the most weight."""
         self._note_outputs()
         table = self._table
         entries = np.zeros(self.n_examples, dtype=np.int64)
@@ -343,7 +540,7 @@ class PlaneCache(WorkingSet):
         self._note_outputs()
 
     def freeze(self, examples: Order) -> None:
-        """Forget the planes of some blocks, but not what they add to weights and dual."""
+        """Forget the cutting planes of some examples, but not what they add to weights and dual."""
         self._note_outputs()
         n_owners = int(self.owners[examples].max(initial=-1)) + 1 if self.remembers else 0
         if self.frozen is None:
@@ -382,19 +579,19 @@ class PlaneCache(WorkingSet):
         self._moved(-loss, weights)
 
     def begin_pass(self) -> None:
-        """Forget the new planes of frozen examples that an earlier pass did not bring to an end."""
+        """Forget the new cuts of frozen examples that an earlier pass did not bring to an end."""
         if self.frozen is not None:
             self.frozen.new_vector[:] = 0.0
             self.frozen.new_loss[:] = 0.0
 
     def renew(self, owners: Order, cuts: Cuts, slopes: Floats) -> None:
-        """Note new planes of frozen examples; those that do not violate count as zero."""
+        """Note new cutting planes of frozen examples; those that do not violate count as zero."""
         spent = np.where(slopes > 0.0, self.spent(owners), 0.0)
         if self.frozen is not None and spent.any():
             add_renewed(*cuts[:4], spent, self.frozen.new_vector, self.frozen.new_loss)
 
     def end_pass(self, weights: Floats) -> None:
-        """Exchange the frozen sum for that of the new planes, by the part that helps most."""
+        """Exchange the frozen sum for that of the new cuts, by the part that helps most."""
         if self.frozen is None or not len(self.frozen.new_vector):
             return
         vector, loss, _, new_vector, new_loss = self.frozen
@@ -408,7 +605,7 @@ class PlaneCache(WorkingSet):
         self.begin_pass()
 
     def recount(self, weights: Floats) -> None:
-        """Value the dual anew, without the rounding errors of many small gains."""
+        """Evaluate the dual anew, without the rounding errors of many small gains."""
         table = self._table
         live = table.length >= 0
         self.linear = float(table.coef[live] @ table.loss[live])
@@ -417,7 +614,7 @@ class PlaneCache(WorkingSet):
         self._moved(0.0, weights)
 
     def shrink(self) -> None:
-        """Give back all room that no plane takes."""
+        """Give back all room that no cutting plane takes."""
         self._note_outputs()
         pack_lists(self._table, np.argsort(self._table.slot_at, kind="stable"))
         self._close_gaps()
@@ -439,7 +636,7 @@ class PlaneCache(WorkingSet):
         self._resize_arena(int(counts[_N_LIVE]))
 
     def point(self) -> DualPoint:
-        """The coefficients that are not zero, mixtures taken apart, with owners for blocks.
+        """The coefficients that are not zero, mixtures taken apart, with owners for examples.
 
         What is frozen is not in it.
         """
@@ -462,7 +659,7 @@ class PlaneCache(WorkingSet):
         )
 
     def _add_examples(self, owners: Order, totals: Floats) -> Order:
-        """Blocks without planes."""
+        """Examples without cutting planes."""
         table, n = self._table, len(owners)
         counts = table.counts.copy()
         places = np.arange(n, dtype=np.int64)
@@ -490,7 +687,7 @@ class PlaneCache(WorkingSet):
         return examples
 
     def _followed(self, name: str, new: NDArray[Any]) -> NDArray[Any]:
-        """The array of blocks with `new` behind it, in the room behind it if there is enough."""
+        """The array of examples with `new` behind it, in the room behind it if there is enough."""
         array = getattr(self._table, name)
         length, wanted = len(array), len(array) + len(new)
         room = self._room(name)
@@ -502,13 +699,13 @@ class PlaneCache(WorkingSet):
         return room[:wanted]
 
     def _room(self, name: str) -> NDArray[Any]:
-        """The array of blocks, with what room there is behind it."""
+        """The array of examples, with what room there is behind it."""
         array = getattr(self._table, name)
         room = self._rooms.get(name)
         return room if room is not None and array.base is room else array
 
     def _keep_examples(self) -> None:
-        """Drop the blocks that have no planes, and the outputs of planes that are gone."""
+        """Drop the examples that have no cuts, and the outputs of cuts that are gone."""
         for p in self._table.free[: self._table.counts[_N_FREE]].tolist():
             if self.outputs[p] is not None:
                 self.output_bytes -= size_of(self.outputs[p])
@@ -523,10 +720,10 @@ class PlaneCache(WorkingSet):
             pack_lists(table, np.argsort(table.slot_at, kind="stable"))
 
     def _freeze_some(self, target: int, weights: Floats) -> None:
-        """Freeze so many blocks as bring the cache to `target`, the steadiest first."""
+        """Freeze so many examples as bring the cache to `target`, the steadiest first."""
         steady, sizes = np.zeros(self.n_examples), np.zeros(self.n_examples, dtype=np.int64)
         measure_examples(self._table, weights, steady, sizes)
-        sizes += BLOCK_BYTES + self.output_bytes // max(self.n_examples, 1)
+        sizes += EXAMPLE_BYTES + self.output_bytes // max(self.n_examples, 1)
         suboptimality = self.n_bytes - target
         if self.frozen is None:
             suboptimality += 16 * self.n_features
@@ -535,7 +732,7 @@ class PlaneCache(WorkingSet):
         self.freeze(np.sort(order[:n]))
 
     def _bytes_with(self, examples: Order, cuts: Cuts) -> int:
-        """Bytes that will be taken when each of the blocks, new where -1, has got its plane."""
+        """Bytes that will be taken when each of the examples, new where -1, has got its cut."""
         table, counts = self._table, self._table.counts
         known = examples[examples >= 0]
         n_new, n_entries = len(examples) - len(known), len(cuts.values)
@@ -548,7 +745,7 @@ class PlaneCache(WorkingSet):
             numbers = self._grown(numbers, numbers + len(examples))
         return (
             self.n_bytes
-            + BLOCK_BYTES * self._lengthening(self._example_room, self.n_examples, n_new)
+            + EXAMPLE_BYTES * self._lengthening(self._example_room, self.n_examples, n_new)
             + 4 * self._lengthening(len(table.slots), int(counts[_N_SLOTS]), *slots)
             + 8 * self._lengthening(len(table.gram), int(counts[_N_GRAM]), *gram)
             + CUT_BYTES * max(numbers - len(self.outputs), 0)

@@ -9,8 +9,7 @@ from test_working_set import N_FEATURES, dense, random_planes
 
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
-from maxmargin.dual.plane_cache import Mixture, PlaneCache, mixed_output, size_of
-from maxmargin.dual.plane_cache_routines import measure_examples
+from maxmargin.dual.cut_cache import CutCache, Mixture, measure_examples, mixed_output, size_of
 from maxmargin.dual.working_set import StepRule
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]
@@ -24,7 +23,7 @@ class Mirror:
     def __init__(self, seed, max_bytes=PLENTY, n_owners=12):
         self.random = np.random.default_rng(seed)
         self.C = self.random.uniform(0.1, 2.0, n_owners)
-        self.cache = PlaneCache(N_FEATURES, max_bytes)
+        self.cache = CutCache(N_FEATURES, max_bytes)
         self.cache.look_at(0, n_owners)
         self.weights = np.zeros(N_FEATURES)
         self.psi, self.losses, self.owner = np.zeros((0, N_FEATURES)), np.zeros(0), []
@@ -180,13 +179,13 @@ def test_memory_never_exceeds_its_limit_and_the_dual_never_falls(seed, kilobytes
 
 def test_the_prediction_of_memory_is_never_too_low(monkeypatch):
     predicted = []
-    original = PlaneCache._bytes_with
+    original = CutCache._bytes_with
 
     def spy(self, blocks, cuts):
         predicted.append(original(self, blocks, cuts))
         return predicted[-1]
 
-    monkeypatch.setattr(PlaneCache, "_bytes_with", spy)
+    monkeypatch.setattr(CutCache, "_bytes_with", spy)
     mirror = Mirror(0, n_owners=50)
     for turn in range(60):
         mirror.take_in()
@@ -275,7 +274,7 @@ def test_a_cache_too_small_for_one_plane_says_so():
 def test_planes_with_coefficients_are_taken_over():
     first = worked(5)
     point = first.cache.point()
-    second = PlaneCache(N_FEATURES, PLENTY)
+    second = CutCache(N_FEATURES, PLENTY)
     second.look_at(0, len(first.C))
     weights = np.zeros(N_FEATURES)
     order = np.arange(len(point.coef))
@@ -295,7 +294,7 @@ def test_planes_with_coefficients_are_taken_over():
 
 
 def test_nothing_in_nothing_out():
-    cache, weights = PlaneCache(N_FEATURES, PLENTY), np.zeros(N_FEATURES)
+    cache, weights = CutCache(N_FEATURES, PLENTY), np.zeros(N_FEATURES)
     nothing = np.zeros(0, dtype=np.int64)
     cache.take_in(
         nothing, np.zeros(0), random_planes(np.random.default_rng(0), 0), weights, StepRule()

@@ -1,0 +1,246 @@
+"""Auto: the default, which decides between searching and sweeping by what they have gained.
+
+DualCoordinate: search for each block in turn, and coordinate steps over the working set.
+
+FrankWolfe: towards the best cutting plane, by an exact line search.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from maxmargin.core.oracle import Oracle
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Stopping
+from maxmargin.core.threads import Threads
+from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, BlockUpdate, StepRule
+from maxmargin.solvers.loop import Momentum
+from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
+
+ENTRY_COST = 6.0
+"""A cut's entries are looked up one by one; oracle calls multiply vectors, faster by about this."""
+
+AVERAGE_BELOW = 1 << 22
+"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
+
+LEAST_PART_OF_MEAN_GAP = 0.1
+"""Blocks with less than this part of the mean gap are left out of sweeps."""
+
+
+@registered("Auto")
+@dataclass(frozen=True, kw_only=True)
+class Auto(StructuredSolver):
+    """Pairwise steps over the working set, new ones when those no longer pay.
+
+    After a pass of oracle calls, which is worth most in the beginning, the working set are swept
+    for as long as the dual grows faster by it, for each multiplication, than by searching. Both are
+    counted in operations, not seconds, so that runs repeat exactly. Between sweeps the coefficients
+    are extrapolated.
+
+    Parameters
+    ----------
+    oracle_cost : float, default=300
+        Cost of an oracle call in updates of a block, for problems in plain Python, which cannot
+        count.
+    acceleration : bool, default=True
+        Extrapolate along the last sweeps' moves, undone when the dual would fall.
+    max_sweeps : int, default=100
+        Most sweeps between two passes of oracle calls.
+    max_steps : int, default=10
+        Most steps of one update.
+    max_idle : int, default=3
+        Iterations after which a cutting plane whose coefficient stayed zero is dropped.
+    batch_size : int, default=None
+        Oracle calls made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    DualCoordinate, NSlack, OneSlack, FrankWolfe
+    """
+
+    oracle_cost: float = 300.0
+    acceleration: bool = True
+    max_sweeps: int = 100
+    max_steps: int = 10
+    max_idle: int = 3
+    batch_size: int | None = None
+
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        averaging = oracle.n_features <= AVERAGE_BELOW
+        run = BlockRun(oracle, stopping, threads, seed, self.batch_size, averaging)
+        run.momentum = Momentum(run, self.acceleration)
+        return run
+
+    def iterate(self, run: BlockRun) -> None:
+        assert run.momentum is not None
+        self.improve(run, run.momentum, run.shuffled)
+        run.evaluate_if_done()
+        run.working_set.drop_idle(self.max_idle)
+
+    def improve(self, run: BlockRun, momentum: Momentum, order: Order) -> None:
+        """Search for cutting planes of the blocks `order`, and sweep for as long as that pays."""
+        rule = StepRule(max_steps=self.max_steps)
+        momentum.apply()
+        found = run.infer(order, rule)
+        momentum.settle()
+        pay = found.gain / max(self.inference_effort(run, order, found), 1.0)
+        for _ in range(self.max_sweeps):
+            momentum.apply()
+            swept = run.sweep(self.notable(run), rule)
+            momentum.settle()
+            if swept.gain <= pay * ENTRY_COST * swept.work:
+                break
+
+    def inference_effort(self, run: BlockRun, order: Order, found: BlockUpdate) -> float:
+        """Multiplications that oracle calls of `order` and the updates with them took, about."""
+        each = run.oracle.oracle_work
+        oracle_calls = self.oracle_cost * found.work if each is None else each * len(order)
+        return ENTRY_COST * found.work + oracle_calls
+
+    def notable(self, run: BlockRun) -> Order:
+        """Blocks that sweeps may gain by, in random order."""
+        gaps = run.working_set.gaps
+        return run.random.permutation(np.flatnonzero(gaps > LEAST_PART_OF_MEAN_GAP * gaps.mean()))
+
+
+@registered("DualCoordinate")
+@dataclass(frozen=True, kw_only=True)
+class DualCoordinate(StructuredSolver):
+    """Dual coordinate descent of Ramanan (2013), algorithm 1, on a growing set of cutting planes.
+
+    An iteration oracle calls for the most violating cutting plane of every block, in random order,
+    and takes steps over each block's cutting planes: of one coefficient (against the zero cutting
+    plane) or between the most violating pair. Then it sweeps the working set until their own gap is
+    small.
+
+    Parameters
+    ----------
+    bound : {"tracked", "true"}, default="tracked"
+        How the upper bound is known: from the hinges seen on the way, with an evaluation of the
+        objective only when they promise the end; or by an evaluation of the objective in every
+        iteration.
+    precision : float, default=0.5
+        Sweep until the gap over the working set is this part of the gap that the oracle calls
+        found.
+    max_sweeps : int, default=10
+        Most sweeps of one iteration.
+    max_steps : int, default=10
+        Most steps of one update.
+    max_idle : int, default=50
+        Iterations after which a cutting plane whose coefficient stayed zero is dropped.
+    batch_size : int, default=None
+        Oracle calls made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    Auto, NSlack, FrankWolfe
+    """
+
+    bound: str = "tracked"
+    precision: float = 0.5
+    max_sweeps: int = 10
+    max_steps: int = 10
+    max_idle: int = 50
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.bound not in ("tracked", "true"):
+            raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
+
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        return BlockRun(oracle, stopping, threads, seed, self.batch_size)
+
+    def iterate(self, run: BlockRun) -> None:
+        rule = StepRule(max_steps=self.max_steps)
+        found = run.infer(run.shuffled, rule)
+        for _ in range(self.max_sweeps):
+            if run.sweep(run.shuffled, rule).gap <= self.precision * found.gap:
+                break
+        if self.bound == "true":
+            run.evaluate()
+        else:
+            run.evaluate_if_done()
+        run.working_set.drop_idle(self.max_idle)
+
+
+MAX_IDLE = 50
+"""Iterations after which a cutting plane whose coefficient stayed zero is dropped."""
+
+STEPS = {"frank-wolfe": FRANK_WOLFE, "away": AWAY, "pairwise": PAIRWISE}
+
+
+@registered("FrankWolfe")
+@dataclass(frozen=True, kw_only=True)
+class FrankWolfe(StructuredSolver):
+    """Frank-Wolfe on the dual, over all blocks at once or one after the other.
+
+    With `gap_sampling`, the objective in the history is estimated from the gap of every block at
+    its last update.
+
+    Parameters
+    ----------
+    block : bool, default=True
+        One step for each block (Lacoste-Julien et al., 2013), or one for all of them.
+    step : {"frank-wolfe", "away", "pairwise"}, default="frank-wolfe"
+        Towards the best cutting plane; that or away from the worst, what promises more; or from the
+        worst to the best. The last two need `block`.
+    averaging : bool, default=True
+        Also try the average of the weights as the answer: its test error falls early.
+    gap_sampling : bool, default=False
+        Choose blocks in proportion to their last known gap, instead of all in random order.
+    cache_sweeps : int, default=0
+        Sweeps over the working set after each pass of oracle calls.
+    evaluate_every : int, default=10
+        Passes between evaluations of the weights; each costs one or two more passes.
+    batch_size : int, default=None
+        Oracle calls made at the same weights; None chooses by their work.
+
+    See Also
+    --------
+    Auto, PartialLinearization, DualCoordinate
+    """
+
+    block: bool = True
+    step: str = "frank-wolfe"
+    averaging: bool = True
+    gap_sampling: bool = False
+    cache_sweeps: int = 0
+    evaluate_every: int = 10
+    batch_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.step not in STEPS:
+            raise ValueError(f"step must be one of {sorted(STEPS)}, but is {self.step!r}.")
+        if not self.block and self.step != "frank-wolfe":
+            raise ValueError(f"step={self.step!r} needs block=True.")
+
+    def start(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> BlockRun:
+        return BlockRun(oracle, stopping, threads, seed, self.batch_size, self.averaging)
+
+    def iterate(self, run: BlockRun) -> None:
+        if not self.block:
+            run.offer(run.weights, run.infer_at(run.weights))
+            run.snapshot()
+            run.working_set.step_towards_best(run.weights)
+            return
+        rule = StepRule(kind=STEPS[self.step], max_steps=1)
+        order = self._order(run)
+        run.infer(order, rule)
+        if len(order) < run.oracle.n_examples:
+            run.estimate_from_gaps(float(run.working_set.gaps.sum()))
+        for _ in range(self.cache_sweeps):
+            run.sweep(run.shuffled, rule)
+        if run.iterations_due(self.evaluate_every):
+            run.evaluate()
+        else:
+            run.evaluate_if_done()
+        run.working_set.drop_idle(MAX_IDLE)
+
+    def _order(self, run: BlockRun) -> Order:
+        gaps = np.maximum(run.working_set.gaps, 0.0)
+        if not self.gap_sampling or not np.isfinite(gaps).all() or gaps.sum() <= 0.0:
+            return run.shuffled
+        # Without repeats within a pass; blocks of no gap still have a small chance.
+        chances = gaps / gaps.sum() + 0.1 / len(gaps)
+        drawn = run.random.choice(len(gaps), size=len(gaps), p=chances / chances.sum())
+        return run.random.permutation(np.unique(drawn))
