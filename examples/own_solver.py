@@ -108,7 +108,7 @@ class RandomBlocks(StructuredSolver):
         found = run.infer(drawn, pairwise)
         run.note_hinges(found.loss, drawn)
         run.sweep(run.shuffled, pairwise)
-        run.value_if_done()
+        run.evaluate_if_done()
         run.working_set.drop_idle(20)
 
 

@@ -523,7 +523,7 @@ def test_when_a_start_in_proportion_is_the_better_one(kind, ratio):
     with Threads(1) as threads:
         for _ in range(2000):
             model.sweep(model.due_examples(), 0.0, threads)
-            model.round += 1
+            model.iteration += 1
     best = problem.feasible(model.dual_coef)
     size = np.sum(optimum.weights**2)
     paid = optimum.value - 0.5 * size  # cost times losses

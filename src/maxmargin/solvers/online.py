@@ -84,7 +84,7 @@ class StreamRun(TrackedRun):
     stream : Stream
     stopping, threads, seed
         See `Run`.
-    cache : PlaneCache
+    cache : CutCache
     options : Options
     """
 
