@@ -9,7 +9,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     {
         "": "data structures",
         "checking.check": "ProblemReport check_problem",
-        "checking.sheet": "ProblemCheck",
+        "checking.contract": "ProblemCheck",
         "core.certificate": "Certificate",
         "core.cuts": "Cuts",
         "core.kernel": "Candidates KernelProblem",

@@ -444,7 +444,7 @@ def test_a_training_set_of_its_own_is_compared():
     wrong = Bound()
     wrong.scale = 2.0
     assert [line.name for line in check(wrong, X, Y).failures] == [
-        "make_oracle: its planes are as high as loss_augmented_inference says"
+        "make_oracle: its cuts are as violated as those of loss_augmented_inference"
     ]
 
 
@@ -461,8 +461,10 @@ def test_relaxed_inferences_are_noted():
     assert report.ok
     (noted,) = [line for line in report.checks if line.notes]
     assert noted.name == "loss_augmented_inference: the highest score plus loss"
-    assert noted.notes[0].startswith("relaxed, it misses up to ")
-    assert "\nnote    loss_augmented_inference: the highest score plus loss: relaxed" in str(report)
+    assert noted.notes[0].startswith("not exact, it misses up to ")
+    assert "\nnote    loss_augmented_inference: the highest score plus loss: not exact" in str(
+        report
+    )
     mm.StructuredSVM(Relaxed(problem), max_iter=5).fit(X, Y)
 
 
@@ -484,7 +486,7 @@ def test_an_excess_that_admits_too_little_is_found():
     liar.suboptimality = 1e-3
     (failed,) = check(liar, X, Y).failures
     assert failed.name == "cuts: the highest score plus loss"
-    assert "its excess admits 0.001 only" in failed.failures[0]
+    assert "its suboptimality bound is 0.001" in failed.failures[0]
 
 
 def test_outputs_of_other_examples_prove_nothing():

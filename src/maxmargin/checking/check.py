@@ -1,4 +1,4 @@
-"""Whether a problem keeps its contract: `check_problem`, and the report that it gives."""
+"""`check_problem`: whether a problem keeps its contract."""
 
 from contextlib import suppress
 from dataclasses import dataclass
@@ -6,24 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.checking.kernel import KernelTrial
-from maxmargin.checking.latent import LatentTrial
-from maxmargin.checking.sheet import Broken, ProblemCheck
-from maxmargin.checking.trial import Trial
+from maxmargin.checking.contract import Broken, ContractChecks, KernelProblemChecks, ProblemCheck
+from maxmargin.checking.inferences import LatentProblemChecks, ProblemChecks
 from maxmargin.core.kernel import KernelProblem, n_rows
 from maxmargin.core.problem import as_inputs, check_instance
 
 
 @dataclass(frozen=True)
 class ProblemReport:
-    """What `check_problem` has found.
+    """Result of `check_problem`.
 
     Parameters
     ----------
     problem : str
         Name of the class.
     examples : tuple of int
-        Numbers of the examples that were tried.
+        Indices of the examples that were checked.
     checks : tuple of ProblemCheck
 
     See Also
@@ -55,20 +53,19 @@ class ProblemReport:
 def check_problem(
     problem: Any, X: Any, y: Any, *, n_examples: int = 10, seed: int = 0, verbose: bool = True
 ) -> ProblemReport:
-    """Try whether a problem keeps its contract, before a certificate is built on it.
+    """Check that a problem keeps its contract, before a certificate relies on it.
 
-    On a sample of the examples, at zero weights and at random weights of several scales, tries that
-    joint features are finite and of one length, that losses are zero for the true output and never
-    negative, that methods answer the same when asked again, that inference (`inference`) finds no
-    lower score, and loss-augmented inference (`loss_augmented_inference`) no lower score plus loss,
-    than any output that is known: the true one, those that were found at any weights, and all of
-    them where ``outputs(x)`` lists them. What else a problem has is tried, too:
-    `slack_rescaled_inference`, `k_best`, `cuts`, `make_oracle`; of a `LatentProblem` also `latent`
-    and `loss_augmented_inference_wrong`; of a `KernelProblem` `outputs`, `loss`, `candidates` and
-    `losses`.
+    On a sample of the examples, at zero weights and at random weights of several scales: joint
+    features are finite and of one length; losses are zero for the true output and never negative;
+    methods return the same when called again; `inference` finds no lower score, and
+    `loss_augmented_inference` no lower score plus loss, than any known output: the true one, those
+    found at any weights, and all of them where ``outputs(x)`` lists them. What else a problem has
+    is checked, too: `slack_rescaled_inference`, `k_best`, `cuts`, `make_oracle`; of a
+    `LatentProblem` also `latent` and `loss_augmented_inference_wrong`; of a `KernelProblem`
+    `outputs`, `loss`, `candidates` and `losses`.
 
-    Inferences of a problem that says ``exact = False`` may miss the maximum: that is noted only,
-    with how much they miss, unless it is more than the `suboptimality` of their planes admits.
+    Where a problem says ``exact = False``, a missed maximum is only noted, with by how much it was
+    missed, unless that is more than the `suboptimality` of its cuts.
 
     Parameters
     ----------
@@ -76,7 +73,7 @@ def check_problem(
     X, y : sequence of length n_samples
         Inputs and their true outputs.
     n_examples : int, default=10
-        How many of them to try; about forty calls of the inferences each.
+        How many of them to check, with about forty calls of each inference.
     seed : int, default=0
         Of the sample and of the random weights.
     verbose : bool, default=True
@@ -90,7 +87,7 @@ def check_problem(
     See Also
     --------
     Problem : What to write.
-    ProblemWarning : What a fit says when it happens to see that something is wrong.
+    ProblemWarning : Given by a fit that notices a contradiction.
 
     Examples
     --------
@@ -111,7 +108,7 @@ def check_problem(
     >>> report.ok
     False
     >>> [check.name for check in report.failures]
-    ['separate: the highest score plus loss']
+    ['loss_augmented_inference: the highest score plus loss']
     """
     check_instance(problem)
     X, n = as_inputs(X), n_rows(y)
@@ -123,24 +120,24 @@ def check_problem(
     random = np.random.default_rng(seed)
     examples = np.sort(random.permutation(n)[:n_examples]).tolist()
     kind = _kind_of(problem)
-    trial = kind(problem, X, y, examples, random)
+    made = kind(problem, X, y, examples, random)
     with suppress(Broken):
-        trial.run()
-    checks = tuple(line.closed() for line in trial.lines.values())
+        made.run()
+    checks = tuple(check.closed() for check in made.checks.values())
     report = ProblemReport(type(problem).__name__, tuple(examples), checks)
     if verbose:
         print(report)
     return report
 
 
-def _kind_of(problem: Any) -> Any:
+def _kind_of(problem: Any) -> type[ContractChecks]:
     if all(
         hasattr(problem, name)
         for name in ("joint_feature", "inference", "loss_augmented_inference", "loss")
     ):
-        return LatentTrial if hasattr(problem, "latent") else Trial
+        return LatentProblemChecks if hasattr(problem, "latent") else ProblemChecks
     if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
-        return KernelTrial
+        return KernelProblemChecks
     raise ValueError(
         f"{type(problem).__name__} is no problem: write the methods of Problem, LatentProblem or "
         f"KernelProblem."
