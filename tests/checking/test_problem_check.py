@@ -419,7 +419,7 @@ def test_errors_name_method_and_example():
         ({"k_best": lambda x, w, k: [0, 0, 0, 0]}, "k_best: the 4 highest"),
         ({"k_best": lambda x, w, k: [0, 1, 2, 3]}, "k_best: the 4 highest"),
         ({"cuts": lambda xs, y_true, w: 1 / 0}, "cuts: agree with"),
-        ({"make_oracle": lambda X, Y, C, rescaling: 1 / 0}, "make_oracle: its planes"),
+        ({"make_oracle": lambda X, Y, C, rescaling: 1 / 0}, "make_oracle: its cuts"),
     ],
 )
 def test_what_is_wrong_is_named(methods, line):
@@ -468,7 +468,7 @@ def test_relaxed_inferences_are_noted():
     mm.StructuredSVM(Relaxed(problem), max_iter=5).fit(X, Y)
 
 
-def test_an_excess_that_admits_too_little_is_found():
+def test_a_suboptimality_bound_that_is_too_small_is_found():
     _, X, Y = made("classes", 0)
 
     class Admits(Batched):
@@ -632,7 +632,7 @@ def test_graphs_are_right(inference):
     assert report.ok, told(report)
 
 
-def test_a_watch_is_copied_as_a_new_one():
+def test_a_checker_is_copied_as_a_new_one():
     import copy
 
     checker = OracleChecker()
