@@ -254,7 +254,7 @@ def test_a_warm_start_with_other_data_of_the_same_size():
 
 
 def test_stopping_early_warns():
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations"):
         fit(GOOD, max_iter=1, tol=1e-9)
 
 

@@ -286,7 +286,7 @@ def test_callbacks_see_rounds():
 
 def test_stopping_early_warns_and_keeps_the_model(iris):
     X, y = iris
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations"):
         model = KernelStructuredSVM(Multiclass(), gamma=0.5, max_iter=1, tol=1e-6).fit(X, y)
     assert model.certificate_.dual <= model.certificate_.primal < np.inf
     assert model.accuracy(X, y) > 0.5

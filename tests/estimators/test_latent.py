@@ -194,7 +194,7 @@ def test_too_few_completions_are_told():
 
 
 def test_rounds_and_time_are_bounded():
-    with pytest.warns(ConvergenceWarning, match="stopped by max_iter=1 rounds"):
+    with pytest.warns(ConvergenceWarning, match="stopped by max_iter=1 iterations"):
         model = LatentClassifier(max_iter=1, tol=1e-9, restarts=2).fit(X, LABELS)
     assert len(model.restart_objectives_) == 2
     with pytest.warns(ConvergenceWarning, match="the time limit of 1e-06 s"):

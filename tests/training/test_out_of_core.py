@@ -184,7 +184,7 @@ def test_memory_for_rows_saves_passes():
 
 def test_stopped_early_it_keeps_what_it_has():
     model = LinearClassifier(tol=1e-12, max_iter=1)
-    with pytest.warns(ConvergenceWarning, match=r"max_iter=1 rounds .* gap of"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=1 iterations .* gap of"):
         model.fit(cut(IRIS, SPECIES))
     assert model.status_ == "max_iter"
     assert model.n_iter_ == 2  # the second certifies

@@ -30,7 +30,7 @@ from maxmargin.cli.task import Data, Task
 from maxmargin.core.result import AbsoluteGap, Status
 from maxmargin.data.files import STANDARD_INPUT, create
 from maxmargin.data.live_line import duration, short
-from maxmargin.estimators.causes import NotConvergedWarning
+from maxmargin.estimators.convergence import NotConvergedWarning
 from maxmargin.io.atomic import atomic_write
 from maxmargin.io.models import ModelFileError
 from maxmargin.report.markup import plural

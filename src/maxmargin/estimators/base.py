@@ -35,14 +35,14 @@ from maxmargin.core.checks import check_shape
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status, Stopping
 from maxmargin.core.threads import n_threads
-from maxmargin.estimators.causes import NotConvergedWarning, likely_cause
 from maxmargin.estimators.checks import check_costs, check_per_sample
+from maxmargin.estimators.convergence import NotConvergedWarning, likely_cause
 from maxmargin.io.checkpoint import Checkpoint
 
 
 @contextmanager
 def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set `cancelled`, so that the round under way is ended and kept.
+    """Let the first Ctrl-C set `cancelled`, so that the iteration under way is ended and kept.
 
     The second one comes at once. Where somebody else handles Ctrl-C, or this is not the main
     thread, nothing changes.
@@ -367,7 +367,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
     def _on_iteration(
         self, X: Any, y: Any, attributes: Callable[[Floats], dict[str, Any]]
     ) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
-        """Hand each round to the callbacks, if there are any."""
+        """Hand each iteration to the callbacks, if there are any."""
         if not getattr(self, "_skl_callbacks", None):
             return None
         fit_context = self._callback_fit_ctx
@@ -406,7 +406,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         if result.status in (Status.CONVERGED, Status.PASSES):
             return
         reasons = {
-            Status.MAX_ITER: f"max_iter={self.max_iter} rounds",
+            Status.MAX_ITER: f"max_iter={self.max_iter} iterations",
             Status.TIME_LIMIT: f"the time limit of {self.time_limit} s",
             Status.INTERRUPTED: "an interrupt",
             Status.STOPPED: "a callback",
@@ -414,7 +414,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
         gap = self._gap_in_words(result)
         if result.status is Status.RELAXED:
             warnings.warn(
-                f"{type(self).__name__} has converged as far as its relaxed searches can tell: of "
+                f"{type(self).__name__} has converged as far as its relaxed inference can tell: of "
                 f"the {gap}, above tol={self.tol:g}, no more can be closed by training on.",
                 ConvergenceWarning,
                 stacklevel=callers_level(),

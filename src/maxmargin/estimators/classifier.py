@@ -122,7 +122,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         then weigh 1, or name some that `y` lacks, but not both.
     solver : "auto", "one-slack", SequentialDual, StreamedDual or OneSlack, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
-        `StreamedDual`, which says how much memory rows of earlier blocks may take. `OneSlack` is
+        `StreamedDual`, which says how much memory rows of earlier batches may take. `OneSlack` is
         there for comparison, and for engines.
     engine : {"threads", "processes", "dask"} or distributed.Client, default=None
         Where to train, see `StructuredSVM`. Elsewhere than in this process `DistributedDual` trains
@@ -135,11 +135,11 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
         One row with two classes.
     intercept_ : ndarray of shape (1,) or (n_classes,)
-    history_ : list of Round
-        Seconds, visits, primal and dual value after each round (for "one-vs-rest", after each
+    history_ : list of Iteration
+        Seconds, updates, primal and dual value after each pass (for "one-vs-rest", after each
         class, of the classes so far).
     n_iter_ : int
-        Number of rounds (for "one-vs-rest", of the class that took most).
+        Number of passes (for "one-vs-rest", of the class that took most).
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features,)
 
@@ -190,8 +190,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and labels in blocks, which need not fit in memory together.
-            A round is then a pass over the source, and Ctrl-C or `time_limit` still
+            A `Source` gives examples and labels in batches, which need not fit in memory together.
+            An iteration is then a pass over the source, and Ctrl-C or `time_limit` still
             take what is left of a pass, or one more, for the certificate. `prior`, `loss_matrix`
             and ``class_weight="balanced"`` take one pass more.
         y : array-like of shape (n_samples,), default=None

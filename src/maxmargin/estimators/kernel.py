@@ -303,7 +303,7 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
         return -float(np.mean([self._problem.loss(y_true, y_pred) for y_true, y_pred in pairs]))
 
     def accuracy(self, X: Any, y: Sequence[Any]) -> float:
-        """Share of the predictions that are right.
+        """Fraction of the predictions that are right.
 
         Parameters
         ----------

@@ -133,7 +133,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
     highest ``loss(y) + <w, feature(y, h)>`` over its outputs ``y`` and latent variables ``h``, less
     the highest ``<w, feature(y_true, h)>``. That is not convex. In turn, the latent variables of
-    the truths are completed by the best ones, and the convex problem that is left is solved with a
+    the true outputs are imputed, and the convex problem that is left is solved with a
     certificate, starting from the dual solution before. The objective never rises.
 
     Parameters

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
-"""Features with fewer non-zeros than the one share are faster in a sparse matrix, with more than
+"""Features with fewer non-zeros than the one fraction are faster in a sparse matrix, with more than
 the other in a dense one, which is then also the smaller."""
 
 
@@ -229,7 +229,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return fitted | {"n_features_in_": len(original)}
 
     def _fit_source(self, stream: "LinearStream") -> Self:
-        """Fit on blocks of a source."""
+        """Fit on batches of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = self._train(
             stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)

@@ -229,7 +229,7 @@ class LowRankProblem(Problem):
     """A problem whose joint features go through a feature map, such as a fitted `LowRankKernel`.
 
     Scores are then sums over the basis of the map, and every solver of `StructuredSVM` trains it,
-    `OneSlack` included. Searches try all outputs.
+    `OneSlack` included. Inference tries all outputs.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Errors up to this size cost nothing.
     solver : "auto", SequentialDual or StreamedDual, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
-        `StreamedDual`, which says how much memory rows of earlier blocks may take.
+        `StreamedDual`, which says how much memory rows of earlier batches may take.
 
     Attributes
     ----------
@@ -86,8 +86,8 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and targets in blocks, which need not fit in memory together.
-            A round is then a pass over the source, and Ctrl-C or `time_limit` still
+            A `Source` gives examples and targets in batches, which need not fit in memory together.
+            An iteration is then a pass over the source, and Ctrl-C or `time_limit` still
             take what is left of a pass, or one more, for the certificate.
         y : array-like of shape (n_samples,), default=None
             None for a source.

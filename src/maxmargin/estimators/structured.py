@@ -120,7 +120,7 @@ class HasProblem:
 
 @estimator
 class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
-    """Structural SVM for any problem whose loss-augmented search you can write.
+    """Structural SVM for any problem whose loss-augmented inference you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
     highest ``loss(y) + <w, feature(y) - feature(y_true)>`` over its outputs ``y``.
@@ -203,14 +203,14 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     ) -> Self:
         """Learn from some more examples.
 
-        They are explored once and not kept, only the planes of those that were hard (see
+        They are explored once and not kept, only the cuts of those that were hard (see
         `Online`, whose parameters count if `solver` is one). The model can be used after every
         call. The first call begins anew; so does the first after `fit`. Examples that come again
         count again: what is learned from `k` cycles over the same data belongs to ``k * C``.
 
         Afterwards ``certificate_`` is that of the cached problem. Its dual value is a lower bound
         of the objective of everything seen, in all calls. Its primal value is the objective of the
-        planes in the cache alone: the objective of everything seen is at least that, and how much
+        cached constraints alone: the objective of everything seen is at least that, and how much
         more only another pass over all examples can tell. `fit` with a source makes one.
 
         Parameters

@@ -258,7 +258,7 @@ def test_sample_weight_is_repetition():
 
 
 def test_early_stops_keep_the_best_and_warn():
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds at a relative duality gap"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations at a relative duality gap"):
         tagger = mm.SequenceTagger(C=100.0, max_iter=1, tol=1e-8).fit(X, Y)
     assert tagger.status_ == "max_iter"
     assert np.isfinite(tagger.certificate_.primal)

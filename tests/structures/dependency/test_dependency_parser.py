@@ -295,7 +295,7 @@ def test_pickled_parsers_answer_alike(labelled):
 
 
 def test_early_stops_keep_the_best_and_warn():
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds at a relative duality gap"):
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations at a relative duality gap"):
         parser = DependencyParser(C=100.0, max_iter=1, tol=1e-8, **SMALL).fit(X, HEADS)
     assert parser.certificate_.primal >= parser.certificate_.dual
 

@@ -297,7 +297,7 @@ def test_a_fit_that_the_relaxation_cannot_finish_says_so():
     random = np.random.default_rng(0)
     y = [np.roll([0, 1, 0, 1, random.integers(2)], random.integers(5)) for _ in range(30)]
     X = [((2 * labels - 1 + random.normal(size=5)).reshape(-1, 1), ring) for labels in y]
-    with pytest.warns(ConvergenceWarning, match="as far as its relaxed searches can tell"):
+    with pytest.warns(ConvergenceWarning, match="as far as its relaxed inference can tell"):
         labeler = GraphLabeler(C=10.0, inference_method="relaxed").fit(X, y)
     assert labeler.status_ == "relaxed"
     exact = GraphLabeler(C=10.0).fit(X, y).certificate_

@@ -210,7 +210,7 @@ def test_one_label_and_labels_that_are_always_or_never_on():
 
 
 def test_early_stops_keep_the_best_and_warn():
-    with pytest.warns(ConvergenceWarning, match="max_iter=1 rounds") as caught:
+    with pytest.warns(ConvergenceWarning, match="max_iter=1 iterations") as caught:
         model = MultilabelClassifier(C=100.0, max_iter=1, tol=1e-8).fit(X, Y)
     assert caught[0].filename == __file__
     assert model.certificate_.primal >= model.certificate_.dual

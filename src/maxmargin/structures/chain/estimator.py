@@ -64,9 +64,9 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     Parameters
     ----------
     loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
-        Number of wrong labels; their share of the sequence; one for any mistake at all; or the
+        Number of wrong labels; their fraction of the sequence; one for any mistake at all; or the
         cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
-        ``{(true, predicted): C}``), summed over the positions.
+        ``{(true, predicted): cost}``), summed over the positions.
     order : {1, 2}, default=1
         Transitions from one label to the next, or also from two labels to the next.
     pair_features : "all" or list of columns or names, default=None
@@ -77,7 +77,7 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     fit_ends : bool, default=True
         Biases for the labels of the first and of the last position.
     rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters, see `StructuredSVM`. The search for "slack" is exact for the Hamming
+        How the loss enters, see `StructuredSVM`. Inference for "slack" is exact for the Hamming
         and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
         what it misses.
 
@@ -467,7 +467,7 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
         ]
 
     def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
-        """Share of positions whose label is right; labels not seen in training are mistakes.
+        """Fraction of positions whose label is right; labels not seen in training are mistakes.
 
         Parameters
         ----------

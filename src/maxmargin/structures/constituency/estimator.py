@@ -68,7 +68,7 @@ class GrammarParser(HasEngine, RescaledEstimator):
     grammar : Grammar, default=None
         A grammar read before, which then says what the last four parameters would.
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+        See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
 
     Attributes
     ----------
@@ -303,7 +303,7 @@ class GrammarParser(HasEngine, RescaledEstimator):
         return found
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Share of each label at each span, if trees are weighted by their scores.
+        """Marginal probability of each label at each span.
 
         Trees get the weight ``exp(score / temperature)``; the lower the temperature, the more the
         best tree counts. These are no calibrated probabilities.

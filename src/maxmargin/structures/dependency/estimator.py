@@ -175,7 +175,7 @@ class DependencyParser(RescaledEstimator):
     tag : {"upos", "xpos"}, default="upos"
         Which tags are taken from CoNLL-U.
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+        See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
 
     Attributes
     ----------
@@ -365,7 +365,7 @@ class DependencyParser(RescaledEstimator):
             return parse(arcs, self._weights, self._structure, threads)[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Share of each arc, if trees are weighted by their scores.
+        """Marginal probability of each arc.
 
         Trees get the weight ``exp(score / temperature)``, summed over labels; the lower the
         temperature, the more the best tree counts. These are no calibrated probabilities.
@@ -380,8 +380,8 @@ class DependencyParser(RescaledEstimator):
         Returns
         -------
         marginals : list of ndarray of shape (n_words + 1, n_words + 1)
-            ``marginals[i][h, m]``: share of the arc from h to m; each column but the first sums to
-            one.
+            ``marginals[i][h, m]``: probability of the arc from h to m; each column but the first
+            sums to one.
         """
         if not temperature > 0.0:
             raise ValueError(f"temperature must be positive, but is {temperature}.")
@@ -428,7 +428,7 @@ class DependencyParser(RescaledEstimator):
         return [[(heads.astype(np.int64), score) for heads, score in trees] for trees in found]
 
     def score(self, X: Any, y: Any = None, *, ignore_tags: Collection[str] = ()) -> float:
-        """Attachment score: the share of words whose head (and label, if labelled) is right.
+        """Attachment score: the fraction of words whose head (and label, if labelled) is right.
 
         Parameters
         ----------

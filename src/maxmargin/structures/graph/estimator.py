@@ -40,8 +40,8 @@ from maxmargin.training.fit import (
 
 Floats = NDArray[np.float64]
 
-SHARE_OF_TOL = 0.1
-"""Relaxed searches of a fit stop where their bounds are as good as this part of `tol` asks."""
+FRACTION_OF_TOL = 0.1
+"""Relaxed inference of a fit stops where its bounds are as good as this part of `tol` asks."""
 
 
 @estimator
@@ -59,7 +59,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
     Parameters
     ----------
     loss : {"hamming", "hamming-normalized"} or array-like, default="hamming"
-        Number of wrong nodes; their share of the graph; or the cost of each wrong label,
+        Number of wrong nodes; their fraction of the graph; or the cost of each wrong label,
         ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
         cost}``), summed over the nodes.
     directed : bool, default=False
@@ -73,7 +73,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         Stands in `y` for nodes whose label is not known. These are left out of the graph, with
         their edges, by `fit`; `score` does not count them. `predict` labels all nodes.
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses.
+        See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
 
     Attributes
     ----------
@@ -91,21 +91,21 @@ class GraphLabeler(HasEngine, RescaledEstimator):
 
     See Also
     --------
-    SequenceTagger : Chains, whose searches are faster.
+    SequenceTagger : Chains, whose inference is faster.
     StructuredSVM : Any other structure.
 
     Notes
     -----
-    Graphs without loops, and others that are nearly trees, are searched exactly: by elimination,
-    which takes ``n_classes ** (treewidth + 1)`` steps for each node. Others are relaxed: a search
+    Inference is exact on graphs without cycles, and on others of small treewidth: by elimination,
+    which takes ``n_classes ** (treewidth + 1)`` steps for each node. On others it is relaxed: it
     finds good labels and a bound that no labels exceed. The certificate counts the bounds, so it
     stays valid, but what the bounds miss no training can close, and a fit may end with the status
-    "relaxed". With two classes, and weights by which neighbours like to agree, minimum cuts are
+    "relaxed". With two classes and submodular (attractive) pairwise potentials, minimum cuts are
     exact on any graph.
 
-    "auto" is exact where that costs no more than a relaxed search, or flow, or relaxed; "exact" is
+    "auto" is exact where that costs no more than relaxed inference, or flow, or relaxed; "exact" is
     exact or an error, "relaxed" and "flow" are the others for all graphs (flow falls back
-    to relaxed where neighbours like to differ).
+    to relaxed where potentials are not submodular).
 
     Examples
     --------
@@ -158,7 +158,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         Parameters
         ----------
         X : list of n_graphs graphs, or Source
-            A `Source` gives graphs and labels in blocks, which need not fit in memory together.
+            A `Source` gives graphs and labels in batches, which need not fit in memory together.
             Then `Online` trains, whose parameters count if `solver` is one; labels are found by a
             pass before.
         y : list of n_graphs label arrays, default=None
@@ -178,7 +178,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         -----
         ConvergenceWarning
             If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit, or if relaxed
-            searches cannot close the gap; the best weights so far are kept, with their
+            inference cannot close the gap; the best weights so far are kept, with their
             certificate.
         """
         if isinstance(X, Source):
@@ -286,7 +286,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
             losses,
             factors,
             inference_method=self.inference_method,
-            enough=SHARE_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
+            enough=FRACTION_OF_TOL * Stopping.within(self.tol).relative_tol(highest),
         )
         return self._rescaled(oracle)
 
@@ -339,11 +339,11 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         return self._infer_best(self._checked(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Share of each label at each node, if labellings are weighted by their scores.
+        """Marginal probability of each label at each node.
 
         Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
         more the best labelling counts. These are no calibrated probabilities. Only for graphs that
-        can be searched exactly.
+        allow exact inference.
 
         Parameters
         ----------
@@ -362,7 +362,7 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         return self._model.marginals(self._checked(X), float(temperature))
 
     def score(self, X: Any, y: Any) -> float:
-        """Share of nodes whose label is right; labels not seen in training are mistakes.
+        """Fraction of nodes whose label is right; labels not seen in training are mistakes.
 
         Parameters
         ----------

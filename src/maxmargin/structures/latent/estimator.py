@@ -241,7 +241,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def score(
         self, X: Any, y: ArrayLike, sample_weight: Any = None, *, lengths: Any = None
     ) -> float:
-        """Share of the bags whose class is right.
+        """Fraction of the bags whose class is right.
 
         Parameters
         ----------

@@ -38,14 +38,14 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     A set scores the sum of ``<coef_[l], x> + intercept_[l]`` over its labels, and for each edge of
     `graph` the weight of what its two labels are together. Minimises ``1/2 |w|^2 + C * sum_i
-    weight_i * hinge_i(w)``. All searches are exact.
+    weight_i * hinge_i(w)``. Inference is exact.
 
     Parameters
     ----------
     graph : {"independent", "tree", "full"} or list of pairs, default="tree"
         Pairs of labels that are scored together: none; those of the tree with the most mutual
         information between labels in training (Chow and Liu); all; or those given, by label. All
-        pairs, and others that make circles, are for at most 18 labels.
+        pairs, and others with cycles, are for at most 18 labels.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
         Number of wrong labels; ``1 - F1`` of the true and the predicted set, 0 if both are empty;
         one for any mistake.
@@ -73,10 +73,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     Notes
     -----
-    A search takes time in proportion to the number of labels ``L`` with the Hamming loss, for
+    An oracle call takes time in proportion to the number of labels ``L`` with the Hamming loss, for
     independent labels as for trees. With the F1 loss and ``T`` true labels it takes ``T (L - T)``
     steps for independent labels and at most the square of that for trees. All sets are tried where
-    pairs make circles, but most of them many at a time.
+    pairs make cycles, but most of them many at a time.
 
     Examples
     --------
@@ -117,9 +117,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            A `Source` gives examples and labels in batches, which need not fit in memory together.
             Then `Online` trains, whose parameters count if `solver` is one, and ``graph="tree"`` is
-            the tree of the first block.
+            the tree of the first batch.
         y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
             Zeros and ones, one column a label; or the labels of each example, as a set, or as a
             list of strings. None for a source.
@@ -303,7 +303,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of examples whose set is right as a whole, as in scikit-learn.
+        """Fraction of examples whose set is right as a whole, as in scikit-learn.
 
         Parameters
         ----------

@@ -32,9 +32,9 @@ class OrdinalClassifier(RowClassifier):
     Parameters
     ----------
     loss : {"absolute", "squared"} or array-like, default="absolute"
-        How many classes the answer is from the truth; the square of it; or the cost of each wrong
-        answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
-        ``{(true, predicted): C}``).
+        How many classes the answer is from the true one; the square of it; or the cost of each
+        wrong answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
+        ``{(true, predicted): cost}``).
     classes : array-like, default=None
         The classes in their order, also those that may be missing from `y`; None sorts those in
         `y`.
@@ -58,9 +58,9 @@ class OrdinalClassifier(RowClassifier):
 
     Notes
     -----
-    For losses that are convex in the answer on either side of the truth, as the two by name are,
-    the thresholds are in rising order at the optimum; after a fit they are up to its tolerance.
-    Predictions take the class with the highest score, in whatever order they are.
+    For losses that are convex in the answer on either side of the true class, as the two by name
+    are, the thresholds are in rising order at the optimum; after a fit they are up to its
+    tolerance. Predictions take the class with the highest score, in whatever order they are.
     Thresholds are regularised as weights are: centre and scale features first.
 
     Examples
@@ -84,7 +84,7 @@ class OrdinalClassifier(RowClassifier):
     thresholds_: Floats = fitted()
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
-        """Minus how many classes predictions are from the truth, on average: zero is perfect.
+        """Minus how many classes predictions are off, on average: zero is perfect.
 
         Parameters
         ----------

@@ -45,13 +45,13 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     C : float, default=1.0
         Weight of the hinge for each row. SVM-perf's ``-c`` is ``C * n / 100``.
     loss : {"f1", "auc", "error", "precision@k", "recall@k", "break-even"}, default="f1"
-        One less the F measure; one less the area under the ROC curve; the share of errors; what
+        One less the F measure; one less the area under the ROC curve; the fraction of errors; what
         precision or recall lack among the k rows with the highest scores; the same for as many
         rows as are positive, where precision and recall are equal.
     beta : float, default=1.0
         For "f1": recall counts `beta` times as much as precision.
     k : int or float, default=None
-        For "precision@k" and "recall@k", which need it: a number of rows, or their share.
+        For "precision@k" and "recall@k", which need it: a number of rows, or a fraction of them.
     pos_label : label, default=None
         The class that is positive; None means the larger of the two.
     fit_intercept : bool, default=True
@@ -63,7 +63,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     solver : str or solver object, default="one-slack"
         See `StructuredSVM`. With one hinge, "n-slack" is the same problem.
     n_jobs : int, default=None
-        Here for the sake of the other estimators: there is one search at a time.
+        Here for the sake of the other estimators: there is one oracle call at a time.
     random_state : int, RandomState instance or None, default=0
         Not used by the default solver.
 
@@ -84,7 +84,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
 
     Notes
     -----
-    A search takes about as long as scoring and sorting the rows, for every loss.
+    An oracle call takes about as long as scoring and sorting the rows, for every loss.
 
     With k rows called positive, the hinge compares the mean of the negatives among them with that
     of the positives left out (Kar, Narasimhan and Jain 2015), so that it does not change when
@@ -255,7 +255,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         """The measure that was trained for: 1 is best.
 
         For "error" the accuracy. For "precision@k" and "recall@k" that of the k rows with the
-        highest scores, or of their share; for "break-even" of as many as are positive in `y`.
+        highest scores, or of that fraction; for "break-even" of as many as are positive in `y`.
 
         Parameters
         ----------

@@ -91,7 +91,7 @@ def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
 
 
 SOLVER = MiniBatchDual(outputs_per_call=3, diversity=0.5)
-"""What "auto" is: three poses a search instead of one halve the searches of turned digits."""
+"""What "auto" is: three poses a call instead of one halve the oracle calls on turned digits."""
 
 
 class PoseErrors(NamedTuple):
@@ -116,7 +116,7 @@ class PoseEstimator(KernelEstimator):
     Features are histograms of oriented gradients. The score of a window with features ``f`` at an
     angle is ``sum_s factor_s <f, f_s> exp(-gamma d(angle, angle_s)^2)`` over the support vectors
     ``s``, with the angular distance ``d``: a linear detector for each angle, tied to those of
-    other angles. Training and the search for the best window use `n_angles` angles; the angle of
+    other angles. Training and inference of the best window use `n_angles` angles; the angle of
     that window is then the best of all up to the neighbouring ones.
 
     Parameters
@@ -132,17 +132,17 @@ class PoseEstimator(KernelEstimator):
     scales : tuple of float, default=(1.0,)
         Sizes of the object, in parts of `window`.
     n_angles : int, default=16
-        Angles of the search.
+        Angles that inference tries.
     gamma : float, default=None
         Of the kernel of angles, in radians; None makes its standard deviation the distance of two
         neighbouring angles.
     angle_weight : float, default=0.5
-        Share of the angular distance (half a turn is one) in the loss; the rest is one minus the
+        Weight of the angular distance (half a turn is one) in the loss; the rest is one minus the
         windows' intersection over union.
     refine : bool, default=True
         Predict any angle instead of one of the `n_angles`.
     solver : "auto" or MiniBatchDual, default="auto"
-        "auto" takes three diverse poses from each search.
+        "auto" takes three diverse poses from each oracle call.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ class PoseEstimator(KernelEstimator):
 
     @property
     def angles_(self) -> Floats:
-        """Angles of the search."""
+        """Angles that inference tries."""
         check_is_fitted(self)
         return np.asarray(self._problem.angles)
 
@@ -362,7 +362,7 @@ class PoseEstimator(KernelEstimator):
         )
 
     def accuracy(self, X: Any, y: ArrayLike) -> float:
-        """Share of the predictions whose window overlaps by more than a half with the true one.
+        """Fraction of the predictions whose window overlaps by more than a half with the true one.
 
         Parameters
         ----------

@@ -41,8 +41,8 @@ class Ranker(RescaledEstimator):
     Parameters
     ----------
     loss : {"pairwise", "ndcg", "map", "auc", "precision@k"}, default="pairwise"
-        What a wrong order costs: the share of pairs of different relevance that stand wrong, each
-        with a hinge of its own (with margin rescaling); or one less the NDCG, the average
+        What a wrong order costs: the fraction of pairs of different relevance that stand wrong,
+        each with a hinge of its own (with margin rescaling); or one less the NDCG, the average
         precision, the area under the ROC curve, or the precision among the first k, as part of the
         highest possible.
     k : int, default=None
@@ -50,9 +50,9 @@ class Ranker(RescaledEstimator):
     threshold : float, default=1.0
         Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. The search for "slack" is not exact, but bounds what it misses. With
-        "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the share of wrong
-        pairs multiplies the violation of the query as a whole.
+        See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
+        With "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the fraction of
+        wrong pairs multiplies the violation of the query as a whole.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Ranker(RescaledEstimator):
 
     See Also
     --------
-    maxmargin.structures.ranking.problem.RankingProblem : The losses and their searches.
+    maxmargin.structures.ranking.problem.RankingProblem : The losses and their oracles.
     maxmargin.structures.ranking.formats.read_letor : Reads data sets for ranking.
     PerformanceClassifier : One long list of positives and negatives.
 

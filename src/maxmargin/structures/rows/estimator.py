@@ -97,7 +97,7 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and labels in blocks, which need not fit in memory together.
+            A `Source` gives examples and labels in batches, which need not fit in memory together.
             Then `Online` trains, whose parameters count if `solver` is one.
         y : array-like of shape (n_samples,), default=None
             Numbers or strings. None for a source.

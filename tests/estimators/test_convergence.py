@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.estimators.causes import NotConvergedWarning, feature_scales, likely_cause
+from maxmargin.estimators.convergence import NotConvergedWarning, feature_scales, likely_cause
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(60, 5))
@@ -32,7 +32,7 @@ def complaint(model, *data):
 
 def test_large_features():
     text = complaint(mm.LinearClassifier(), ROWS * [1, 10, 1e3, 1e5, 1e6], LABELS)
-    assert "stopped by max_iter=10000 rounds" in text
+    assert "stopped by max_iter=10000 iterations" in text
     assert "features are as large as" in text
     assert "others at most" in text
     assert "MaxAbsScaler" in text

@@ -1,4 +1,4 @@
-"""Why a fit did not get where it was asked to, as far as the data tell, and what to do about it."""
+"""Why a fit stopped before its gap was closed, as far as the data tell, and what to do about it."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -14,21 +14,21 @@ from maxmargin.core.result import Result
 
 Floats = NDArray[np.float64]
 
-LARGE = 100.0
+LARGE_FEATURE = 100.0
 """Features above this are likely to be the cause."""
 
-SPREAD = 1000.0
+LARGE_SCALE_RATIO = 1000.0
 """So is one column whose largest value is so many times that of another."""
 
-FAR_FROM_DONE = 0.1
+LARGE_RELATIVE_GAP = 0.1
 """Relative gap of a fit that went nowhere."""
 
-AT_BOUND, FEW = 0.99, 0.05
+AT_BOUND, FEW_AT_BOUND = 0.99, 0.05
 """A dual variable is at its bound from this part of C on; fewer examples than this part at theirs
 mean that a smaller C would do."""
 
 MOST_INPUTS, MOST_ROWS = 1000, 10_000
-"""Of which the features are looked at."""
+"""Of which the features are examined."""
 
 SCALE_THEM = "scaled to about 1, for example by sklearn.preprocessing.MaxAbsScaler"
 
@@ -64,12 +64,12 @@ def likely_cause(X: Any, result: Result, C: float, asked: bool) -> str:
         only if the fit went nowhere.
     """
     gap = result.certificate.relative_gap
-    if asked and not gap > FAR_FROM_DONE:
+    if asked and not gap > LARGE_RELATIVE_GAP:
         return ""
     blamed = _blamed_features(feature_scales(X))
     if blamed or asked:
         return blamed
-    if gap > FAR_FROM_DONE and _is_too_large(C, result.dual_point):
+    if gap > LARGE_RELATIVE_GAP and _is_too_large(C, result.dual_point):
         return (
             f"The likely cause is C={C:g}: hardly any dual variable has reached it, so that it is "
             f"larger than the data can use, and the dual grows slowly. Try one a hundred times "
@@ -81,13 +81,15 @@ def likely_cause(X: Any, result: Result, C: float, asked: bool) -> str:
 def _blamed_features(scales: Floats) -> str:
     used = scales[scales > 0.0]
     largest, smallest = used.max(initial=0.0), used.min(initial=np.inf)
-    if largest > LARGE:
-        others = f", others at most {smallest:.3g}" if largest > SPREAD * smallest else ""
+    if largest > LARGE_FEATURE:
+        others = (
+            f", others at most {smallest:.3g}" if largest > LARGE_SCALE_RATIO * smallest else ""
+        )
         return (
             f"The likely cause: features are as large as {largest:.3g}{others}. If they are "
             f"{SCALE_THEM}, training is fast."
         )
-    if largest > SPREAD * smallest:
+    if largest > LARGE_SCALE_RATIO * smallest:
         return (
             f"The likely cause: features have very different scales, up to {largest:.3g} in one "
             f"column and up to {smallest:.3g} in another. If they are {SCALE_THEM}, training is "
@@ -102,7 +104,7 @@ def feature_scales(X: Any) -> Floats:
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.estimators.causes import feature_scales
+    >>> from maxmargin.estimators.convergence import feature_scales
     >>> feature_scales([np.array([[1.0, -200.0]]), np.array([[-3.0, 0.0]])])
     array([  3., 200.])
     >>> feature_scales(["no", "numbers"])
@@ -148,4 +150,4 @@ def _is_too_large(C: float, dual_point: Any) -> bool:
     else:
         return False
     used = used[used > 0.0]
-    return bool(len(used) and np.mean(used >= AT_BOUND * C) < FEW)
+    return bool(len(used) and np.mean(used >= AT_BOUND * C) < FEW_AT_BOUND)
