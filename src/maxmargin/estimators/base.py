@@ -410,6 +410,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
             Status.TIME_LIMIT: f"the time limit of {self.time_limit} s",
             Status.INTERRUPTED: "an interrupt",
             Status.STOPPED: "a callback",
+            Status.FAILED: "a certificate that contradicts the solver's own account",
         }
         gap = self._gap_in_words(result)
         if result.status is Status.RELAXED:

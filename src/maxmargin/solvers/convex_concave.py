@@ -116,7 +116,8 @@ class _Descent(Stateful):
         self._oracle: Oracle | None = None
         """Of the present imputations, once it is made."""
         self.step_tol = FIRST_TOL
-        self.status: str = Status.FAILED
+        self.status = ""
+        """Why it has ended; empty while it is under way."""
         self.history: list[Iteration] = []
 
     def begin(self, imputations: Any, again: LatentStart | None) -> None:
@@ -237,7 +238,7 @@ class _Descent(Stateful):
             weights=self.place.weights,
             dual_point=self.point,
             certificate=self.place.certificate,
-            status=Status(self.status),
+            status=Status(self.status or Status.FAILED),
             iterations=len(self.history),
             history=self.history,
             imputations=self.place.imputations,
@@ -323,9 +324,9 @@ class LatentRun(LoopRun):
         return 0 if self.best is None else len(self.best.restart_objectives)
 
     def reason_to_stop(self) -> Status | None:
-        status = Status(self.descent.status)
-        if status is Status.FAILED:  # it is under way
+        if not self.descent.status:
             return None
+        status = Status(self.descent.status)
         if status in _FINISHED and self.ended + 1 < self.solver.restarts:
             descent = _Descent(self.oracle.latent, self.stopping, self.threads)
             self.best, self.descent = self.result(), descent
