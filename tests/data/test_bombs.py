@@ -10,8 +10,8 @@ import zipfile
 
 import pytest
 
-from maxmargin.data import FileFormatError, LibsvmFile, SvmHmmFile, read_libsvm, text
-from maxmargin.data.text import LONGEST_LINE
+from maxmargin.data import FileFormatError, LibsvmFile, SvmHmmFile, files, read_libsvm
+from maxmargin.data.files import LONGEST_LINE
 
 MEGABYTES, EMPTY_MEGABYTES = 300, 40
 """Of text in each bomb, and of empty lines, each of which takes eight bytes of who keeps it."""
@@ -134,7 +134,7 @@ def test_other_compressions(folder, compress):
 @pytest.mark.parametrize("end", [b"", b"\n", b"\n2 1:1\n"])
 def test_the_longest_line_is_the_same_for_all(tmp_path, monkeypatch, length, start, end):
     """Whatever is read at a time, and wherever the line stands."""
-    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
     path = tmp_path / "file"
     path.write_bytes(start + b"1 2:3".ljust(length) + end)
 
@@ -147,8 +147,8 @@ def test_the_longest_line_is_the_same_for_all(tmp_path, monkeypatch, length, sta
 
     answers = set()
     for n_bytes in (1, 7, 99, 600, 999, 1000):
-        monkeypatch.setattr(text, "_BATCH_BYTES", n_bytes)
-        answers.add(refused(lambda: list(text.lines_of(path))))
+        monkeypatch.setattr(files, "_BATCH_BYTES", n_bytes)
+        answers.add(refused(lambda: list(files.lines_of(path))))
         source = LibsvmFile(path, batch_bytes=n_bytes)
         answers.add(refused(lambda source=source: list(source.batches())))
     where = f"{path}, line {start.count(bytes([10])) + 1}"

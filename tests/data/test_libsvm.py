@@ -18,10 +18,10 @@ from maxmargin.data import (
     FileFormatError,
     LibsvmFile,
     SvmHmmFile,
+    files,
     libsvm_lines,
     read_libsvm,
     read_svm_hmm,
-    text,
 )
 
 
@@ -231,7 +231,7 @@ def test_many_numbers_for_python(tmp_path):
 
 
 def test_a_text_without_ends_of_lines_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
     path = written(tmp_path, b"1 1:1\n" + b"7" * 5000)
     with pytest.raises(ValueError, match="line 2: the line does not end within 1000 characters"):
         whole(LibsvmFile(path, batch_bytes=100))

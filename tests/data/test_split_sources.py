@@ -127,7 +127,7 @@ def test_files_that_cannot_be_cut_or_have_changed(tmp_path):
     path.write_text(libsvm_text(20))
     part = open_examples(path).split(2)[1]
     path.write_text(libsvm_text(19))
-    with pytest.raises(ValueError, match="when it was cut into parts: all who read it need"):
+    with pytest.raises(ValueError, match="when it was cut into partitions: all who read it need"):
         rows_of(part)
 
 

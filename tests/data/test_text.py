@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxmargin.data import FileFormatError, text
-from maxmargin.data.files import head_of, open_bytes
-from maxmargin.data.text import lines_of, lines_of_stream, text_of
+from maxmargin.data import FileFormatError, files
+from maxmargin.data.files import head_of, lines_of, lines_of_stream, open_bytes, text_of
 
 
 def written(tmp_path, content, name="data.txt"):
@@ -39,7 +38,7 @@ def written(tmp_path, content, name="data.txt"):
     ],
 )
 def test_line_ends(tmp_path, monkeypatch, content, lines, block):
-    monkeypatch.setattr(text, "_BATCH_BYTES", block)
+    monkeypatch.setattr(files, "_BATCH_BYTES", block)
     path = written(tmp_path, content)
     assert list(lines_of(path)) == list(lines_of(str(path))) == lines
     assert text_of(written(tmp_path, gzip.compress(content))) == "\n".join(lines)
@@ -47,7 +46,7 @@ def test_line_ends(tmp_path, monkeypatch, content, lines, block):
 
 @pytest.mark.parametrize("block", [1, 3, 1 << 18])
 def test_other_encodings_must_be_named(tmp_path, monkeypatch, block):
-    monkeypatch.setattr(text, "_BATCH_BYTES", block)
+    monkeypatch.setattr(files, "_BATCH_BYTES", block)
     path = written(tmp_path, "a\r\nb\rGrüße\n".encode("latin-1"))
     with pytest.raises(FileFormatError) as raised:
         list(lines_of(path))
@@ -84,8 +83,8 @@ def test_wide_text_and_other_files(tmp_path):
 
 
 def test_a_line_without_an_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "LONGEST_LINE", 100)
-    monkeypatch.setattr(text, "_BATCH_BYTES", 10)
+    monkeypatch.setattr(files, "LONGEST_LINE", 100)
+    monkeypatch.setattr(files, "_BATCH_BYTES", 10)
     with pytest.raises(FileFormatError, match="line 2: the line does not end within 100"):
         list(lines_of(written(tmp_path, b"a\n" + b"b" * 1000)))
     assert len(list(lines_of(written(tmp_path, b"a\n" + b"b" * 99)))) == 2

@@ -15,9 +15,8 @@ from maxmargin.cli.checks import UsageError, check_there
 from maxmargin.cli.task import Classification, Data, Regression, Task, is_csr_folder
 from maxmargin.core.checks import check_types
 from maxmargin.data.csr_folder import CsrFolder
-from maxmargin.data.files import STANDARD_INPUT, FileFormatError
+from maxmargin.data.files import STANDARD_INPUT, FileFormatError, shown_name
 from maxmargin.data.formats import guess_format
-from maxmargin.data.text import shown_name
 from maxmargin.io.models import load_with_about
 
 registered = mm.structures.registered

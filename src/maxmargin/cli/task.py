@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from maxmargin.data.csr_folder import META, CsrFolder
 from maxmargin.data.libsvm import read_libsvm
+from maxmargin.data.opening import open_examples
 from maxmargin.data.sources import widened
-from maxmargin.data.sources_opening import open_examples
 from maxmargin.report.markup import plural
 
 Path = str | PathLike[str]

@@ -1,5 +1,4 @@
 from maxmargin.data.arrow import ArrowSource as ArrowSource
-from maxmargin.data.converter import convert as convert
 from maxmargin.data.csr_folder import CsrFolder as CsrFolder
 from maxmargin.data.csr_folder import CsrFolderWriter as CsrFolderWriter
 from maxmargin.data.files import FileFormatError as FileFormatError
@@ -7,13 +6,14 @@ from maxmargin.data.formats import Format as Format
 from maxmargin.data.formats import guess_format as guess_format
 from maxmargin.data.libsvm import LibsvmFile as LibsvmFile
 from maxmargin.data.libsvm import read_libsvm as read_libsvm
+from maxmargin.data.opening import convert as convert
+from maxmargin.data.opening import open_examples as open_examples
 from maxmargin.data.sources import CountedSource as CountedSource
 from maxmargin.data.sources import Examples as Examples
 from maxmargin.data.sources import Source as Source
-from maxmargin.data.sources_dask import DaskArrays as DaskArrays
-from maxmargin.data.sources_dask import DaskSource as DaskSource
-from maxmargin.data.sources_opening import open_examples as open_examples
 from maxmargin.data.sources_python import ArraySource as ArraySource
+from maxmargin.data.sources_python import DaskArrays as DaskArrays
+from maxmargin.data.sources_python import DaskSource as DaskSource
 from maxmargin.data.sources_python import DatasetSource as DatasetSource
 from maxmargin.data.sources_python import FunctionSource as FunctionSource
 from maxmargin.structures.chain.columns import ColumnSentence as ColumnSentence

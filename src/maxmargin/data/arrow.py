@@ -12,14 +12,13 @@ import numpy as np
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import PathLike, begins_with
-from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource
-from maxmargin.data.sources_columns import Columns
+from maxmargin.data.sources import BATCH_BYTES, Columns, Examples, NumberedSource
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
 """How such files begin."""
 
 NEAR = 0.1
-"""Part of a part's rows that it may be larger or smaller, so that it ends where a group does."""
+"""Fraction by which a partition may be larger or smaller, so that it ends where a group does."""
 
 
 class ArrowSource(NumberedSource):
@@ -36,7 +35,7 @@ class ArrowSource(NumberedSource):
     target : str, default=None
         Column of targets; None takes ``y``, ``target``, ``label`` or ``labels``.
     batch_bytes : int, default=2**24
-        What a block takes in memory, about.
+        What a batch takes in memory, about.
 
     Raises
     ------
@@ -91,14 +90,14 @@ class ArrowSource(NumberedSource):
             content.add_file(file)
         return content.text()
 
-    def _cuts(self, n_parts: int) -> list[int]:
+    def _cuts(self, n_partitions: int) -> list[int]:
         ends = np.cumsum([0, *(rows for table in self._tables for rows in table.groups())])
         n = int(ends[-1])
         cuts = {0, n}
-        for part in range(1, n_parts):
-            cut = n * part // n_parts
+        for k in range(1, n_partitions):
+            cut = n * k // n_partitions
             nearest = int(ends[np.abs(ends - cut).argmin()])
-            cuts.add(nearest if abs(nearest - cut) <= NEAR * n / n_parts else cut)
+            cuts.add(nearest if abs(nearest - cut) <= NEAR * n / n_partitions else cut)
         return sorted(cuts)
 
     def _read(self) -> Iterator[Examples]:

@@ -3,15 +3,13 @@
 ``indptr.npy`` (int64), ``indices.npy`` (int32), ``data.npy`` (float32 or float64), ``y.npy`` and
 ``meta.json``, which says what the others must hold. Targets that are no numbers are numbered; their
 names are in ``meta.json``.
-
-Arrays in files, mapped into memory so that only what is looked at is read.
 """
 
 import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from maxmargin.core.arrays import GrowingArray, SampledHash, open_mapped, release
 from maxmargin.core.checks import check_indices, checked_csr, conforms
 from maxmargin.data.files import PathLike
-from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets
+from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets, csr_batch_end
 
 META = "meta.json"
 FORMAT = "maxmargin CSR folder 1"
@@ -44,7 +42,7 @@ class CsrFolder(NumberedSource):
     path : path
         The folder.
     batch_bytes : int, default=2**24
-        Entries that a block holds, in bytes.
+        Entries that a batch holds, in bytes.
 
     Attributes
     ----------
@@ -135,19 +133,14 @@ class CsrFolder(NumberedSource):
         # Whoever gets it opens the files anew: mapped arrays would be sent whole.
         return partial(CsrFolder, batch_bytes=self.batch_bytes), (self.path,)
 
-    def _cuts(self, n_parts: int) -> list[int]:
-        entries = [len(self._data) * part // n_parts for part in range(1, n_parts)]
+    def _cuts(self, n_partitions: int) -> list[int]:
+        entries = [len(self._data) * k // n_partitions for k in range(1, n_partitions)]
         return sorted({0, *np.searchsorted(self._indptr, entries).tolist(), len(self._y)})
-
-    def _read(self) -> Iterator[Examples]:
-        return self.between(0, len(self._y))
 
     def between(self, start: int, end: int) -> Iterator[Examples]:
         most = max(self.batch_bytes // (self._data.itemsize + self._indices.itemsize), 1)
         while start < end:
-            first = int(self._indptr[start])
-            next_ends = self._indptr[start + 1 : min(start + most, end) + 1]
-            stop = start + max(int(np.searchsorted(next_ends, first + most, side="right")), 1)
+            stop = csr_batch_end(self._indptr, start, end, most)
             last = int(self._indptr[stop])
             yield Examples(self._rows(start, stop), self._targets(start, stop))
             release(self._indptr, self._indices, self._data, self._y)
@@ -156,18 +149,13 @@ class CsrFolder(NumberedSource):
     def _rows(self, start: int, stop: int) -> sp.csr_array:
         """Some rows, whose columns may be anything before they are checked."""
         first, last = int(self._indptr[start]), int(self._indptr[stop])
-        try:
+        with self._damage_named(f" between rows {start} and {stop}"):
             X = checked_csr(
                 np.asarray(self._data[first:last]),
                 np.asarray(self._indices[first:last]),
                 (self._indptr[start : stop + 1] - first).astype(np.int32),
                 (stop - start, self.n_features),
             )
-        except ValueError as error:
-            raise ValueError(
-                f"{self.path!r} is damaged between rows {start} and {stop}: {error}; convert the "
-                f"data anew."
-            ) from error
         X.has_canonical_format = True
         return X
 
@@ -175,13 +163,18 @@ class CsrFolder(NumberedSource):
         y = np.asarray(self._y[start:end])
         if self._labels is None:
             return y
-        try:
+        with self._damage_named():
             check_indices("numbers of classes", y, len(self._labels))
+        return np.asarray(self._labels[y])
+
+    @contextmanager
+    def _damage_named(self, where: str = "") -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
             raise ValueError(
-                f"{self.path!r} is damaged: {error}; convert the data anew."
+                f"{self.path!r} is damaged{where}: {error}; convert the data anew."
             ) from error
-        return np.asarray(self._labels[y])
 
     def _meta(self) -> dict[str, Any]:
         try:
@@ -221,7 +214,7 @@ class CsrFolder(NumberedSource):
 
 
 class CsrFolderWriter:
-    """Writes a `CsrFolder`, block by block: the whole folder appears at the end, or none.
+    """Writes a `CsrFolder`, batch by batch: the whole folder appears at the end, or none.
 
     Use it in a ``with`` statement; anything that ends it early leaves nothing behind.
 

@@ -1,21 +1,23 @@
-"""Files as their bytes: plain or compressed, told apart by how they begin; and standard input.
-
-`maxmargin.data.text` makes lines of them.
+r"""Files: their bytes, plain or compressed (told apart by how they begin), and their lines of text.
 
 The names of files matter only when they are written, and for one check: a file whose name says
 that it is compressed, and which is not, has been cut short or is something else.
+
+Lines end in ``\n``, ``\r\n`` or ``\r`` alone, the last one perhaps in nothing. A byte order mark
+is left out. Text is UTF-8; anything else must be named, because a wrong guess would go unnoticed.
 """
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
 import os
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO, NamedTuple
 
 STANDARD_INPUT = "-"
 
@@ -56,12 +58,16 @@ _ZSTD_BYTES = 1 << 10
 """Compressed bytes that are taken at a time: they may be 32 megabytes of zeros."""
 
 
-def _zstd(stream: BinaryIO, mode: str) -> Any:
-    """A stream in Zstandard's format, by Python's own module (from 3.14 on) or zstandard's."""
+def _gzip(file: Any, mode: str) -> gzip.GzipFile:
+    return gzip.GzipFile(file, mode, 6) if mode == "wb" else gzip.GzipFile(None, mode, 6, file)
+
+
+def _zstd(file: Any, mode: str) -> Any:
+    """A file in Zstandard's format, by Python's own module (from 3.14 on) or zstandard's."""
     with suppress(ImportError):
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
 
-        return zstd.ZstdFile(stream, mode)
+        return zstd.ZstdFile(file, mode)
     try:
         import zstandard  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
@@ -70,8 +76,8 @@ def _zstd(stream: BinaryIO, mode: str) -> Any:
             "pip install zstandard."
         ) from None
     if mode == "wb":
-        return zstandard.ZstdCompressor(write_checksum=True).stream_writer(stream, closefd=False)
-    return _ZstandardReader(stream, zstandard.ZstdDecompressor().decompressobj)
+        return zstandard.ZstdCompressor(write_checksum=True).stream_writer(open(file, "wb"))
+    return _ZstandardReader(file, zstandard.ZstdDecompressor().decompressobj)
 
 
 class _ZstandardReader(io.RawIOBase):
@@ -108,11 +114,11 @@ class _ZstandardReader(io.RawIOBase):
 class _Compression(NamedTuple):
     ending: str
     magic: bytes
-    open: Callable[..., Any]
+    open: Callable[..., Any]  # a stream for "rb", a path for "wb"
 
 
 _COMPRESSIONS = (
-    _Compression(".gz", b"\x1f\x8b", lambda stream, mode: gzip.GzipFile(None, mode, 6, stream)),
+    _Compression(".gz", b"\x1f\x8b", _gzip),
     _Compression(".bz2", b"BZh", bz2.BZ2File),
     _Compression(".xz", b"\xfd7zXZ\x00", lzma.LZMAFile),
     _Compression(".zst", b"\x28\xb5\x2f\xfd", _zstd),
@@ -121,13 +127,7 @@ _MAGIC_BYTES = max(len(way.magic) for way in _COMPRESSIONS)
 
 
 class Stream(io.BufferedReader):
-    """The bytes of a file, decompressed.
-
-    Attributes
-    ----------
-    n_bytes : int or None
-        Size of the file as it is stored; None if it cannot be known, as of a pipe.
-    """
+    """The bytes of a file, decompressed; it is stored in `n_bytes`, None if that is unknown."""
 
     def __init__(self, content: "_Decompressed") -> None:
         super().__init__(content, _BUFFER_BYTES)
@@ -208,39 +208,9 @@ def _is_damage(error: Exception) -> bool:
 
 
 def open_bytes(path: PathLike) -> Stream:
-    """Open a file, or standard input, for reading its bytes.
+    """Open a file, or standard input (``"-"``), for reading its bytes, decompressed.
 
-    Parameters
-    ----------
-    path : path
-        A file, plain or compressed by gzip, bzip2, xz or zstd, whatever its name; ``"-"`` is
-        standard input.
-
-    Returns
-    -------
-    stream : Stream
-        To be closed, or used in a ``with`` statement. Reading from it raises FileFormatError
-        where a file is damaged.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-
-    See Also
-    --------
-    maxmargin.data.text.lines_of : The same as lines of text.
-    create : For writing.
-
-    Examples
-    --------
-    >>> import gzip, pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "no_ending")
-    ...     _ = path.write_bytes(gzip.compress(b"some text"))
-    ...     with open_bytes(path) as stream:
-    ...         stream.read()
-    b'some text'
+    Reading from the stream raises FileFormatError where the file is damaged.
     """
     return Stream(_opened(path))
 
@@ -289,14 +259,7 @@ def plain_size(path: PathLike) -> int | None:
 
 
 class Section(io.FileIO):
-    """A part of a plain file, which ends where the part does.
-
-    Parameters
-    ----------
-    path : path
-    start, end : int
-        Its first byte, and the one after its last.
-    """
+    """A plain file from byte `start` to before byte `end`."""
 
     def __init__(self, path: PathLike, start: int, end: int) -> None:
         super().__init__(path, "rb")
@@ -321,33 +284,119 @@ def begins_with(path: PathLike, *magic: bytes) -> bool:
 
 
 def create(path: PathLike) -> BinaryIO:
-    """Open a file for writing bytes; compressed as the end of its name says.
-
-    Parameters
-    ----------
-    path : path
-        Compressed if it ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``.
-    """
+    """Open a file for writing bytes, compressed if it ends in .gz, .bz2, .xz or .zst."""
     ways = [way for way in _COMPRESSIONS if str(path).endswith(way.ending)]
-    stored = open(path, "wb")  # noqa: SIM115
-    return io.BufferedWriter(_Compressor(ways[0].open(stored, "wb"), stored)) if ways else stored
+    return io.BufferedWriter(ways[0].open(os.fspath(path), "wb")) if ways else open(path, "wb")
 
 
-class _Compressor(io.RawIOBase):
-    """A compressor that closes its file too."""
+LONGEST_LINE = 1 << 24
+"""Characters after which a text without an end of a line is given up, by every reader.
 
-    def __init__(self, compressor: Any, stored: BinaryIO) -> None:
-        self._compressor, self._stored = compressor, stored
+A few megabytes of a compressed file may be gigabytes without a line: memory must not follow them.
+"""
 
-    def writable(self) -> bool:
-        return True
+_BATCH_BYTES = 1 << 18
 
-    def write(self, data: Any) -> int:
-        self._compressor.write(data)
-        return len(data)
+_WIDE_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
+"""How files begin that editors call Unicode, and that are not UTF-8."""
 
-    def close(self) -> None:
-        if not self.closed:
-            self._compressor.close()
-            self._stored.close()
-        super().close()
+
+def lines_of(path: PathLike, encoding: str | None = None) -> Iterator[str]:
+    r"""Lines of a text file, plain or compressed, without their ends; ``"-"`` is standard input.
+
+    Only ``\n``, ``\r\n`` and ``\r`` end a line: other things that Unicode calls line ends may be
+    part of words. FileFormatError names the line if the bytes are not of the encoding (UTF-8 if
+    None), if there is a NUL, which no text has, or if a line does not end.
+    """
+    with open_bytes(path) as stream:
+        yield from lines_of_stream(stream, shown_name(path), encoding)
+
+
+def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -> Iterator[str]:
+    """The same of a stream that is open already, whose name is for messages."""
+    decoder = _decoder(encoding)
+    begun, n_lines = "", 0  # the last line, which may go on; lines before it
+    batch = stream.read(_BATCH_BYTES)
+    if encoding is None and batch.startswith(_WIDE_MARKS):
+        reason = 'this is UTF-16 or UTF-32: pass encoding="utf-16" (or "utf-32").'
+        raise FileFormatError(name, 1, reason)
+    while True:
+        try:
+            text = decoder.decode(batch, final=not batch)
+        except UnicodeError as error:
+            line = n_lines + 1 + _good_text(decoder, batch, error).count("\n")
+            raise FileFormatError(name, line, _not_of(encoding)) from None
+        if "\0" in text:
+            line = n_lines + 1 + text[: text.index("\0")].count("\n")
+            reason = 'there is a NUL: this is no text, unless encoding="utf-16" reads it.'
+            raise FileFormatError(name, line, reason)
+        first, *lines = text.split("\n")
+        begun += first
+        if len(begun) > LONGEST_LINE:
+            raise endless_line(name, n_lines + 1)
+        if lines:
+            yield begun
+            begun = lines.pop()
+            yield from lines
+            n_lines += len(lines) + 1
+        if not batch:
+            break
+        batch = stream.read(_BATCH_BYTES)
+    if begun:
+        yield begun
+
+
+def endless_line(name: str, line: int) -> FileFormatError:
+    """What is said of a line beyond `LONGEST_LINE`, whoever reads it."""
+    reason = f"the line does not end within {LONGEST_LINE} characters: is this a text?"
+    return FileFormatError(name, line, reason)
+
+
+def text_of(path: PathLike, encoding: str | None = None) -> str:
+    """A small text file as one string with one kind of line ends; else as `lines_of` reads it."""
+    lines, size = [], 0
+    for line in lines_of(path, encoding):
+        lines.append(line)
+        size += len(line) + 1
+        if size > LONGEST_LINE:
+            reason = f"has more than {LONGEST_LINE} characters: is this the right file?"
+            raise FileFormatError(shown_name(path), None, reason)
+    return "\n".join(lines)
+
+
+def shown_name(path: PathLike) -> str:
+    """What messages call a file."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
+    """From bytes to text in which all line ends are the same."""
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses codecs of other things
+        name = codecs.lookup(encoding or "utf-8").name
+    except (LookupError, ValueError):
+        raise ValueError(
+            f'There is no encoding {encoding!r:.100}: try "utf-8", "latin-1" or "cp1252".'
+        ) from None
+    decoder = codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
+    return io.IncrementalNewlineDecoder(decoder, translate=True)
+
+
+def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: UnicodeError) -> str:
+    """What of the bytes can be read before the first error."""
+    if not isinstance(error, UnicodeDecodeError):
+        return ""
+    held = len(error.object) - len(batch)  # bytes of a character that began in the bytes before
+    if error.start < held:
+        is_return_held = decoder.getstate()[1] & 1
+        return "\n" if is_return_held else ""
+    try:
+        return decoder.decode(batch[: error.start - held], final=True)
+    except UnicodeError:  # of UTF-16 without a mark at its beginning
+        return ""
+
+
+def _not_of(encoding: str | None) -> str:
+    if encoding is None:
+        return 'the bytes are not UTF-8: pass encoding="latin-1", or whatever the text is in.'
+    return f"the bytes are not {encoding}: pass the encoding that the text is in."

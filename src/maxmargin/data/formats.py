@@ -14,10 +14,9 @@ from importlib import import_module
 
 import numpy as np
 
-from maxmargin.data.files import FileFormatError, PathLike, head_of
+from maxmargin.data.files import FileFormatError, PathLike, head_of, shown_name
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import Source
-from maxmargin.data.text import shown_name
 
 HEAD_BYTES = 1 << 20
 """Bytes that are looked at, if nobody says otherwise."""
@@ -71,14 +70,7 @@ class Format:
 
 
 class Head:
-    """The beginning of a text file.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, for messages.
-    lines : list of str
-    """
+    """Lines at the beginning of a text file, and its name for messages."""
 
     def __init__(self, name: str, lines: list[str]) -> None:
         self.name, self.lines = name, lines
@@ -131,18 +123,16 @@ class FileFormat:
 
     Parameters
     ----------
-    name : str
-        As `Format` and the option ``--format`` of the command line have it.
-    title : str
-        What it is called in a sentence.
+    name, title : str
+        As the option ``--format`` of the command line has it, and as a sentence does.
     recognise : function
         From the `Head` of a file to its `Format`; None if it is of another.
     reader : str, default=None
         What to call, if `open_examples` does not open such a file by itself.
     source : class, default=None
-        The `Source` of such a file.
+        The `Source` of such a file, if there is one.
     option : str, default=None
-        Option of `source` without which there is none, and by which it is chosen.
+        Option of `source` that it needs, and by which it is chosen.
     """
 
     name: str

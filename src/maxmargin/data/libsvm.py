@@ -1,4 +1,4 @@
-"""Text files of sparse rows, in LIBSVM's format: as a source of blocks, or read whole.
+"""Text files of sparse rows, in LIBSVM's format: as a source, or read whole.
 
     2 1:0.5 3:1.0  # anything
 
@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from copy import copy
 from itertools import chain, pairwise
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,11 +26,11 @@ from maxmargin.data.files import (
     Stream,
     open_bytes,
     plain_size,
+    shown_name,
 )
 from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.data.libsvm_lines import LineReader, Lines
 from maxmargin.data.sources import BATCH_BYTES, CountedSource, Examples, Source, widened
-from maxmargin.data.text import shown_name
 
 
 class LineFile(CountedSource):
@@ -62,7 +62,7 @@ class LineFile(CountedSource):
         self._stream: Stream | None = None
         self._begun = False
         self._state: Any = None  # of the file, at the first pass
-        self._section: _Part | None = None
+        self._section: tuple[int, int, int] | None = None  # first byte, end, size of the file
 
     @property
     def n_skipped(self) -> int:
@@ -82,7 +82,6 @@ class LineFile(CountedSource):
         return stream.bytes_read or 0, stream.n_bytes
 
     def fingerprint(self) -> str:
-        """A short text that other data will hardly have: size and parts of the file, options."""
         self._refuse_standard_input("has no fingerprint")
         content = SampledHash(type(self).__name__)
         content.add([self.first_index, self._declared, self.on_error, self.multilabel])
@@ -96,33 +95,32 @@ class LineFile(CountedSource):
         self._begun = True
         self._reader = self._new_reader()
         if self._section is not None:
-            yield from self._section_lines(self._section)
+            yield from self._section_lines(*self._section)
             return
         with open_bytes(self.path) as stream:
             self._check_state(stream)
             self._stream = stream
             yield from self._reader.read(stream, self.batch_bytes)
 
-    def split(self, n_parts: int) -> list[Source] | None:
-        """Parts of about the same number of bytes; None if the file is compressed."""
+    def split(self, n_partitions: int) -> list[Source] | None:
+        """Partitions of about the same number of bytes; None if the file is compressed."""
         size = plain_size(self.path)
         if size is None:
             return None
         with open(self.path, "rb") as file:
-            cuts = {self._cut(file, size * part // n_parts) for part in range(1, n_parts)}
-        parts = pairwise(sorted({0, *cuts, size}))
-        return [self._between(_Part(start, end, size)) for start, end in parts]
+            cuts = {self._cut(file, size * k // n_partitions) for k in range(1, n_partitions)}
+        partitions: list[Source] = []
+        for start, end in pairwise(sorted({0, *cuts, size})):
+            partition = self.widened(self._n_features)
+            partition._section = start, end, size
+            partitions.append(partition)
+        return partitions
 
     def _cut(self, file: BinaryIO, at: int) -> int:
-        """The first place at or after a byte where a part may begin."""
+        """The first place at or after a byte where a partition may begin."""
         file.seek(max(at - 1, 0))
         file.readline()
         return file.tell()
-
-    def _between(self, part: "_Part") -> Self:
-        source = self.widened(self._n_features)
-        source._section = part
-        return source
 
     def widened(self, n_features: int | None) -> Self:
         """The same source, of which nothing was read yet, but the width is known."""
@@ -130,27 +128,23 @@ class LineFile(CountedSource):
         CountedSource.__init__(source, n_features=n_features)
         return source
 
-    def _section_lines(self, part: "_Part") -> Iterator[Lines]:
-        if os.path.getsize(self.path) != part.size:
+    def _section_lines(self, start: int, end: int, size: int) -> Iterator[Lines]:
+        if os.path.getsize(self.path) != size:
             raise ValueError(
-                f"{self.path} has {os.path.getsize(self.path)} bytes, but had {part.size} when it "
-                f"was cut into parts: all who read it need the same file, which must not change."
+                f"{self.path} has {os.path.getsize(self.path)} bytes, but had {size} when it was "
+                f"cut into partitions: all who read it need the same file, which must not change."
             )
-        self._reader.offset = part.start
-        with io.BufferedReader(Section(self.path, part.start, part.end)) as section:
+        self._reader.offset = start
+        with io.BufferedReader(Section(self.path, start, end)) as section:
             try:
-                length = part.end - part.start
-                yield from self._reader.read(section, min(self.batch_bytes, length + 1))
+                yield from self._reader.read(section, min(self.batch_bytes, end - start + 1))
             except FileFormatError as error:
                 if error.line is None:
                     raise
-                line = error.line + self._lines_before(part.start)
+                before = io.BufferedReader(Section(self.path, 0, start))
+                with io.TextIOWrapper(before, "latin-1") as text:  # only if somebody must be told
+                    line = error.line + sum(1 for _ in text)
                 raise FileFormatError(error.path, line, error.reason) from error
-
-    def _lines_before(self, end: int) -> int:
-        """Lines that end before a byte, counted only if somebody must be told."""
-        with io.TextIOWrapper(io.BufferedReader(Section(self.path, 0, end)), "latin-1") as text:
-            return sum(1 for _ in text)
 
     def __getstate__(self) -> dict[str, Any]:
         # Another process reads for itself, perhaps its own copy of the file.
@@ -186,16 +180,8 @@ class LineFile(CountedSource):
         return repr(self.path)
 
 
-class _Part(NamedTuple):
-    """A part of a file: its first byte, the one after its last, and the bytes of the whole."""
-
-    start: int
-    end: int
-    size: int
-
-
 class LibsvmFile(LineFile):
-    r"""A file in LIBSVM's format, read in blocks by a compiled parser.
+    r"""A file in LIBSVM's format, read in batches by a compiled parser.
 
     Parameters
     ----------
@@ -314,7 +300,7 @@ def read_libsvm(
 
     See Also
     --------
-    LibsvmFile : The same in blocks.
+    LibsvmFile : The same in batches.
 
     Examples
     --------
@@ -329,35 +315,34 @@ def read_libsvm(
         weighted=sample_weight,
     )
     with open_bytes(path) as stream:
-        parts = list(reader.read(stream, BATCH_BYTES))
-    if first_index is None and all(part.X.indices.min(initial=1) > 0 for part in parts):
-        for part in parts:
-            part.X.indices -= 1
-    needed = max((int(part.X.indices.max(initial=-1)) + 1 for part in parts), default=0)
+        batches = list(reader.read(stream, BATCH_BYTES))
+    if first_index is None and all(batch.X.indices.min(initial=1) > 0 for batch in batches):
+        for batch in batches:
+            batch.X.indices -= 1
+    needed = max((int(batch.X.indices.max(initial=-1)) + 1 for batch in batches), default=0)
     if n_features is not None and needed > n_features:
         reason = f"has {needed} features, but n_features is {n_features}."
         raise FileFormatError(shown_name(path), None, reason)
-    X = stacked([part.X for part in parts], needed if n_features is None else n_features)
+    X = stacked([batch.X for batch in batches], needed if n_features is None else n_features)
     y: Any = [] if multilabel else np.zeros(0)
-    if parts:
-        targets = [_targets(part, multilabel) for part in parts]
+    if batches:
+        targets = [_targets(batch, multilabel) for batch in batches]
         y = list(chain.from_iterable(targets)) if multilabel else np.concatenate(targets)
     found = [X, y]
     if query_id:
-        found.append(np.concatenate([part.groups for part in parts] or [np.zeros(0, np.int64)]))
+        found.append(np.concatenate([batch.groups for batch in batches] or [np.zeros(0, np.int64)]))
     if sample_weight:
-        weighted = any(part.has_costs for part in parts)
-        found.append(np.concatenate([part.costs for part in parts]) if weighted else None)
+        weighted = any(batch.has_costs for batch in batches)
+        found.append(np.concatenate([batch.costs for batch in batches]) if weighted else None)
     return tuple(found)
 
 
-def stacked(parts: list[Any], width: int) -> sp.csr_array:
+def stacked(batches: list[Any], width: int) -> sp.csr_array:
     """CSR arrays on top of each other, `width` columns wide."""
-    if len(parts) == 1:
-        return widened(parts[0], width)
-    if not parts:
+    if not batches:
         return sp.csr_array((0, width))
-    return sp.vstack([widened(part, width) for part in parts], format="csr")
+    wide = [widened(batch, width) for batch in batches]
+    return wide[0] if len(wide) == 1 else sp.vstack(wide, format="csr")
 
 
 def _targets(lines: Lines, multilabel: bool) -> NDArray[np.float64] | list[tuple[float, ...]]:

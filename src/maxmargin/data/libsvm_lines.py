@@ -1,14 +1,10 @@
-"""Compiled reading of lines ``label index:value index:value``, in blocks of whole lines.
+"""Compiled parsing of lines ``label index:value index:value``, in batches of whole lines.
 
 A line is a label (or several, with commas between them), perhaps ``qid:3``, then ``index:value``
 pairs in any order, and perhaps a comment after ``#``. SVM-light's ``cost:2.5``, the weight of the
 example, may stand anywhere after the label, once. Indices that do not ascend are sorted; one
 that stands twice is refused, and so are values that are not finite. A stream of any length takes
-the memory of one block.
-
-Compiled parsing of lines ``label index:value index:value`` in an array of bytes.
-
-`maxmargin.data.libsvm_lines` reads files with it, and says in words what is wrong.
+the memory of one batch.
 """
 
 from collections.abc import Iterator
@@ -20,10 +16,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.data import text as texts
+from maxmargin.data import files
 from maxmargin.data.decimals import HARD, MOST_DIGITS, NO_NUMBER, PADDING, read_decimal, read_digits
-from maxmargin.data.files import FileFormatError
-from maxmargin.data.text import endless_line, shown_name
+from maxmargin.data.files import FileFormatError, endless_line, shown_name
 
 LINE_END, _RETURN, _HASH, _COMMA, _COLON = b"\n\r#,:"
 _INFINITE = np.uint64(0x7FF0000000000000)  # exponent of nan and infinity
@@ -301,29 +296,13 @@ _COMPLAINTS = {
 
 
 class Lines(NamedTuple):
-    """Some lines of a file, taken apart.
-
-    Attributes
-    ----------
-    X : csr_array
-        As many columns as the largest index needs.
-    labels : ndarray of float64
-        All labels, row by row.
-    label_starts : ndarray of int64, shape (n_rows + 1,)
-        Row ``i`` has the labels ``label_starts[i]`` to ``label_starts[i + 1]``.
-    groups : ndarray of int64, shape (n_rows,)
-        Numbers after ``qid:``; -1 without.
-    costs : ndarray of float64, shape (n_rows,)
-        Numbers after ``cost:``; 1 without.
-    has_costs : bool
-        Whether there is any ``cost:``.
-    """
+    """Some lines of a file, read; as many columns as the largest index needs."""
 
     X: sp.csr_array
-    labels: NDArray[np.float64]
-    label_starts: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    costs: NDArray[np.float64]
+    labels: NDArray[np.float64]  # of all rows
+    label_starts: NDArray[np.int64]  # where those of each row begin, and the last end
+    groups: NDArray[np.int64]  # numbers after qid:, or -1
+    costs: NDArray[np.float64]  # numbers after cost:, or 1
     has_costs: bool
 
 
@@ -337,22 +316,11 @@ class LineReader:
     first_index : {1, 0}
         Index of the first feature.
     n_features : int or None
-        Number of features; larger indices are malformed.
-    multilabel : bool
-        Whether lines may have several labels, or none.
-    grouped : bool
-        Whether lines must have a ``qid:``.
-    weighted : bool
-        Whether lines may have a ``cost:``.
+        Larger indices are malformed.
+    multilabel, grouped, weighted : bool
+        Whether lines may have several labels or none, must have a ``qid:``, may have a ``cost:``.
     skip : bool
-        Leave out malformed lines and count them.
-
-    Attributes
-    ----------
-    n_skipped : int
-        Lines left out.
-    skipped : list of str
-        What was wrong with the first of them.
+        Leave out malformed lines, and count them in `n_skipped`; `skipped` says what was wrong.
     """
 
     def __init__(
@@ -373,14 +341,7 @@ class LineReader:
         self.skipped: list[str] = []
 
     def read(self, stream: BufferedIOBase, batch_bytes: int) -> Iterator[Lines]:
-        """Blocks of about so many bytes.
-
-        Raises
-        ------
-        FileFormatError
-            If a line is malformed, or does not end: names the file, the line and the byte where it
-            starts.
-        """
+        """Batches of about so many bytes; FileFormatError if a line is malformed or endless."""
         text = np.empty(batch_bytes + 1 + PADDING, dtype=np.uint8)
         held = 0  # bytes at the front whose line has not ended yet
         while True:
@@ -404,9 +365,9 @@ class LineReader:
             held = filled - end
             text[:held] = text[end:filled]
             if held == room:
-                if held > texts.LONGEST_LINE:
+                if held > files.LONGEST_LINE:
                     raise endless_line(self.name, self.line)
-                room = min(2 * room, texts.LONGEST_LINE + 1)
+                room = min(2 * room, files.LONGEST_LINE + 1)
                 text = np.concatenate([text[:held], np.empty(room - held + 1 + PADDING, np.uint8)])
 
     def _fill(self, stream: BufferedIOBase, text: _Text, start: int, end: int) -> int:

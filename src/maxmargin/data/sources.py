@@ -1,12 +1,7 @@
-"""Examples that need not fit in memory: anything that can be gone through again and again.
-
-A `Source` gives examples some at a time. What solvers do with them is theirs: one pass or many.
-
-Hashes of data that look at a part of it only: quick, and the same in every process.
-"""
+"""Sources: examples in batches, which need not fit in memory and can be read again and again."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from numbers import Number
 from typing import Any, NamedTuple
@@ -16,10 +11,10 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.arrays import SampledHash
-from maxmargin.data.labels import label_array
+from maxmargin.data.inputs import label_array
 
 BATCH_BYTES = 1 << 24
-"""What a block of a source takes in memory or on disk, about, if nobody says otherwise."""
+"""What a batch takes in memory or on disk, about, if nobody says otherwise."""
 
 
 class Examples(NamedTuple):
@@ -38,10 +33,10 @@ class Examples(NamedTuple):
 
 
 class Source(ABC):
-    """Examples in blocks, the same ones in the same order whenever they are asked for.
+    """Examples in batches, the same ones in the same order in each pass.
 
     Matrices are `n_features` wide. Where that is not known before all has been seen (LIBSVM's
-    format does not tell), blocks of the first pass are as wide as the widest so far: they never
+    format does not tell), batches of the first pass are as wide as the widest so far: they never
     get narrower.
     """
 
@@ -81,8 +76,8 @@ class Source(ABC):
             break
         return content.text()
 
-    def split(self, n_parts: int) -> "list[Source] | None":
-        """Sources of the same examples that follow one another, each of which reads its own only.
+    def split(self, n_partitions: int) -> "list[Source] | None":
+        """Partitions that follow one another, sources each of which reads its own examples only.
 
         Fewer than asked for if there are too few examples. None if examples can only be found by
         reading those before.
@@ -111,7 +106,7 @@ class CountedSource(Source):
 
     @abstractmethod
     def _read(self) -> Iterator[Examples]:
-        """The blocks, of which nothing is checked yet."""
+        """The batches, of which nothing is checked yet."""
 
     @property
     def n_examples(self) -> int | None:
@@ -188,26 +183,25 @@ class NumberedSource(CountedSource):
 
     @abstractmethod
     def between(self, start: int, end: int) -> Iterator[Examples]:
-        """Blocks of the examples from number `start` to before `end`; nothing else is read."""
+        """Batches of the examples from number `start` to before `end`; nothing else is read."""
 
-    def _cuts(self, n_parts: int) -> list[int]:
-        """Numbers at which parts begin, and at which the last one ends."""
+    def _read(self) -> Iterator[Examples]:
+        return self.between(0, self._n_examples or 0)
+
+    def _cuts(self, n_partitions: int) -> list[int]:
+        """Numbers at which partitions begin, and at which the last one ends."""
         n = self._n_examples or 0
-        return sorted({n * part // n_parts for part in range(n_parts + 1)})
+        return sorted({n * k // n_partitions for k in range(n_partitions + 1)})
 
-    def split(self, n_parts: int) -> list[Source] | None:
-        return [SomeExamples(self, a, b) for a, b in pairwise(self._cuts(n_parts))]
+    def _partition(self, start: int, end: int) -> Source:
+        return _Partition(self, start, end)
+
+    def split(self, n_partitions: int) -> list[Source] | None:
+        return [self._partition(a, b) for a, b in pairwise(self._cuts(n_partitions))]
 
 
-class SomeExamples(CountedSource):
-    """Examples of a source from one number to another.
-
-    Parameters
-    ----------
-    source : NumberedSource
-    start, end : int
-        Number of the first, and the one after the last.
-    """
+class _Partition(CountedSource):
+    """Examples of a source from one number to before another."""
 
     def __init__(self, source: NumberedSource, start: int, end: int) -> None:
         super().__init__(end - start, source.n_features)
@@ -218,6 +212,12 @@ class SomeExamples(CountedSource):
 
     def _name(self) -> str:
         return f"examples {self.start} to {self.end - 1} of {self.source!r}"
+
+
+def csr_batch_end(indptr: NDArray[Any], start: int, end: int, most: int) -> int:
+    """Where a batch of CSR rows ends that begins with `start` and has at most `most` entries."""
+    ends = indptr[start + 1 : min(start + most, end) + 1]
+    return start + max(int(np.searchsorted(ends, int(indptr[start]) + most, side="right")), 1)
 
 
 def is_matrix(X: Any) -> bool:
@@ -268,3 +268,87 @@ def _labels(y: Any) -> Any:
 
 def _ordinal(number: int) -> str:
     return {2: "second", 3: "third"}.get(number, f"{number}th")
+
+
+USUAL_TARGETS = ("y", "target", "label", "labels")
+"""Names of the target's column that are understood without saying."""
+
+
+class Columns(NamedTuple):
+    """Names of the columns with the inputs (one, or several that hold numbers) and the target.
+
+    Without names, the inputs are the only column of lists if there is one, else all columns of
+    numbers, and the target is the one of `USUAL_TARGETS` that is there.
+    """
+
+    features: str | Sequence[str] | None = None
+    target: str | None = None
+
+    def chosen(self, kinds: Mapping[str, str]) -> tuple[list[str], str]:
+        """Columns of the inputs, and of the target; `kinds` are "number", "list" or "other"."""
+        usual = [name for name in USUAL_TARGETS if name in kinds]
+        if self.target is None and len(usual) != 1:
+            raise ValueError(
+                f"Which of the columns {_listed(kinds)} is the target? Name it with target=."
+            )
+        target = usual[0] if self.target is None else self.target
+        given = [self.features] if isinstance(self.features, str) else list(self.features or ())
+        for name, option in [(target, "target"), *((name, "features") for name in given)]:
+            if name not in kinds:
+                raise ValueError(
+                    f"{option} names the column {name!r}, but there are only {_listed(kinds)}."
+                )
+        if self.features is not None:
+            return given, target
+        others = [name for name in kinds if name != target]
+        lists = [name for name in others if kinds[name] == "list"]
+        numbers = [name for name in others if kinds[name] == "number"]
+        if len(lists) == 1:
+            return lists, target
+        if numbers or len(others) == 1:
+            return numbers or others, target
+        raise ValueError(
+            f"Which of the columns {_listed(kinds)} hold the inputs? Name them with features=."
+        )
+
+    def of_items(self, items: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
+        """Inputs and targets of examples that are dictionaries."""
+        kinds = {name: _kind(value) for name, value in items[0].items()}
+        features, target = self.chosen(kinds)
+        x = [
+            item[features[0]]
+            if isinstance(self.features, str) or (len(features) == 1 and self.features is None)
+            else np.array([item[name] for name in features], dtype=np.float64)
+            for item in items
+        ]
+        return x, [item[target] for item in items]
+
+    def of_frame(self, frame: Any) -> Examples:
+        """Inputs and targets of a data frame of pandas."""
+        kinds = {
+            name: "number" if column.dtype.kind in "biuf" else "other"
+            for name, column in frame.items()
+        }
+        features, target = self.chosen(kinds)
+        y = frame[target].to_numpy()
+        y = y.astype(str) if y.dtype.kind not in "biuf" else y
+        if isinstance(self.features, str) and kinds[features[0]] == "other":
+            return Examples(frame[features[0]].tolist(), y)
+        for name in features:
+            if kinds[name] != "number":
+                raise ValueError(f"The column {name!r} of the features holds no numbers.")
+        X = frame[features].to_numpy()
+        return Examples(X if X.dtype.kind == "f" else X.astype(np.float64), y)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, (Number, np.generic)) and not isinstance(value, str):
+        return "number"
+    if isinstance(value, (list, tuple, np.ndarray)) or hasattr(value, "__array__"):
+        return "list"
+    return "other"
+
+
+def _listed(names: Any) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")

@@ -1,8 +1,7 @@
-"""Sources from Python's own things: arrays and lists, functions, data sets with a length."""
+"""Sources of Python objects: arrays, lists, functions, data sets, collections of Dask."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from numbers import Number
 from typing import Any
 
@@ -12,31 +11,32 @@ import scipy.sparse as sp
 from maxmargin.core.arrays import SampledHash, places, release
 from maxmargin.data.sources import (
     BATCH_BYTES,
+    Columns,
     CountedSource,
     Examples,
     NumberedSource,
     Source,
     as_targets,
+    csr_batch_end,
     is_matrix,
 )
-from maxmargin.data.sources_columns import Columns
 
 BATCH_EXAMPLES = 1024
-"""Examples of a block, where their size is not known before they are looked at."""
+"""Examples of a batch, where their size is not known before they are looked at."""
 
 _SAMPLED_ITEMS = 16
 
 
-class ArraySource(CountedSource):
+class ArraySource(NumberedSource):
     """Inputs and targets that are arrays or lists, perhaps mapped into memory.
 
     Parameters
     ----------
     X : ndarray or sparse matrix of shape (n, n_features), data frame, or list of length n
-        Mapped arrays (``numpy.load(path, mmap_mode="r")``) take the memory of a block only.
+        Mapped arrays (``numpy.load(path, mmap_mode="r")``) take the memory of a batch only.
     y : array-like or list of length n
     batch_bytes : int, default=2**24
-        What a block of rows takes in memory.
+        What a batch of rows takes in memory.
 
     See Also
     --------
@@ -66,36 +66,29 @@ class ArraySource(CountedSource):
         content.add(self.y)
         return content.text()
 
-    def split(self, n_parts: int) -> list[Source] | None:
-        n = len(self.y)
-        cuts = sorted({n * part // n_parts for part in range(n_parts + 1)})
-        bytes_ = self.batch_bytes
-        return [
-            ArraySource(self.X[a:b], self.y[a:b], batch_bytes=bytes_) for a, b in pairwise(cuts)
-        ]
-
-    def _read(self) -> Iterator[Examples]:
-        start, n = 0, len(self.y)
-        while start < n:
-            end = min(self._block_end(start), n)
-            X, y = self.X[start:end], self.y[start:end]
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        while start < end:
+            stop = min(self._batch_end(start, end), end)
+            X, y = self.X[start:stop], self.y[start:stop]
             if is_matrix(self.X):
                 yield Examples(X if sp.issparse(X) else np.asarray(X), y)
             else:
                 yield gathered(list(X), list(y), start)
             release(self.X, self.y)
-            start = end
+            start = stop
 
-    def _block_end(self, start: int) -> int:
+    def _batch_end(self, start: int, end: int) -> int:
         if sp.issparse(self.X):
             entry_bytes = self.X.data.itemsize + self.X.indices.itemsize
-            entries = max(self.batch_bytes // entry_bytes, 1)
-            indptr = self.X.indptr
-            next_ends = indptr[start + 1 : start + 1 + entries]
-            return start + max(int(np.searchsorted(next_ends, indptr[start] + entries, "right")), 1)
+            return csr_batch_end(self.X.indptr, start, end, max(self.batch_bytes // entry_bytes, 1))
         if is_matrix(self.X):
             return int(start + max(self.batch_bytes // max(self.X[:1].nbytes, 1), 1))
         return start + BATCH_EXAMPLES
+
+    def _partition(self, start: int, end: int) -> Source:
+        # Who reads a partition should not get all.
+        X, y = self.X[start:end], self.y[start:end]
+        return ArraySource(X, y, batch_bytes=self.batch_bytes)
 
     def _name(self) -> str:
         return type(self.X).__name__
@@ -108,11 +101,11 @@ class FunctionSource(CountedSource):
     ----------
     function : callable
         Takes no arguments and returns an iterable, as generator functions do: of pairs ``(x, y)``,
-        of dictionaries, or of `Examples`, blocks of the function's own making.
+        of dictionaries, or of `Examples`, batches of the function's own making.
     features, target : str, default=None
         Keys of dictionaries that hold the input and the target.
     batch_examples : int, default=1024
-        Pairs that are put together to a block.
+        Pairs that are put together to a batch.
 
     See Also
     --------
@@ -203,7 +196,7 @@ class DatasetSource(NumberedSource):
     features, target : str, default=None
         Keys of dictionaries that hold the input and the target.
     batch_examples : int, default=1024
-        Items that are put together to a block.
+        Items that are put together to a batch.
 
     See Also
     --------
@@ -238,22 +231,13 @@ class DatasetSource(NumberedSource):
             content.add(item)
         return content.text()
 
-    def _read(self) -> Iterator[Examples]:
-        return self.between(0, len(self.dataset))
-
-    def split(self, n_parts: int) -> list[Source] | None:
+    def _partition(self, start: int, end: int) -> Source:
         if not isinstance(self.dataset, (list, tuple)):
-            return super().split(n_parts)
-        # Of items in memory, who reads a part should not get all.
-        return [
-            DatasetSource(
-                self.dataset[a:b],
-                features=self.columns.features,
-                target=self.columns.target,
-                batch_examples=self.batch_examples,
-            )
-            for a, b in pairwise(self._cuts(n_parts))
-        ]
+            return super()._partition(start, end)
+        # Of items in memory, who reads a partition should not get all.
+        return DatasetSource(
+            self.dataset[start:end], **self.columns._asdict(), batch_examples=self.batch_examples
+        )
 
     def between(self, start: int, end: int) -> Iterator[Examples]:
         for first in range(start, end, self.batch_examples):
@@ -271,7 +255,7 @@ class DatasetSource(NumberedSource):
 
 
 def examples_of(items: list[Any], columns: Columns, start: int) -> Examples:
-    """A block of pairs or dictionaries, of which the first has number `start`."""
+    """A batch of pairs or dictionaries, of which the first has number `start`."""
     if isinstance(items[0], Mapping):
         return gathered(*columns.of_items(items), start)
     for number, item in enumerate(items, start):
@@ -284,7 +268,7 @@ def examples_of(items: list[Any], columns: Columns, start: int) -> Examples:
 
 
 def gathered(x: list[Any], y: list[Any], start: int) -> Examples:
-    """Some examples as a block: rows of numbers as a matrix, single targets as an array."""
+    """Some examples as a batch: rows of numbers as a matrix, single targets as an array."""
     targets = as_targets(y)
     single = isinstance(targets, np.ndarray)
     if all(sp.issparse(row) and row.shape[0] == 1 and row.ndim == 2 for row in x):
@@ -328,3 +312,124 @@ def _described(item: Any) -> str:
 
 def _function_name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or type(function).__qualname__
+
+
+class DaskSource(CountedSource):
+    """A bag of pairs ``(x, y)`` or of dictionaries, or a data frame of dask.
+
+    Each batch is a partition, which is computed in this thread when it is asked for.
+
+    Parameters
+    ----------
+    collection : dask.bag.Bag or dask.dataframe.DataFrame
+    features : str or list of str, default=None
+        Columns, or keys of dictionaries, of the inputs; None takes all columns of numbers.
+    target : str, default=None
+        Column or key of the target; None takes ``y``, ``target``, ``label`` or ``labels``.
+
+    See Also
+    --------
+    maxmargin.data.open_examples : Finds the right source for what you have.
+
+    Examples
+    --------
+    >>> import dask.bag  # doctest: +SKIP
+    >>> DaskSource(dask.bag.from_sequence([([0.0], 1), ([1.0], 2)]))  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        collection: Any,
+        *,
+        features: str | Sequence[str] | None = None,
+        target: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.collection = collection
+        self.columns = Columns(features, target)
+
+    def _read(self) -> Iterator[Examples]:
+        n = 0
+        for delayed in self.collection.to_delayed():
+            partition = delayed.compute(scheduler="synchronous")
+            if hasattr(partition, "columns"):
+                batch = self.columns.of_frame(partition)
+            else:
+                items = list(partition)
+                batch = examples_of(items, self.columns, n) if items else Examples([], [])
+            if len(batch.y):
+                yield batch
+            n += len(batch.y)
+
+    def _name(self) -> str:
+        kind = type(self.collection).__name__
+        return f"{kind} of {self.collection.npartitions} partitions"
+
+
+def is_dask(data: Any) -> bool:
+    """Whether it is a collection of dask with partitions."""
+    return type(data).__module__.startswith("dask") and hasattr(data, "to_delayed")
+
+
+class DaskArrays(CountedSource):
+    """Rows of a dask array and their targets.
+
+    Parameters
+    ----------
+    X : dask.array.Array of shape (n, n_features)
+        Its chunks of rows are the batches.
+    y : dask.array.Array of shape (n,)
+        Brought into the same chunks; if their sizes are not known, as of arrays that were data
+        frames, it must have them.
+
+    See Also
+    --------
+    maxmargin.data.open_examples : Finds the right source for what you have.
+    maxmargin.data.DaskSource : Bags and data frames.
+
+    Examples
+    --------
+    >>> import dask.array as da  # doctest: +SKIP
+    >>> DaskArrays(da.zeros((9, 2), chunks=(3, 2)), da.zeros(9))  # doctest: +SKIP
+    DaskArrays(3 chunks, 9 examples, 2 features)
+    """
+
+    def __init__(self, X: Any, y: Any) -> None:
+        for name, array, ndim in (("X", X, 2), ("y", y, 1)):
+            if not is_dask_array(array) or array.ndim != ndim:
+                found = f"one of {array.ndim}" if is_dask_array(array) else _described(array)
+                raise ValueError(
+                    f"{name} must be a dask array of {ndim} dimension{'s' * (ndim > 1)}, but is "
+                    f"{found}."
+                )
+        unknown = np.isnan([X.shape[0], y.shape[0]])
+        if unknown.any():
+            if X.numblocks[0] != y.numblocks[0]:
+                raise ValueError(
+                    f"X has {X.numblocks[0]} chunks of rows but y has {y.numblocks[0]}, and how "
+                    f"long they are is not known: call compute_chunk_sizes() of both before."
+                )
+        elif X.shape[0] != y.shape[0]:
+            raise ValueError(
+                f"X has {X.shape[0]} rows but y has {y.shape[0]}: give one target for each."
+            )
+        super().__init__(None if unknown.any() else int(X.shape[0]), int(X.shape[1]))
+        self.X = X.rechunk({1: -1})
+        self.y = y if unknown.any() else y.rechunk((self.X.chunks[0],))
+
+    def partitions(self) -> list[tuple[Any, Any]]:
+        """Chunks of both, not computed yet."""
+        rows = self.X.to_delayed()[:, 0].tolist()
+        return list(zip(rows, self.y.to_delayed().tolist(), strict=True))
+
+    def _read(self) -> Iterator[Examples]:
+        for X, y in self.partitions():
+            yield Examples(X.compute(scheduler="synchronous"), y.compute(scheduler="synchronous"))
+
+    def _name(self) -> str:
+        return f"{len(self.X.chunks[0])} chunks"
+
+
+def is_dask_array(data: Any) -> bool:
+    """Whether it is an array of dask."""
+    return type(data).__module__.startswith("dask.array")

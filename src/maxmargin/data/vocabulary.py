@@ -1,23 +1,413 @@
-"""Feature dictionaries as rows of a matrix.
+"""Feature dictionaries as rows of a matrix, read in compiled code.
 
 In a dictionary strings name an indicator (``{"word": "the"}``), numbers and booleans are values,
 lists name several indicators, and dictionaries are nested; a position may also be a list of names
 of indicators.
+
+A Python dictionary of names costs a string, an entry and several cache misses a name, and a name
+made of two parts (``word=the``) must be put together before it can be looked up. Here the bytes of
+all names lie in one array behind an open-addressed hash table, and feature dictionaries are walked
+through the stable C interface of Python, with the interpreter's lock held: names are compared byte
+by byte in place, and no Python object is made.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numba import types
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import check_types
+from maxmargin.compiled.compile import compiled_with
+from maxmargin.core.checks import check_indices, check_offsets, check_types
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.data.name_table import SEPARATOR, NameTable
-from maxmargin.data.sequences import place_of
+from maxmargin.data.inputs import ends_of, place_of
+
+SEPARATOR = "="
+"""Between a feature and its value in the name of an indicator: ``word=the``."""
+
+_object = types.intp  # every pointer to a Python object
+_PyObject_IsInstance = types.ExternalFunction("PyObject_IsInstance", types.intc(_object, _object))
+_PyObject_Size = types.ExternalFunction("PyObject_Size", types.intp(_object))
+_PyDict_Next = types.ExternalFunction(
+    "PyDict_Next", types.intc(_object, types.intp, types.intp, types.intp)
+)
+_PyList_GetItem = types.ExternalFunction("PyList_GetItem", _object(_object, types.intp))
+_PyUnicode_AsUTF8AndSize = types.ExternalFunction(
+    "PyUnicode_AsUTF8AndSize", types.intp(_object, types.intp)
+)
+_PyFloat_AsDouble = types.ExternalFunction("PyFloat_AsDouble", types.float64(_object))
+_PyErr_Occurred = types.ExternalFunction("PyErr_Occurred", _object())
+_PyErr_Clear = types.ExternalFunction("PyErr_Clear", types.void())
+
+_DONE, _TABLE_FULL, _TEXT_FULL, _UNUSUAL = range(4)
+"""What `_read` comes back for."""
+
+_TRUE, _FALSE, _NONE, _DICT, _LIST, _STR, _FLOAT, _INT = range(8)
+_KNOWN_OBJECTS = np.array(
+    [id(thing) for thing in (True, False, None, dict, list, str, float, int)], dtype=np.intp
+)
+_POSITION, _COLUMNS = range(2)
+_CODE, _NAME, _NAME_LENGTH, _VALUE, _VALUE_LENGTH, _SLOT = range(6)
+
+_SORTED_UP_TO = 64
+"""Rows of so many features are sorted as they grow; longer ones are left to scipy."""
+
+_FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
+_SIGN = np.uint8(ord(SEPARATOR))
+_LOW, _HALF = 0xFFFFFFFF, 32
+
+
+@registered("NameTable")
+class NameTable(Remade):
+    """Names and their columns, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self.n_columns = 0
+        self.ends = np.zeros(257, dtype=np.int64)  # of each name in the text
+        self.text = np.empty(4096, dtype=np.uint8)
+        self.slots = np.zeros(512, dtype=np.int64)  # half of the hash, and the column + 1
+
+    def parts(self) -> dict[str, Any]:
+        ends = self.ends[: self.n_columns + 1].copy()  # without the room for more
+        return {"ends": ends, "text": self.text[: ends[-1]].copy(), "slots": self.slots}
+
+    @classmethod
+    def remade(cls, **parts: Any) -> Self:
+        check_types(cls.__name__, parts, _PARTS)
+        _check_parts(**parts)
+        table, ends = cls(), parts["ends"]
+        table.n_columns, table.text, table.slots = len(ends) - 1, parts["text"], parts["slots"]
+        table.ends = np.zeros(len(table.slots) // 2 + 1, dtype=np.int64)  # with room for more
+        table.ends[: len(ends)] = ends
+        return table
+
+    def names(self) -> list[str]:
+        """All names, by column."""
+        text = self.text[: self.ends[self.n_columns]].tobytes()
+        return [text[a:b].decode() for a, b in pairwise(self.ends[: self.n_columns + 1].tolist())]
+
+    def read(
+        self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
+    ) -> sp.csr_array:
+        """Rows of features of dictionaries and lists; new names get columns if `grow`.
+
+        Values are strings, numbers, booleans or None. For a position that is or holds anything
+        else, `plain` gives its features by name.
+        """
+        pointed = np.fromiter(positions, dtype=object, count=len(positions))
+        pointers = _addresses(pointed)
+        sizes = _sizes(positions)
+        columns, values = np.empty(sum(sizes), dtype=np.int32), np.empty(sum(sizes))
+        starts = np.zeros(len(positions) + 1, dtype=np.int64)
+        features, numbers, seen = _space(max(sizes, default=0))
+        state, scratch = np.array([0, self.n_columns]), np.empty(4, dtype=np.intp)
+        while True:
+            outcome = _read(
+                pointers, _KNOWN_OBJECTS, grow, self.slots, self.ends, self.text,
+                features, numbers, seen, columns, values, starts, state, scratch,
+            )  # fmt: skip
+            self.n_columns = int(state[_COLUMNS])
+            if outcome == _DONE:
+                break
+            if outcome == _TABLE_FULL:
+                self._enlarge()
+            elif outcome == _TEXT_FULL:
+                room = np.empty(max(len(self.text), 4096), dtype=np.uint8)
+                self.text = np.concatenate([self.text, room])
+            else:
+                at = int(state[_POSITION])
+                pointed[at] = plain(at)
+                more = len(pointed[at]) - sizes[at]
+                if more > 0:
+                    columns, values = (
+                        np.concatenate([part, np.empty(more, dtype=part.dtype)])
+                        for part in (columns, values)
+                    )
+                    features, numbers, seen = _space(max(len(numbers), len(pointed[at])))
+        n_entries = starts[-1]
+        rows = sp.csr_array(
+            (values[:n_entries], columns[:n_entries], starts),
+            shape=(len(positions), max(self.n_columns, 1)),
+        )
+        rows.sum_duplicates()
+        return rows
+
+    def _enlarge(self) -> None:
+        slots = np.zeros(2 * len(self.slots), dtype=np.int64)
+        _move(self.slots, slots)
+        self.slots = slots
+        self.ends = np.concatenate([self.ends, np.zeros(len(self.slots) // 4, dtype=np.int64)])
+
+
+_PARTS = {"ends": NDArray[np.int64], "text": NDArray[np.uint8], "slots": NDArray[np.int64]}
+
+
+def _check_parts(ends: Any, text: Any, slots: Any) -> None:
+    """Refuse parts of a table that lookups could run out of, or look in for ever."""
+    n_columns, n_slots = len(ends) - 1, len(slots)
+    if (
+        (slots.ndim, text.ndim) != (1, 1)
+        or n_slots < 2
+        or n_slots & (n_slots - 1)
+        or 2 * n_columns > n_slots
+    ):
+        raise ValueError("the table of names has no room for its names")
+    check_offsets("the ends of names", ends, len(text))
+    columns = slots & _LOW
+    check_indices("columns of names", columns, n_columns + 1)
+    if np.count_nonzero(slots) != n_columns or np.count_nonzero(columns) != n_columns:
+        raise ValueError("the table of names has other names than it lists")
+    text.tobytes().decode()
+    if n_columns and len(text) and ((text[ends[ends < len(text)]] & 0xC0) == 0x80).any():
+        raise ValueError("a name ends in the middle of a letter")
+
+
+def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:
+    """Where the objects of an array lie: the same memory, seen as numbers."""
+    memory = (ctypes.c_ssize_t * len(objects)).from_address(objects.ctypes.data)
+    return np.ctypeslib.as_array(memory)
+
+
+def _sizes(positions: Sequence[Any]) -> list[int]:
+    """Lengths; zero of what has none, which is for slower code to name."""
+    try:
+        return list(map(len, positions))
+    except TypeError:
+        return [len(one) if hasattr(one, "__len__") else 0 for one in positions]
+
+
+def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+    """Room for the features of one position: their parts, their numbers, names seen before."""
+    return np.empty((size, 6), np.int64), np.empty(size), np.zeros((size, 4), np.int64)
+
+
+_routine = compiled_with(error_model="numpy", _nrt=False)  # the lock is held
+
+
+@intrinsic
+def _byte(typing_context: Any, address: Any) -> Any:
+    """The byte at an address."""
+    signature = types.uint8(types.intp)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        kind = context.get_value_type(types.CPointer(types.uint8))
+        return builder.load(builder.inttoptr(arguments[0], kind))
+
+    return signature, generate
+
+
+@_routine
+def _text_of(thing, size):
+    """Where the bytes of a string lie, and how many; nowhere if it has a lone surrogate."""
+    address = _PyUnicode_AsUTF8AndSize(thing, size.ctypes.data)
+    if address == 0:
+        _PyErr_Clear()
+    return address, size[0]
+
+
+@_routine
+def _hashed(address, length, code):
+    for k in range(length):
+        code = (code ^ np.uint64(_byte(address + k))) * _FNV_PRIME
+    return code
+
+
+@_routine
+def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch):
+    """Note the features of a position, and return how many; -1 if one is unusual.
+
+    Of each: the hash of its name, and where its two parts lie. A value of no length is none, one
+    of length 1 is empty: the sign before it counts.
+    """
+    n = 0
+    cursor, address = scratch[:3], scratch[3:]
+    cursor[0] = 0
+    for k in range(size):
+        if is_dictionary:
+            first = cursor.ctypes.data
+            _PyDict_Next(position, first, first + 8, first + 16)
+            key, item = cursor[1], cursor[2]
+        else:
+            key, item = _PyList_GetItem(position, k), known[_TRUE]
+        if item == known[_FALSE] or item == known[_NONE]:
+            continue
+        # Positions tend to have the same names in the same order, as the same objects.
+        if seen[k, 0] != key:
+            if _PyObject_IsInstance(key, known[_STR]) != 1:
+                return -1
+            name, length = _text_of(key, address)
+            if name == 0:
+                return -1
+            seen[k, 0], seen[k, 1] = key, length
+            seen[k, 2] = np.int64(_hashed(name, length, _FNV_START))
+            seen[k, 3] = name
+        code = np.uint64(seen[k, 2])
+        value, value_length, number = seen[k, 3], 0, 1.0
+        if item != known[_TRUE]:
+            if _PyObject_IsInstance(item, known[_STR]) == 1:
+                value, value_length = _text_of(item, address)
+                if value == 0:
+                    return -1
+                code = _hashed(value, value_length, (code ^ np.uint64(_SIGN)) * _FNV_PRIME)
+                value_length += 1
+            elif (
+                _PyObject_IsInstance(item, known[_FLOAT]) == 1
+                or _PyObject_IsInstance(item, known[_INT]) == 1
+            ):
+                number = _PyFloat_AsDouble(item)
+                if number == -1.0 and _PyErr_Occurred() != 0:  # an integer too large
+                    _PyErr_Clear()
+                    return -1
+                if not np.isfinite(number):
+                    return -1
+            else:
+                return -1
+        features[n, _CODE] = np.int64(code >> np.uint64(33))
+        features[n, _NAME], features[n, _NAME_LENGTH] = seen[k, 3], seen[k, 1]
+        features[n, _VALUE], features[n, _VALUE_LENGTH] = value, value_length
+        numbers[n] = number
+        n += 1
+    return n
+
+
+@_routine
+def _same(text, start, address, length):
+    k = 0
+    while k < length and text[start + k] == _byte(address + k):
+        k += 1
+    return k == length
+
+
+@_routine
+def _copy(address, length, text, start):
+    for k in range(length):
+        text[start + k] = _byte(address + k)
+
+
+@_routine
+def _slot_of(feature, slots, ends, text):
+    """The slot of a name, or an empty one if it has none."""
+    mask = len(slots) - 1
+    slot = feature[_CODE] & mask
+    while slots[slot] != 0:
+        column = (slots[slot] & _LOW) - 1
+        if slots[slot] >> _HALF == feature[_CODE] and _is_name_of(feature, column, ends, text):
+            break
+        slot = (slot + 1) & mask
+    return slot
+
+
+@_routine
+def _is_name_of(feature, column, ends, text):
+    start, middle = ends[column], ends[column] + feature[_NAME_LENGTH]
+    if ends[column + 1] - middle != feature[_VALUE_LENGTH]:
+        return False
+    if not _same(text, start, feature[_NAME], feature[_NAME_LENGTH]):
+        return False
+    if feature[_VALUE_LENGTH] == 0:
+        return True
+    return text[middle] == _SIGN and _same(
+        text, middle + 1, feature[_VALUE], feature[_VALUE_LENGTH] - 1
+    )
+
+
+@_routine
+def _add(feature, column, slot, slots, ends, text):
+    """Give a new name the column; False if the text has no room."""
+    start = ends[column]
+    middle = start + feature[_NAME_LENGTH]
+    end = middle + feature[_VALUE_LENGTH]
+    if end > len(text):
+        return False
+    _copy(feature[_NAME], feature[_NAME_LENGTH], text, start)
+    if end > middle:
+        text[middle] = _SIGN
+        _copy(feature[_VALUE], feature[_VALUE_LENGTH] - 1, text, middle + 1)
+    ends[column + 1] = end
+    slots[slot] = feature[_CODE] << _HALF | column + 1
+    return True
+
+
+@_routine
+def _move(slots, larger):
+    """Put the columns of a table into a larger one."""
+    mask = len(larger) - 1
+    for old in slots:
+        if old != 0:
+            slot = (old >> _HALF) & mask
+            while larger[slot] != 0:
+                slot = (slot + 1) & mask
+            larger[slot] = old
+
+
+@_routine
+def _insert(columns, values, start, end, column, value):
+    """Put a feature in its place in a sorted row, and return where the row ends."""
+    at = end
+    while at > start and columns[at - 1] > column:
+        at -= 1
+    if at > start and columns[at - 1] == column:
+        values[at - 1] += value
+        return end
+    for k in range(end, at, -1):
+        columns[k], values[k] = columns[k - 1], values[k - 1]
+    columns[at], values[at] = column, value
+    return end + 1
+
+
+@_routine
+def _read(
+    pointers, known, grow, slots, ends, text,
+    features, numbers, seen, columns, values, starts, state, scratch,
+):  # fmt: skip
+    """Read positions into rows until the end, or until something is needed that Python does.
+
+    It can then be called again: the position it stopped at is read from its start.
+    """
+    mask = len(slots) - 1
+    while state[_POSITION] < len(pointers):
+        row = state[_POSITION]
+        position = pointers[row]
+        is_dictionary = _PyObject_IsInstance(position, known[_DICT]) == 1
+        if not is_dictionary and _PyObject_IsInstance(position, known[_LIST]) != 1:
+            return _UNUSUAL
+        size = _PyObject_Size(position)
+        if grow and 2 * (state[_COLUMNS] + size) > len(slots):
+            return _TABLE_FULL
+        n = _walk(position, size, is_dictionary, known, features, numbers, seen, scratch)
+        if n < 0:
+            return _UNUSUAL
+        # Touched for all features first, memory is waited for once and not for each.
+        for k in range(n):
+            features[k, _SLOT] = slots[features[k, _CODE] & mask] & _LOW
+        for k in range(n):
+            features[k, _SLOT] = ends[features[k, _SLOT]]
+        start = starts[row]
+        end = start
+        for k in range(n):
+            slot = _slot_of(features[k], slots, ends, text)
+            if slots[slot] == 0:
+                if not grow:
+                    continue
+                if not _add(features[k], state[_COLUMNS], slot, slots, ends, text):
+                    return _TEXT_FULL
+                state[_COLUMNS] += 1
+            column = np.int32((slots[slot] & _LOW) - 1)
+            if n <= _SORTED_UP_TO:
+                end = _insert(columns, values, start, end, column, numbers[k])
+            else:
+                columns[end], values[end] = column, numbers[k]
+                end += 1
+        starts[row + 1] = end
+        state[_POSITION] += 1
+    return _DONE
+
 
 _LISTS = list, tuple, set, frozenset
 
@@ -78,19 +468,10 @@ class Vocabulary(Remade, Mapping[str, int]):
     def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[sp.csr_array, NDArray[np.int64]]:
         """Feature rows of all positions, and where each sequence ends.
 
-        Parameters
-        ----------
-        sequences : list of lists of feature dictionaries
-        grow : bool
-            Give new names columns; otherwise they are left out.
-
-        Raises
-        ------
-        ValueError
-            If a position is no dictionary or list, or a value is none of those understood.
+        New names get columns if `grow`, else they are left out. ValueError if a position is no
+        dictionary or list, or a value is none of those understood.
         """
-        ends = np.zeros(len(sequences) + 1, dtype=np.int64)
-        np.cumsum([len(sequence) for sequence in sequences], out=ends[1:])
+        ends = ends_of([len(sequence) for sequence in sequences])
         positions = list(chain.from_iterable(sequences))
 
         def plain(at: int) -> dict[str, float]:
@@ -103,13 +484,7 @@ class Vocabulary(Remade, Mapping[str, int]):
 
 
 def _plain(position: Any) -> dict[str, float]:
-    """Features by their names, of a position of any kind.
-
-    Raises
-    ------
-    TypeError
-        If it is none of the kinds understood.
-    """
+    """Features by their names, of a position of any kind; TypeError if it is not understood."""
     found: dict[str, float] = {}
 
     def add(name: str, number: float = 1.0) -> None:

@@ -13,8 +13,7 @@ from sklearn.utils.validation import (
 )
 
 from maxmargin.core.checks import LARGEST, LARGEST_COST, complaint, first_immoderate
-from maxmargin.data.labels import check_kinds
-from maxmargin.data.sequences import place_of
+from maxmargin.data.inputs import check_kinds, place_of
 
 Floats = NDArray[np.float64]
 

@@ -23,7 +23,7 @@ from maxmargin.core.linear import (
 )
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Stopping
-from maxmargin.data.labels import class_numbers, joined_classes, label_array
+from maxmargin.data.inputs import class_numbers, joined_classes, label_array
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (

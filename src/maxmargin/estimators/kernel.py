@@ -21,7 +21,7 @@ from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import label_array
+from maxmargin.data.inputs import label_array
 from maxmargin.estimators.base import (
     CertifiedEstimator,
     check_classes,

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import all_classes
+from maxmargin.data.inputs import all_classes
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import OneSlack

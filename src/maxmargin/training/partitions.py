@@ -10,10 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.libsvm import LineFile
-from maxmargin.data.sources import Source, widened
-from maxmargin.data.sources_columns import Columns
-from maxmargin.data.sources_dask import DaskArrays, DaskSource
-from maxmargin.data.sources_python import examples_of
+from maxmargin.data.sources import Columns, Source, widened
+from maxmargin.data.sources_python import DaskArrays, DaskSource, examples_of
 from maxmargin.training.engines import Engine
 from maxmargin.training.shards import Loader, Shards
 

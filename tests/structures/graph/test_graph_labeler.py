@@ -377,7 +377,7 @@ N = len(X[3][0])
             "Each edge of graph 3 has 1 features, but 2 in graph 0",
         ),
         (changed(3, of_edges=X[3][2][1:]), "Graph 3 has . edges but . rows of edge features"),
-        (changed(3, nodes=X[3][0][:, 0]), "matrix with one row for each node, but have 1 dim"),
+        (changed(3, nodes=X[3][0][:, 0]), "matrix with one row for each node, not of 1 dim"),
         (changed(3, nodes=[["a"] * 4] * N), "The node features of graph 3 must be a matrix of num"),
         ([*X[:3], X[3][:2], *X[4:]], "Graph 3 has no features of edges, but others have"),
         ([*X[:3], X[3][0], *X[4:]], "Graph 3 must be a tuple"),

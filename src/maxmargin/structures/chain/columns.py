@@ -7,8 +7,6 @@ r"""Sentences in columns, as CoNLL's shared tasks, CRF++ and many taggers have t
 
 A line is a token: columns with spaces or tabs between them, the word first and its tag last. Empty
 lines end sentences. All lines have as many columns as the first.
-
-Sentences in columns as a source of blocks: features by templates, as they are asked for.
 """
 
 import re
@@ -17,9 +15,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from maxmargin.data.files import FileFormatError, PathLike, create
+from maxmargin.data.files import FileFormatError, PathLike, create, lines_of, shown_name
 from maxmargin.data.formats import MOST_WRONG, Format, Head
-from maxmargin.data.text import lines_of, shown_name
 
 DOCUMENT = "-DOCSTART-"
 """Word of the lines by which CoNLL-2003 begins a document; they are no part of a sentence."""

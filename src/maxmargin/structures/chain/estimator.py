@@ -15,8 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import class_numbers, flat_labels, label_array
-from maxmargin.data.sequences import has_dictionaries, stack
+from maxmargin.data.inputs import class_numbers, flat_labels, has_dictionaries, label_array, stack
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted

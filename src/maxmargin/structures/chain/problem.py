@@ -12,7 +12,7 @@ from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.data.sequences import stack
+from maxmargin.data.inputs import stack
 from maxmargin.structures.chain.inference import (
     k_best,
     marginals2,

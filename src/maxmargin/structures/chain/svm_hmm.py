@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from maxmargin.data.files import PathLike
 from maxmargin.data.formats import FileFormat, Format, Head
-from maxmargin.data.libsvm import LineFile
-from maxmargin.data.libsvm_lines import LineReader, Lines
+from maxmargin.data.libsvm import LineFile, stacked
+from maxmargin.data.libsvm_lines import LineReader
 from maxmargin.data.sources import BATCH_BYTES, Examples, widened
 
 
 class SvmHmmFile(LineFile):
-    r"""Sequences of a file in SVM-hmm's format, read in blocks by a compiled parser.
+    r"""Sequences of a file in SVM-hmm's format, read in batches by a compiled parser.
 
     Inputs are a list with a CSR matrix for each sequence, one row a position; targets a list of
     arrays of tags.
@@ -76,16 +76,18 @@ class SvmHmmFile(LineFile):
 
     def _read(self) -> Iterator[Examples]:
         width = self._n_features or 0
-        begun: Lines | None = None  # the last sequence, which may go on
+        X, tags, groups = sp.csr_array((0, 0)), np.zeros(0), np.zeros(0, np.int64)
         for lines in self.lines():
             width = max(width, lines.X.shape[1])
-            lines = lines if begun is None else _joined(begun, lines)
-            starts = [0, *(np.flatnonzero(np.diff(lines.groups)) + 1).tolist()]
-            begun = _from(lines, starts[-1])
+            # What is left of the lines before is a sequence that may go on.
+            X = stacked([X, lines.X] if len(tags) else [lines.X], width)
+            tags, groups = np.r_[tags, lines.labels], np.r_[groups, lines.groups]
+            starts = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist()]
             if len(starts) > 1:
-                yield _sequences(lines, starts, width)
-        if begun is not None:
-            yield _sequences(begun, [0, len(begun.labels)], width)
+                yield _sequences(X, tags, starts, width)
+            X, tags, groups = X[starts[-1] :], tags[starts[-1] :], groups[starts[-1] :]
+        if len(tags):
+            yield _sequences(X, tags, [0, len(tags)], width)
         self._n_features = self._n_features or width
 
     def _cut(self, file: BinaryIO, at: int) -> int:
@@ -130,7 +132,7 @@ def read_svm_hmm(
 
     See Also
     --------
-    SvmHmmFile : The same in blocks.
+    SvmHmmFile : The same in batches.
     maxmargin.SequenceTagger : What to do with it.
 
     Examples
@@ -145,42 +147,18 @@ def read_svm_hmm(
     return X, list(chain.from_iterable(batch.y for batch in batches))
 
 
-def _sequences(lines: Lines, ends: list[int], width: int) -> Examples:
-    """Lines from each of the ends to the next."""
-    data, indices, indptr = lines.X.data, lines.X.indices, lines.X.indptr
-    X, y = [], []
+def _sequences(X: Any, tags: NDArray[np.float64], ends: list[int], width: int) -> Examples:
+    """Sequences of the rows from each of the ends to the next."""
+    sequences = []
     for a, b in pairwise(ends):
-        entries = slice(indptr[a], indptr[b])
+        entries = slice(X.indptr[a], X.indptr[b])
         rows = sp.csr_array(
-            (data[entries], indices[entries], indptr[a : b + 1] - indptr[a]), shape=(b - a, width)
+            (X.data[entries], X.indices[entries], X.indptr[a : b + 1] - X.indptr[a]),
+            shape=(b - a, width),
         )
         rows.has_canonical_format = True
-        X.append(rows)
-        y.append(_tags(lines.labels[a:b]))
-    return Examples(X, y)
-
-
-def _joined(first: Lines, second: Lines) -> Lines:
-    width = max(first.X.shape[1], second.X.shape[1])
-    return Lines(
-        sp.vstack([widened(first.X, width), widened(second.X, width)], format="csr"),
-        np.concatenate([first.labels, second.labels]),
-        np.arange(len(first.labels) + len(second.labels) + 1),
-        np.concatenate([first.groups, second.groups]),
-        np.concatenate([first.costs, second.costs]),
-        has_costs=False,
-    )
-
-
-def _from(lines: Lines, start: int) -> Lines:
-    return Lines(
-        lines.X[start:],
-        lines.labels[start:],
-        lines.label_starts[start:] - start,
-        lines.groups[start:],
-        lines.costs[start:],
-        has_costs=False,
-    )
+        sequences.append(rows)
+    return Examples(sequences, [_tags(tags[a:b]) for a, b in pairwise(ends)])
 
 
 def _tags(labels: NDArray[np.float64]) -> NDArray[Any]:

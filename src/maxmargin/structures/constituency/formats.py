@@ -11,9 +11,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, NamedTuple
 
-from maxmargin.data.files import FileFormatError, PathLike
+from maxmargin.data.files import FileFormatError, PathLike, lines_of, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
-from maxmargin.data.text import lines_of, shown_name
 from maxmargin.structures.constituency.trees import Tree, TreeError
 
 TRACE = "-NONE-"
@@ -166,13 +165,6 @@ def cleaned(tree: Tree) -> Tree | None:
 
     Labels end before their first ``-`` or ``=``, unless that is where they begin (``-LRB-``).
     Leaves tagged ``-NONE-`` go, and so do nodes that have no other leaves.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.constituency.formats import cleaned, read_trees
-    >>> tree, = read_trees("(S (NP-SBJ-1 (-LRB- -LCB-)) (NP=2 (-NONE- *T*-1)))", clean=False)
-    >>> print(cleaned(tree))
-    (S (NP (-LRB- -LCB-)))
     """
     if tree.label == TRACE:
         return None
@@ -186,20 +178,9 @@ def cleaned(tree: Tree) -> Tree | None:
 def as_tree(given: Any) -> Tree:
     """A tree from any form in which people have it.
 
-    Parameters
-    ----------
-    given : Tree, str or nested tree
-        A `Tree` is returned as it is. Brackets in a string and trees as those of NLTK (objects
-        with ``label()`` whose items are trees or words) are cleaned, see `cleaned`.
-
-    Returns
-    -------
-    tree : Tree
-
-    Raises
-    ------
-    TreeError
-        If it is none of these, or not exactly one tree.
+    A `Tree` is returned as it is. Brackets in a string and trees as those of NLTK (objects with
+    ``label()`` whose items are trees or words) are cleaned, see `cleaned`. TreeError if it is none
+    of these, or not exactly one tree.
     """
     if isinstance(given, Tree):
         return given

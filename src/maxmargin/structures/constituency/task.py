@@ -6,8 +6,7 @@ from itertools import chain, repeat
 from typing import Any
 
 from maxmargin.cli.task import Data, Path, Task
-from maxmargin.data.files import FileFormatError
-from maxmargin.data.text import lines_of, shown_name
+from maxmargin.data.files import FileFormatError, lines_of, shown_name
 from maxmargin.report.markup import plural
 from maxmargin.structures.constituency.formats import trees_of_lines
 

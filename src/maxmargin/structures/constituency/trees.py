@@ -94,14 +94,6 @@ def brackets(tree: Tree, ignored: frozenset[str] = frozenset()) -> "Counter[tupl
     """Labels of phrases with the words ``start..stop-1`` they span, counted.
 
     Leaves with `ignored` tags do not count as words; a phrase without any others has no bracket.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.constituency.formats import read_trees
-    >>> from maxmargin.structures.constituency.trees import brackets
-    >>> tree, = read_trees("(S (NP (NNS dogs)) (VP (VBP bark)) (. .))")
-    >>> sorted(brackets(tree))
-    [('NP', 0, 1), ('S', 0, 3), ('VP', 1, 2)]
     """
     found: Counter[tuple[str, int, int]] = Counter()
 

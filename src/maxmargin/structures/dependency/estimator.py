@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.checks import check_indices
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import label_array
+from maxmargin.data.inputs import label_array
 from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies

@@ -14,9 +14,8 @@ from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
-from maxmargin.data.files import FileFormatError, create
+from maxmargin.data.files import FileFormatError, create, lines_of, lines_of_stream, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
-from maxmargin.data.text import lines_of, lines_of_stream, shown_name
 
 _COLUMNS = {"upos": 3, "xpos": 4}
 """Where in CoNLL-U the kinds of tags stand."""
@@ -195,18 +194,10 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
     """
     lines = []
     for sentence in sentences:
-        words, tags, heads, labels = DependencySentence(*sentence)
-        unknown = ["_"] * len(words)
-        for position, (word, tag, head, label) in enumerate(
-            zip(
-                words,
-                tags,
-                unknown if heads is None else heads,
-                unknown if labels is None else labels,
-                strict=True,
-            ),
-            start=1,
-        ):
+        words, tags, *tree = DependencySentence(*sentence)
+        known = [["_"] * len(words) if part is None else part for part in tree]
+        tokens = zip(words, tags, *known, strict=True)
+        for position, (word, tag, head, label) in enumerate(tokens, start=1):
             lines.append(f"{position}\t{word}\t_\t{tag}\t_\t_\t{head}\t{label}\t_\t_\n")
         lines.append("\n")
     text = "".join(lines)

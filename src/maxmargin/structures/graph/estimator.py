@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import class_numbers, flat_labels
+from maxmargin.data.inputs import class_numbers, flat_labels
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (

@@ -13,39 +13,23 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import complaint, first_immoderate
-from maxmargin.data.labels import label_array
+from maxmargin.data.inputs import as_matrix, ends_of, label_array, stacked_matrices
 
 Ints = NDArray[np.int64]
 
 
 class StackedGraphs(NamedTuple):
-    """Rows of all nodes and of all edges, one graph after the other.
+    """Rows of all nodes and of all edges, one graph after the other; nodes count from 0 in each."""
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_nodes_of_all, n_features)
-    node_ends : ndarray of int64, shape (n_graphs + 1,)
-    edges : ndarray of int64, shape (n_edges_of_all, 2)
-        Nodes count from 0 in each graph.
-    edge_ends : ndarray of int64, shape (n_graphs + 1,)
-    edge_rows : ndarray or CSR matrix of shape (n_edges_of_all, n_edge_features)
-        A column of ones if edges have no features.
-    """
-
-    X: Any
-    node_ends: Ints
-    edges: Ints
+    X: Any  # of shape (n_nodes_of_all, n_features)
+    node_ends: Ints  # of shape (n_graphs + 1,)
+    edges: Ints  # of shape (n_edges_of_all, 2)
     edge_ends: Ints
-    edge_rows: Any
+    edge_rows: Any  # a column of ones if edges have no features
 
 
 def stack_graphs(X: Sequence[Any]) -> StackedGraphs:
-    """Read and check graphs in any of the forms.
-
-    Raises
-    ------
-    ValueError
-        For whatever is wrong with one of them; says which, and where.
+    """Graphs in any of the forms, checked; ValueError says which is wrong, and where.
 
     Examples
     --------
@@ -60,7 +44,7 @@ def stack_graphs(X: Sequence[Any]) -> StackedGraphs:
     parts = [_parts(graph, i) for i, graph in enumerate(X)]
     rows, node_ends = _stack([part[0] for part in parts], "node")
     edges = [_edges(part[1], i) for i, part in enumerate(parts)]
-    edge_ends = _ends([len(own) for own in edges])
+    edge_ends = ends_of([len(own) for own in edges])
     stacked = np.concatenate(edges)
     _check_edges(stacked, node_ends, edge_ends)
     return StackedGraphs(rows, node_ends, stacked, edge_ends, _edge_rows(parts, edge_ends))
@@ -214,47 +198,25 @@ def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:
 
 def _stack(parts: list[Any], what: str) -> tuple[Any, Ints]:
     """Feature rows of all graphs, checked, and where those of each end."""
-    matrices = [_matrix(part, i, what) for i, part in enumerate(parts)]
-    filled = [(i, part) for i, part in enumerate(matrices) if part.shape[0]]
-    ends = _ends([part.shape[0] for part in matrices])
-    if not filled:
-        width = max((part.shape[1] for part in matrices), default=0)
-        return np.zeros((0, width)), ends
-    width = filled[0][1].shape[1]
-    for i, part in filled:
-        if part.shape[1] != width:
+    matrices = [
+        as_matrix(rows, f"The {what} features of graph {i}", f"one row for each {what}")
+        for i, rows in enumerate(parts)
+    ]
+    filled = [(i, rows) for i, rows in enumerate(matrices) if rows.shape[0]]
+    for i, rows in filled:
+        if rows.shape[1] != filled[0][1].shape[1]:
             raise ValueError(
-                f"Each {what} of graph {i} has {part.shape[1]} features, but {width} in graph "
-                f"{filled[0][0]}."
+                f"Each {what} of graph {i} has {rows.shape[1]} features, but "
+                f"{filled[0][1].shape[1]} in graph {filled[0][0]}."
             )
-    if any(sp.issparse(part) for _, part in filled):
-        rows = sp.vstack([sp.csr_array(part) for _, part in filled], format="csr")
-        rows.sum_duplicates()
-    else:
-        rows = np.ascontiguousarray(np.concatenate([part for _, part in filled]))
-    _check_finite(rows, ends, what)
-    return rows, ends
-
-
-def _matrix(part: Any, i: int, what: str) -> Any:
-    if sp.issparse(part):
-        return part.astype(np.float64)
-    try:
-        rows = np.asarray(part)
-        rows = rows if rows.dtype == np.float32 else rows.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"The {what} features of graph {i} must be a matrix of numbers, one row for each "
-            f"{what}."
-        ) from error
-    if rows.size == 0 and rows.ndim < 2:
-        return rows.reshape(0, 0)
-    if rows.ndim != 2:
-        raise ValueError(
-            f"The {what} features of graph {i} must be a matrix with one row for each {what}, but "
-            f"have {rows.ndim} dimensions."
-        )
-    return rows
+    stacked = stacked_matrices(matrices, max((rows.shape[1] for rows in matrices), default=0))
+    if sp.issparse(stacked):
+        stacked = stacked.astype(np.float64)
+        stacked.sum_duplicates()
+    ends = ends_of([rows.shape[0] for rows in matrices])
+    if filled:
+        _check_finite(stacked, ends, what)
+    return stacked, ends
 
 
 def _check_finite(rows: Any, ends: Ints, what: str) -> None:
@@ -271,9 +233,3 @@ def _check_finite(rows: Any, ends: Ints, what: str) -> None:
         f"Graph {g} has {kind} in column {column} of {what} {row - ends[g]}: remove or impute such "
         f"values."
     )
-
-
-def _ends(counts: Any) -> Ints:
-    ends = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=ends[1:])
-    return ends

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.labels import all_classes, label_array
+from maxmargin.data.inputs import all_classes, label_array
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, estimator, fitted
 from maxmargin.estimators.checks import check_features

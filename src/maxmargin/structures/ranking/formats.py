@@ -11,6 +11,7 @@ import math
 import re
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from os import PathLike
 from typing import Any
 
@@ -18,9 +19,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.data.files import FileFormatError, create
+from maxmargin.data.files import FileFormatError, create, lines_of, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
-from maxmargin.data.text import lines_of, shown_name
 
 __all__ = ["read_letor", "write_letor"]
 
@@ -143,13 +143,10 @@ def write_letor(
 
 
 def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise ValueError(f"{text!r:.50} is no finite number")
-    return value
+    with suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise ValueError(f"{text!r:.50} is no finite number")
 
 
 def _query(parts: list[str]) -> str:
@@ -164,7 +161,6 @@ def _query(parts: list[str]) -> str:
 def _features(parts: list[str], n_features: int | None) -> dict[int, float]:
     """Values by columns, in ascending order."""
     found: dict[int, float] = {}
-    last, ascend = -1, True
     for part in parts:
         name, _, value = part.partition(":")
         if name == "cost":
@@ -173,9 +169,7 @@ def _features(parts: list[str], n_features: int | None) -> dict[int, float]:
         if column in found:
             raise ValueError(f"feature {column + 1} stands twice in the line")
         found[column] = _finite(value)
-        ascend = ascend and column > last
-        last = column
-    return found if ascend else dict(sorted(found.items()))
+    return found if list(found) == sorted(found) else dict(sorted(found.items()))
 
 
 def _column(name: str, n_features: int | None) -> int:

@@ -1,28 +1,44 @@
-"""open_examples: the source for whatever the user has."""
+"""open_examples, the source of whatever the user has; convert, to a folder that is read faster."""
 
 import inspect
 import os
+import sys
+import time
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from maxmargin.core.arrays import open_mapped
 from maxmargin.data.arrow import ArrowSource, is_arrow
-from maxmargin.data.csr_folder import META, CsrFolder
-from maxmargin.data.files import STANDARD_INPUT, FileFormatError, begins_with, head_of
+from maxmargin.data.csr_folder import META, CsrFolder, CsrFolderWriter
+from maxmargin.data.files import (
+    STANDARD_INPUT,
+    FileFormatError,
+    PathLike,
+    begins_with,
+    head_of,
+    shown_name,
+)
 from maxmargin.data.formats import file_formats, guess_format
 from maxmargin.data.libsvm_lines import LineReader, Lines
-from maxmargin.data.sources import Source
-from maxmargin.data.sources_columns import Columns
-from maxmargin.data.sources_dask import DaskArrays, DaskSource, is_dask, is_dask_array
-from maxmargin.data.sources_python import ArraySource, DatasetSource, FunctionSource
-from maxmargin.data.text import shown_name
+from maxmargin.data.live_line import Field, LiveLine, about, duration
+from maxmargin.data.sources import Columns, Examples, Source, is_matrix
+from maxmargin.data.sources_python import (
+    ArraySource,
+    DaskArrays,
+    DaskSource,
+    DatasetSource,
+    FunctionSource,
+    is_dask,
+    is_dask_array,
+)
 
 _NUMPY = b"\x93NUMPY"
 _LOOKED_AT = 1 << 16
@@ -133,10 +149,9 @@ def _open_whole(data: Any, options: dict[str, Any]) -> Source:
 
 
 def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
-    if y is None:
-        for one in file_formats().values() if options else ():
-            if one.source is not None and one.option in options:
-                return _made(one.source, options, path)
+    for one in file_formats().values() if options and y is None else ():
+        if one.source is not None and one.option in options:
+            return _made(one.source, options, path)
     if y is None and path == STANDARD_INPUT:
         return _made(_kind_of_lines(path, options), options, path)
     if not os.path.exists(path):
@@ -181,7 +196,7 @@ def _kind_of_lines(path: str, options: dict[str, Any]) -> Callable[..., Source]:
 
 
 def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
-    """The first line of a text that is no comment, or what of it is there, taken apart."""
+    """The first line of a text that is no comment, or what of it is there, parsed."""
     if len(begin) == _LOOKED_AT:
         begin = begin[: max(begin.rfind(b"\n"), begin.rfind(b" "))]
     begin = begin.removeprefix(BOM_UTF8)
@@ -218,3 +233,109 @@ def _made(kind: Callable[..., Source], options: dict[str, Any], *data: Any) -> S
             f"{kind.__name__} has no option {unknown[0]!r}: it has {', '.join(known)}."
         )
     return kind(*data, **options)
+
+
+_SECONDS_IN_PLACE, _SECONDS_IN_LOG = 0.1, 5.0
+"""Between two progress lines, in a terminal and in a log file."""
+
+
+def convert(
+    source: Any,
+    folder: PathLike,
+    *,
+    dtype: DTypeLike = np.float64,
+    progress: bool | None = None,
+) -> CsrFolder:
+    r"""Write rows and targets to a CSR folder, in one pass and with the memory of one batch.
+
+    Parameters
+    ----------
+    source : Source, or anything that `open_examples` opens
+        Rows of numbers, sparse or dense, with a number or a string as target.
+    folder : path
+        To be made; it must not exist. It appears under this name when it is complete; if the
+        conversion ends early, by Ctrl-C too, nothing is left behind.
+    dtype : {numpy.float64, numpy.float32}, default=numpy.float64
+        Of the values.
+    progress : bool, default=None
+        Show how far it is on standard error; None does so in a terminal.
+
+    Returns
+    -------
+    stored : CsrFolder
+        A source of the same examples.
+
+    Raises
+    ------
+    ValueError
+        If the examples are no rows of numbers.
+    FileExistsError
+        If there is a file or folder of that name.
+
+    See Also
+    --------
+    CsrFolder : What has been written.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from maxmargin.data import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "data.svm")
+    ...     _ = path.write_text("1 1:0.5 3:2\n2 2:1\n")
+    ...     stored = convert(path, f"{folder}/stored", progress=False)
+    ...     print(stored.X.toarray(), stored.y)
+    [[0.5 0.  2. ]
+     [0.  1.  0. ]] [1. 2.]
+    """
+    opened = open_examples(source)
+    shown = sys.stderr.isatty() if progress is None else progress
+    with CsrFolderWriter(folder, dtype) as writer, closing(_watched(opened, shown)) as batches:
+        for batch in batches:
+            if not is_matrix(batch.X):
+                raise ValueError(
+                    f"{opened!r} gives inputs that are no rows of numbers, which a CSR folder "
+                    f"cannot hold."
+                )
+            writer.append(batch)
+    return CsrFolder(folder)
+
+
+def _watched(source: Source, shown: bool) -> Generator[Examples, None, None]:
+    """The batches, and if it is to be shown, how far the pass is on standard error."""
+    if not shown:
+        yield from source.batches()
+        return
+    line, start, shown_at, n = LiveLine(), time.perf_counter(), -np.inf, 0
+    try:
+        for batch in source.batches():
+            yield batch
+            n += len(batch.y)
+            now = time.perf_counter()
+            if now - shown_at >= (_SECONDS_IN_PLACE if line.in_place else _SECONDS_IN_LOG):
+                line.show(_progress(source, n, now - start))
+                shown_at = now
+        line.show([Field(f"{n:,} examples in {duration(time.perf_counter() - start)}", 1)])
+    finally:
+        line.end()  # an error message begins on a line of its own
+
+
+def _progress(source: Source, n_examples: int, seconds: float) -> list[Field]:
+    reached = source.progress
+    if reached is not None:
+        done, total = reached
+        fields = [
+            Field(f"{done / 1e6:,.0f} of {total / 1e6:,.0f} MB", 4),
+            Field(f"{n_examples:,} examples", 2),
+            Field(f"{done / seconds / 1e6:.0f} MB/s", 1),
+        ]
+    else:
+        done, total = n_examples, source.n_examples or 0
+        of_all = f" of {total:,}" if total else ""
+        fields = [
+            Field(f"{done:,}{of_all} examples", 4),
+            Field(f"{done / seconds:,.0f} a second", 1),
+        ]
+    if total and done:
+        fields.append(Field(f"about {about(seconds * (total - done) / done)} left", 3))
+    return fields

@@ -1,37 +1,27 @@
-"""Labels as users have them, turned into an array, unless that would make others of them."""
+"""What users give to estimators, as arrays: labels, all of one kind, and rows of sequences.
 
-from collections.abc import Iterable
+Sequences have three forms: a list of matrices with one row a position; one matrix of all rows, with
+the lengths; and a list of lists of feature dictionaries (see `maxmargin.data.vocabulary`).
+"""
+
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from numbers import Number
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 
 def label_array(labels: Any, what: str = "y", void: Any = None) -> NDArray[Any]:
-    """Labels as an array, all of one kind.
+    """Labels as an array, all of one kind, but for those that are `void`.
 
     numpy makes strings of all, where some are strings: 0 and "0" would be the same. And byte
-    strings are no text to anybody who compares with text.
-
-    Parameters
-    ----------
-    labels : array-like
-    what : str, default="y"
-        What to call them in errors.
-    void : label, default=None
-        May be there, whatever the others are.
-
-    Raises
-    ------
-    ValueError
-        If some are strings and some are not, or if they are byte strings.
+    strings are no text to anybody who compares with text. `what` they are called in errors.
 
     Examples
     --------
-    >>> label_array(["b", "a"])
-    array(['b', 'a'], dtype='<U1')
     >>> label_array([0, "q"])
     Traceback (most recent call last):
     ...
@@ -144,3 +134,89 @@ def class_numbers(
         where = "y holds" if flat else f"y[{unknown[0]}] is"
         raise ValueError(f"{where} {label!r}, which is not one of the classes {classes.tolist()}.")
     return numbers
+
+
+Order = NDArray[np.int64]
+
+
+def has_dictionaries(X: Any) -> bool:
+    """Whether `X` is a list of lists of feature dictionaries (or of lists of names)."""
+    if X is None or _is_matrix(X):
+        return False
+    for sequence in X:
+        if _is_matrix(sequence):
+            return False
+        for position in sequence:
+            if isinstance(position, (list, tuple)):
+                return bool(position) and isinstance(position[0], str)
+            # Words without features are refused where dictionaries are read.
+            return isinstance(position, (Mapping, set, frozenset, str))
+    return False
+
+
+def _is_matrix(X: Any) -> bool:
+    """Whether it is an array, a sparse matrix or a data frame."""
+    return sp.issparse(X) or isinstance(X, np.ndarray) or hasattr(X, "columns")
+
+
+def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
+    """Rows of a list of matrices, or of one matrix with lengths, and where sequences end."""
+    if lengths is not None:
+        ends = ends_of(np.asarray(lengths, dtype=np.int64))
+        if (np.diff(ends) < 0).any():
+            raise ValueError("lengths must not be negative.")
+        if ends[-1] != X.shape[0]:
+            raise ValueError(f"lengths add up to {ends[-1]}, but X has {X.shape[0]} rows.")
+        return X, ends
+    if _is_matrix(X) and X.ndim == 2:
+        raise ValueError(
+            "X is one matrix: give lengths, the number of rows of each sequence, or a list of "
+            "matrices."
+        )
+    hint = ", or a list of feature dictionaries"
+    matrices = [as_matrix(x, f"Sequence {i}", "one row a position", hint) for i, x in enumerate(X)]
+    widths = [rows.shape[1] for rows in matrices if rows.shape[0] or rows.shape[1]]
+    width = n_features if n_features is not None else (widths[0] if widths else 0)
+    for i, rows in enumerate(matrices):
+        if rows.shape[0] and rows.shape[1] != width:
+            raise ValueError(
+                f"Sequence {i} has {rows.shape[1]} features, but {width} were expected."
+            )
+    return stacked_matrices(matrices, width), ends_of([rows.shape[0] for rows in matrices])
+
+
+def place_of(row: int, ends: Order) -> str:
+    """Where a row of all sequences is, in words of who knows them one by one."""
+    sequence = int(np.searchsorted(ends, row, side="right")) - 1
+    return f"sequence {sequence}, position {row - ends[sequence]}"
+
+
+def as_matrix(rows: Any, name: str, row: str, hint: str = "") -> Any:
+    """A matrix, sparse or dense, of float32 or float64; errors name it and say what a `row` is."""
+    if sp.issparse(rows):
+        return rows
+    try:
+        matrix = np.asarray(rows)
+        matrix = matrix if matrix.dtype == np.float32 else matrix.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must be a matrix of numbers, {row}{hint}.") from error
+    if matrix.size == 0 and matrix.ndim < 2:
+        return matrix.reshape(0, 0)
+    if matrix.ndim != 2:
+        raise ValueError(f"{name} must be a matrix with {row}, not of {matrix.ndim} dimensions.")
+    return matrix
+
+
+def stacked_matrices(matrices: list[Any], width: int) -> Any:
+    """Rows of all matrices, sparse if one of them is; `width` columns if there are none."""
+    filled = [rows for rows in matrices if rows.shape[0]]
+    if not filled:
+        return np.zeros((0, width))
+    if any(sp.issparse(rows) for rows in filled):
+        return sp.vstack([sp.csr_array(rows) for rows in filled], format="csr")
+    return np.ascontiguousarray(np.concatenate(filled))
+
+
+def ends_of(counts: Any) -> Order:
+    """Where lists of so many items, one after the other, begin and end."""
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
