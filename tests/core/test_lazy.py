@@ -17,7 +17,8 @@ def stubs(package):
     imports = [
         node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ImportFrom)
     ]
-    return {alias.asname: node.module for node in imports for alias in node.names}
+    names = ((alias.asname, node.module) for node in imports for alias in node.names)
+    return {name: home for name, home in names if name}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

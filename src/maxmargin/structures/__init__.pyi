@@ -15,6 +15,7 @@ from maxmargin.structures.pose.problem import PoseProblem as PoseProblem
 from maxmargin.structures.ranking.problem import RankingProblem as RankingProblem
 from maxmargin.structures.taxonomy.problem import Hierarchy as Hierarchy
 
+READERS: tuple[str, ...]
 STRUCTURES: tuple[str, ...]
 
 def registered(module: str, name: str) -> Iterator[Any]: ...
