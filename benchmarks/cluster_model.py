@@ -229,7 +229,7 @@ def measure_real(client: Any, words: Words, kind: Kind, workers: int) -> Measure
         arrived=result.status == "converged",
         gap=result.certificate.relative_gap,
         rounds=result.iterations,
-        tasks=sum(line.moves for line in lines),
+        tasks=sum(line.updates for line in lines),
         passes=lines[-1].oracle_calls / words.n + 1.0,  # and that of the certificate
         busy=work / seconds / workers,
         driver=own / seconds,

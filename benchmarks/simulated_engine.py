@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.training.distributed_shard import Move, Progress
+from maxmargin.training.distributed_shard import ShardUpdate, Statistics
 from maxmargin.training.engines import Engine
 from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import Shard, ShardedOracle
@@ -183,11 +183,11 @@ class SimulatedEngine(Engine):
         if self.network.jitter:
             factor = float(np.exp(self.network.jitter * self._random.standard_normal()))
             searching, seconds = factor * searching, factor * seconds
-        progress = _progress(value)
-        if progress is None:
+        statistics = _statistics(value)
+        if statistics is None:
             return value, seconds
-        told = progress._replace(seconds=seconds, oracle_seconds=searching)
-        return _with_progress(value, told), seconds
+        told = statistics._replace(seconds=seconds, oracle_seconds=searching)
+        return _with_statistics(value, told), seconds
 
 
 class _Coming:
@@ -256,16 +256,16 @@ def size(value: Any) -> int:
     return 0
 
 
-def _progress(value: Any) -> Progress | None:
+def _statistics(value: Any) -> Statistics | None:
     """What an answer tells of the work, if it does."""
-    if isinstance(value, Move):
-        return value.progress
-    if isinstance(value, tuple) and value and isinstance(value[-1], Progress):
+    if isinstance(value, ShardUpdate):
+        return value.statistics
+    if isinstance(value, tuple) and value and isinstance(value[-1], Statistics):
         return value[-1]
     return None
 
 
-def _with_progress(value: Any, progress: Progress) -> Any:
-    if isinstance(value, Move):
-        return value._replace(progress=progress)
-    return (*value[:-1], progress)
+def _with_statistics(value: Any, statistics: Statistics) -> Any:
+    if isinstance(value, ShardUpdate):
+        return value._replace(statistics=statistics)
+    return (*value[:-1], statistics)

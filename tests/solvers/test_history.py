@@ -285,7 +285,7 @@ def test_kernels_of_classes():
 
 @pytest.mark.parametrize(
     "solver",
-    [DistributedDual(), DistributedDual(staleness=0, share=0.25), DistributedOneSlack()],
+    [DistributedDual(), DistributedDual(staleness=0, local_passes=0.25), DistributedOneSlack()],
     ids=["dual", "short moves", "one-slack"],
 )
 @pytest.mark.parametrize("n_shards", [1, 3])

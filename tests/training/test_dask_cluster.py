@@ -95,7 +95,7 @@ def test_a_killed_worker_costs_its_shard_only(both_workers):
             killed.append((kill_a_worker(both_workers), line.dual))
         return False
 
-    solver = DistributedDual(share=0.25)
+    solver = DistributedDual(local_passes=0.25)
     result = solver.solve(oracle, Stopping(0.01), on_iteration=on_iteration)
     oracle.shards.close()
     assert killed
@@ -113,12 +113,12 @@ def test_a_slow_worker_does_not_stall_the_others(both_workers, tmp_path):
     X, y = class_data(40)
     oracle = placed(both_workers, X, y, 2, partial(slow_bound, tmp_path / "slow"))
     # Only moves with searches count, so let there be no others.
-    solver = DistributedDual(share=0.5, staleness=4, local=Auto(max_sweeps=0))
+    solver = DistributedDual(local_passes=0.5, staleness=4, local=Auto(max_sweeps=0))
     run = DistributedRun(oracle, Stopping(1e-3), None, 0, solver)
     for _ in range(5):
         run.advance()
-    inferred = sorted(link.inferred for link in run.links)
-    assert inferred[0] + 2 <= inferred[1] <= inferred[0] + solver.staleness + 1
+    counts = sorted(record.oracle_updates for record in run.records)
+    assert counts[0] + 2 <= counts[1] <= counts[0] + solver.staleness + 1
     run.settle()
     oracle.shards.close()
     assert run.dual > 0.0
@@ -147,7 +147,7 @@ def test_a_stuck_worker_loses_its_shard(both_workers, tmp_path):
     X, y = class_data(20)
     stuck = SlowSomewhere(tmp_path / "stuck", 3600.0)
     model = mm.StructuredSVM(
-        stuck, engine=both_workers, solver=DistributedDual(patience=3.0, share=1.0), tol=0.01
+        stuck, engine=both_workers, solver=DistributedDual(patience=3.0, local_passes=1.0), tol=0.01
     )
     model.fit(X, y)
     assert model.certificate_.relative_gap <= 0.01

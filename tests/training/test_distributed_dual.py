@@ -23,7 +23,7 @@ from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import Delta
 
-REPEATABLE = DistributedDual(staleness=0, share=0.25)
+REPEATABLE = DistributedDual(staleness=0, local_passes=0.25)
 
 
 def bound(X, y, weight):
@@ -51,8 +51,8 @@ def solve(n_shards, solver=REPEATABLE, data=None, lists_point=True, **options):
     [
         REPEATABLE,
         DistributedDual(),
-        DistributedDual(staleness=0, share=1.0, scale=1.0),
-        DistributedDual(staleness=1, share=0.25, scale=3.0),
+        DistributedDual(staleness=0, local_passes=1.0, scale=1.0),
+        DistributedDual(staleness=1, local_passes=0.25, scale=3.0),
         DistributedDual(local=mm.Auto(acceleration=False, max_sweeps=2)),
     ],
     ids=["waiting", "default", "long moves", "cautious", "plain"],
@@ -136,8 +136,8 @@ def test_what_crosses_is_counted():
     result, oracle = solve(2, lists_point=False)
     assert oracle.sent >= sum(line.sent for line in result.history) > 0
     assert oracle.received >= sum(line.received for line in result.history) > 0
-    moves = sum(line.moves for line in result.history)
-    most = 8 * oracle.n_features * moves
+    updates = sum(line.updates for line in result.history)
+    most = 8 * oracle.n_features * updates
     assert sum(line.received for line in result.history) <= most + 3 * 8 * oracle.n_features * 99
     assert all(line.oracle_seconds <= line.work_seconds + 1e-6 for line in result.history)
 
@@ -159,9 +159,9 @@ def test_sparse_problems_send_less_than_all_weights():
     """Each example has features of its own, so moves touch few weights."""
     X = [np.eye(400)[i] for i in range(100)]
     y = [i % 5 for i in range(100)]
-    result, oracle = solve(2, DistributedDual(staleness=0, share=0.05), (X, y), max_iter=5)
+    result, oracle = solve(2, DistributedDual(staleness=0, local_passes=0.05), (X, y), max_iter=5)
     received = sum(line.received for line in result.history)
-    assert 0 < received < 0.3 * 8 * oracle.n_features * sum(line.moves for line in result.history)
+    assert 0 < received < 0.3 * 8 * oracle.n_features * sum(line.updates for line in result.history)
 
 
 def test_a_search_that_fails_names_the_example_and_keeps_what_was_learned():
@@ -232,7 +232,7 @@ def test_warm_starts_weights_and_lengths():
 
 
 def test_bad_parameters():
-    for options in ({"scale": 0.5}, {"share": 0.0}, {"staleness": -1}):
+    for options in ({"scale": 0.5}, {"local_passes": 0.0}, {"staleness": -1}):
         with pytest.raises(ValueError, match="must"):
             DistributedDual(**options)
     with pytest.raises(ValueError, match="needs all data in one process"):

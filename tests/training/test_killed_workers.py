@@ -97,9 +97,12 @@ def check(certificate, optimum, tol=TOL):
     assert_allclose(certificate.primal, optimum.primal, rtol=tol / (1 - tol))
 
 
-SOLVERS = {"dual": DistributedDual(share=0.5), "one-slack": DistributedOneSlack()}
+SOLVERS = {"dual": DistributedDual(local_passes=0.5), "one-slack": DistributedOneSlack()}
 PLACING = ["scatter", "make", "about", "begin"]
-FITTING = {"dual": ["go", "rest", "known", "value"], "one-slack": ["inferred", "cached", "set_mix"]}
+FITTING = {
+    "dual": ["improve", "settle", "lower_bound", "evaluate"],
+    "one-slack": ["separate", "cached", "set_mix"],
+}
 CERTIFYING = ["hinges", "sums"]
 QUICK = {("dual", "make"), ("dual", "hinges"), ("one-slack", "sums")}
 
@@ -167,7 +170,7 @@ def test_cancelled_answers_are_lost_ones(client, optimum, monkeypatch):
 
     def cancelling_call(engine, worker, function, *arguments):
         pending = call(engine, worker, function, *arguments)
-        if question(function, arguments) == "go" and len(cancelled) < 3:
+        if question(function, arguments) == "improve" and len(cancelled) < 3:
             engine.client.cancel([pending])
             cancelled.append(worker)
         return pending
@@ -199,13 +202,13 @@ def test_a_worker_that_is_stopped_for_good_loses_its_shard(client, optimum, monk
     call, stopped = DaskEngine.call, []
 
     def stopping_call(engine, worker, function, *arguments):
-        if question(function, arguments) == "go" and not stopped:
+        if question(function, arguments) == "improve" and not stopped:
             stopped.append(kill(engine.client, worker, signal.SIGSTOP))
         return call(engine, worker, function, *arguments)
 
     monkeypatch.setattr(DaskEngine, "call", stopping_call)
     monkeypatch.setattr("maxmargin.training.shards.FORGET_SECONDS", 0.5)
-    solver = DistributedDual(share=0.5, patience=5.0)
+    solver = DistributedDual(local_passes=0.5, patience=5.0)
     model = mm.StructuredSVM(Classes(), engine=client, solver=solver, tol=TOL).fit(X, Y)
     os.kill(stopped[0], signal.SIGKILL)
     check(model.certificate_, optimum)
@@ -218,7 +221,7 @@ def lonely_client(**options):
     )
 
 
-@pytest.mark.parametrize("phase", ["hinges", *map(slowly, ["make", "go"])])
+@pytest.mark.parametrize("phase", ["hinges", *map(slowly, ["make", "improve"])])
 def test_the_last_worker_lost(monkeypatch, phase):
     """Nobody is left: a sentence after so many seconds, in whatever phase."""
     call, closed = DaskEngine.call, []
@@ -239,7 +242,7 @@ def test_the_last_worker_lost(monkeypatch, phase):
 
 
 @pytest.mark.parametrize(
-    "phase", ["go", "tell", *map(slowly, ["scatter", "make", "about", "point", "hinges"])]
+    "phase", ["improve", "tell", *map(slowly, ["scatter", "make", "about", "point", "hinges"])]
 )
 def test_a_scheduler_lost_in_a_phase(monkeypatch, phase, tmp_path, source):
     call, scatter, killed = DaskEngine.call, DaskEngine.scatter, []
@@ -276,7 +279,7 @@ def test_a_scheduler_that_is_silent(monkeypatch, tmp_path):
     with cluster(tmp_path, 1) as (client, scheduler):
 
         def stopping_call(engine, worker, function, *arguments):
-            if question(function, arguments) == "go" and not stopped:
+            if question(function, arguments) == "improve" and not stopped:
                 stopped.append(scheduler.pid)
                 scheduler.send_signal(signal.SIGSTOP)
                 engine.patience = 3.0

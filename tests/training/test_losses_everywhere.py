@@ -21,8 +21,8 @@ N, TOL = 24, 0.3
 X, Y = class_data(N)
 # Without luck in them: no move depends on time.
 SOLVERS = {
-    "dual": DistributedDual(share=0.5, staleness=0),
-    "stale": DistributedDual(share=0.5, staleness=2),
+    "dual": DistributedDual(local_passes=0.5, staleness=0),
+    "stale": DistributedDual(local_passes=0.5, staleness=2),
     "one-slack": DistributedOneSlack(),
 }
 
@@ -125,7 +125,7 @@ def test_places_lost_again_and_again(name, optimum, tmp_path):
 def test_a_shard_that_ends_every_place_ends_the_fit(name, tmp_path):
     with pytest.raises(EngineError, match="lost with its worker 21 times"):
         fit(SOLVERS[name], lambda number, name: "after" if name == "make" else None, tmp_path)
-    kinds = ("go", "inferred", "cached")
+    kinds = ("improve", "separate", "cached")
     with pytest.raises(EngineError, match="lost with its worker 21 times"):
         fit(SOLVERS[name], lambda number, name: "after" if name in kinds else None, tmp_path)
 

@@ -30,7 +30,7 @@ from benchmarks.simulated_engine import (
 
 FREE = Network(send=0.0, receive=0.0, service=0.0, latency=0.0, bandwidth=np.inf)
 SEARCHES = WorkCosts(search=1.0, rest=0.0)
-WAITING = DistributedDual(staleness=0, share=0.25)
+WAITING = DistributedDual(staleness=0, local_passes=0.25)
 
 
 def bound(X, y, weight):

@@ -24,12 +24,15 @@ _RENAMED = {
     "cooling": "skip_small_violations",
     "inference": "inference_method",
     "max_completions": "max_imputations",
+    "moves": "updates",
     "outputs_per_search": "outputs_per_call",
     "planes": "cuts",
     "rounds": "iterations",
     "search_cost": "oracle_cost",
     "searches": "oracle_calls",
+    "share": "local_passes",
     "shrinking": "skip_idle_examples",
+    "taken": "step",
     "value_every": "evaluate_every",
 }
 """Fields and parameters by the names that they have in earlier files."""

@@ -1,7 +1,7 @@
-"""OneSlack on shards: each sums up its own planes, the quadratic program stays with the driver.
+"""OneSlack on shards: each sums its own cutting planes, the driver solves the quadratic program.
 
-What a summed plane is made of stays in the shards, under its number. They hear with each question
-which numbers are still in use.
+What a summed cutting plane is made of stays in the shards, under its number. They are told with
+each request which numbers are still in use.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -18,8 +18,12 @@ from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedCut, SummedCuts, SummedRun
 from maxmargin.solvers.loop import SolverRun
-from maxmargin.training.distributed_links import ClusterIteration, certified_on_shards
-from maxmargin.training.sharded_oracle import ResidentPoint, ShardedOracle
+from maxmargin.training.sharded_oracle import (
+    ClusterIteration,
+    ResidentPoint,
+    ShardedOracle,
+    certified_on_shards,
+)
 from maxmargin.training.shards import Delta, LostShardError
 
 Floats = NDArray[np.float64]
@@ -33,7 +37,7 @@ class DistributedOneSlack(OneSlack):
     Parameters
     ----------
     cache, accept, line_search, precision, max_idle
-        As in `OneSlack`; caches of planes are kept with the shards.
+        As in `OneSlack`; cached constraints are kept with the shards.
 
     See Also
     --------
@@ -55,8 +59,8 @@ class DistributedOneSlack(OneSlack):
         return certified_on_shards(run, status, certify, self)
 
 
-class Part(NamedTuple):
-    """A shard's part of a summed plane."""
+class PartialCut(NamedTuple):
+    """What the examples of a shard add to a summed cutting plane."""
 
     vector: Delta
     """To a vector of zeros."""
@@ -65,17 +69,17 @@ class Part(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What has to be sent."""
+        """Bytes to send."""
         return self.vector.nbytes
 
 
 class SummedShard:
-    """What `OneSlack` keeps with a shard: its cache, and what planes are made of.
+    """What `OneSlack` keeps with a shard: its cache, and what summed cutting planes are made of.
 
     Parameters
     ----------
-    oracle : TrainingSet
-        The examples of the shard.
+    oracle : Oracle
+        Of the examples of the shard.
     """
 
     def __init__(self, oracle: Oracle) -> None:
@@ -83,28 +87,28 @@ class SummedShard:
         self.recipes: dict[int, DualPoint] = {}
         self.mix: dict[int, float] = {}
 
-    def inferred(self, number: int, used: list[int], delta: Delta, cache: int) -> Part:
-        """Search all examples at the weights that the delta makes."""
+    def separate(self, number: int, used: list[int], delta: Delta, cache: int) -> PartialCut:
+        """Call the oracle for all examples, at the weights that the delta makes."""
         delta.apply(self.run.weights)
         return self._kept(number, used, *self.run.found_cut(cache))
 
-    def cached(self, number: int, used: list[int], delta: Delta) -> Part:
-        """The sum of the most violating planes in the cache."""
+    def cached(self, number: int, used: list[int], delta: Delta) -> PartialCut:
+        """The sum of the most violated cached constraints."""
         delta.apply(self.run.weights)
         return self._kept(number, used, self.run.cached_cut(), Hinges(0.0, 0.0))
 
-    def resume(self, number: int, point: DualPoint) -> Part:
-        """A plane from coefficients of an earlier solve."""
+    def resume(self, number: int, point: DualPoint) -> PartialCut:
+        """A cutting plane from coefficients of an earlier solve."""
         return self._kept(number, [], self._summed(self.run.oracle.feasible(point)), _NOTHING)
 
-    def again(self, numbers: list[int]) -> list[Part]:
-        """Planes of these numbers; nothing for those that are not known here."""
+    def recompute(self, numbers: list[int]) -> list[PartialCut]:
+        """Cutting planes of these numbers; nothing for those that are not known here."""
         empty = DualPoint(NO_EXAMPLES, np.zeros(0), [])
         cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
         return [self._part(cut, _NOTHING) for cut in cuts]
 
     def set_mix(self, mix: dict[int, float]) -> None:
-        """How much each plane counts in the dual point."""
+        """The coefficient of each cutting plane in the dual point."""
         self.mix = mix
 
     def point(self) -> DualPoint:
@@ -123,21 +127,21 @@ class SummedShard:
         add_to(vector, cuts, recipe.coef)
         return SummedCut(vector, float(recipe.coef @ cuts.losses), recipe)
 
-    def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> Part:
+    def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> PartialCut:
         self.recipes = {n: recipe for n, recipe in self.recipes.items() if n in used}
         self.recipes[number] = cut.recipe
         return self._part(cut, hinges)
 
-    def _part(self, cut: SummedCut, hinges: Hinges) -> Part:
+    def _part(self, cut: SummedCut, hinges: Hinges) -> PartialCut:
         nothing = np.zeros(self.run.oracle.n_features)
-        return Part(Delta.between(nothing, cut.vector), cut.loss, hinges)
+        return PartialCut(Delta.between(nothing, cut.vector), cut.loss, hinges)
 
 
 _NOTHING = Hinges(0.0, 0.0)
 
 
 class ShardedSummedRun(SummedRun):
-    """A run of `OneSlack` whose planes are summed up where the examples are."""
+    """A run of `OneSlack` whose cutting planes are summed where the examples are."""
 
     # The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
     state_names = ("listed", *SolverRun.state_names, "best", "guess", "least_primal")
@@ -158,7 +162,7 @@ class ShardedSummedRun(SummedRun):
             self.recover(lost.number)
 
     def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
-        cut, hinges = self._asked("inferred", cache)
+        cut, hinges = self._asked("separate", cache)
         self.calls += self.oracle.n_examples
         return cut, hinges
 
@@ -187,8 +191,8 @@ class ShardedSummedRun(SummedRun):
     def _used(self) -> list[int]:
         return list(self.cuts.kept.recipes)  # type: ignore[arg-type]
 
-    def _added(self, number: int, parts: list[Part]) -> tuple[SummedCut, Hinges]:
-        """The plane of which shards have sent their parts, under its number."""
+    def _added(self, number: int, parts: list[PartialCut]) -> tuple[SummedCut, Hinges]:
+        """The cutting plane that shards have sent parts of, under its number."""
         vector, loss, hinges = np.zeros(self.oracle.n_features), 0.0, _NOTHING
         for part in parts:
             vector[part.vector.entries] += part.vector.values
@@ -197,7 +201,7 @@ class ShardedSummedRun(SummedRun):
         return SummedCut(vector, loss, number), hinges  # type: ignore[arg-type]
 
     def recover(self, *shards: int) -> None:
-        """Make lost shards again; planes go on without what these had put into them."""
+        """Make lost shards again; cutting planes go on without what these had added to them."""
         self.detach_best()
         everyone = self._parts_of_all(set(shards))
         kept, self.cuts = self.cuts.kept, SummedCuts()
@@ -205,11 +209,11 @@ class ShardedSummedRun(SummedRun):
             cut, _ = self._added(number, [parts[k] for parts in everyone])  # type: ignore[arg-type]
             self.cuts.add(cut, float(kept.coef[k]))
         self.cuts.set_weights(self.weights)
-        self.best_dual = self.dual  # a point that nobody has any more proves nothing
+        self.best_dual = self.dual  # a point that is lost proves nothing
         self._sent = np.full(len(self.weights), np.nan)  # so that all of them are sent
 
-    def _parts_of_all(self, lost: set[int]) -> list[list[Part]]:
-        """What each shard has put into the planes, once none is lost."""
+    def _parts_of_all(self, lost: set[int]) -> list[list[PartialCut]]:
+        """What each shard has added to the cutting planes, once none is lost."""
         while True:
             try:
                 for shard in sorted(lost):
@@ -218,7 +222,7 @@ class ShardedSummedRun(SummedRun):
                     self.shards.ask(shard, "begin", SummedShard)
                     self.shards.wait()
                     lost.discard(shard)
-                return self.shards.ask_all("do", "again", self._used)
+                return self.shards.ask_all("do", "recompute", self._used)
             except LostShardError as error:
                 lost.add(error.number)
 
@@ -269,8 +273,8 @@ class ShardedSummedRun(SummedRun):
             **asdict(super().as_iteration()),
             sent=self._crossed[0] - before[0],
             received=self._crossed[1] - before[1],
-            moves=len(self.shards),
+            updates=len(self.shards),
         )
 
     def release(self) -> None:
-        """Nothing: if a shard is lost while its point is certified, it all goes on."""
+        """Nothing: if a shard is lost while its point is certified, training goes on."""

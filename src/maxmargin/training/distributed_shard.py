@@ -1,9 +1,9 @@
-"""What the distributed dual method keeps with each shard, and what it does there.
+"""What `DistributedDual` keeps with each shard, and does there.
 
-A shard ascends the dual over its own blocks as if nobody else did, from the weights that it was
-sent, with one difference: it counts its own moves `scale` times. To keep its coefficients times
-`scale` is all that this takes. They then add up to at most ``scale * C``, every step is that of
-the plain problem, and the weights here move by `scale` times what they would.
+A shard ascends the dual over its own examples as if there were no others, from the weights that it
+was sent, with one difference: it counts its own updates `scale` times. To keep its coefficients
+times `scale` is all that this takes. They then add up to at most ``scale * C``, every step is that
+of the plain problem, and the weights here change by `scale` times what they would.
 """
 
 import math
@@ -29,47 +29,47 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
-SWEEPS, LITTLE = 5, 0.3
-"""Most sweeps of a move without searches, which ends when they gain less than this part."""
+MOST_SWEEPS, LEAST_GAIN = 5, 0.3
+"""Most sweeps of an update without oracle calls; it ends when they gain less than this part."""
 
 
-class Orders(NamedTuple):
-    """What a shard is told before it does something.
+class Request(NamedTuple):
+    """What the driver sends to a shard.
 
     Parameters
     ----------
-    taken : float
-        What part of its last move counts.
+    step : float
+        Which step was made along its last update.
     delta : Delta
-        To the weights that it knows, with that part of its move added.
+        To the weights that it knows, after that step.
     scale : float
-        How many times to count its moves from now on.
-    share : float
-        Passes of searches over its blocks to make; none if it is only to sweep planes in hand.
+        How many times to count its updates from now on.
+    local_passes : float
+        Passes of oracle calls over its examples; none if it is only to sweep its working set.
     momentum : float
-        How much further to go first along the last move.
+        How far to extrapolate first along the last update.
     restart : bool
-        For a lone shard: whether to forget where the last moves went.
+        For a single shard: whether to restart its momentum.
     seconds : float or None
         How long it may take at most, about.
     """
 
-    taken: float
+    step: float
     delta: Delta
     scale: float
-    share: float = 0.0
+    local_passes: float = 0.0
     momentum: float = 0.0
     restart: bool = False
     seconds: float | None = None
 
     @property
     def nbytes(self) -> int:
-        """What has to be sent."""
+        """Bytes to send."""
         return self.delta.nbytes
 
 
-class Move(NamedTuple):
-    """What a shard has done.
+class ShardUpdate(NamedTuple):
+    """What a shard sends to the driver.
 
     Parameters
     ----------
@@ -78,37 +78,37 @@ class Move(NamedTuple):
     linear : float
         Change of the dual's linear term.
     scale : float
-    progress : Progress
+    statistics : Progress
     """
 
     delta: Delta
     linear: float
     scale: float
-    progress: "Progress"
+    statistics: "Statistics"
 
     @property
     def nbytes(self) -> int:
-        """What has to be sent."""
+        """Bytes to send."""
         return self.delta.nbytes
 
 
-class Progress(NamedTuple):
-    """What a shard has done so far, all in all, and the time that its last move took.
+class Statistics(NamedTuple):
+    """What a shard has done so far, all in all, and the time that its last update took.
 
     Parameters
     ----------
     passes : float
     estimate : float
-        Sum of cost times hinge as seen in the last pass of searches.
+        Sum of C times hinge as seen in the last pass of oracle calls.
     calls, hits : int
-        Searches, and visits from planes in hand.
+        Oracle calls, and updates from the working set.
     cuts : int
-    share : float
-        Passes of the last move.
+    local_passes : float
+        Passes of the last update.
     effort : float
-        Multiplications of the last move, about; none if it only came to rest.
+        Multiplications of the last update, about; none if it only ended an extrapolation.
     seconds, oracle_seconds : float
-        Of the last move, and of the searches in it.
+        Of the last update, and of the oracle calls in it.
     """
 
     passes: float
@@ -116,40 +116,43 @@ class Progress(NamedTuple):
     calls: int
     hits: int
     cuts: int
-    share: float
+    local_passes: float
     effort: float
     seconds: float
     oracle_seconds: float
 
 
-def accepted(old: Floats, new: Floats, part: float) -> Floats:
-    """The way from `old` to `new`, gone in part; the same bits for whoever asks."""
+NO_STATISTICS = Statistics(0.0, math.inf, 0, 0, 0, 0.0, 0.0, 0.0, 0.0)
+
+
+def interpolated(old: Floats, new: Floats, part: float) -> Floats:
+    """A step from `old` to `new`; the same bits on all sides."""
     return new if part == 1.0 else old + part * (new - old)
 
 
 class ShardCuts(WorkingSet):
-    """A working set that remembers where a move began, and can change its scale."""
+    """A working set that remembers where an update began, and can change its scale."""
 
     def __init__(self, totals: Floats, n_features: int) -> None:
         super().__init__(totals, n_features)
-        self.gaps[:] = 0.0  # of blocks that were never visited, sweeps have nothing to expect
-        self.hold()
+        self.gaps[:] = 0.0  # sweeps leave examples out that have no cuts yet
+        self.begin_update()
 
-    def hold(self) -> None:
-        """A move begins here."""
+    def begin_update(self) -> None:
+        """An update begins here."""
         self._held, self._held_linear = self._table.coef.copy(), self.linear
 
     @property
-    def moved(self) -> float:
+    def change(self) -> float:
         """Change of the linear term since."""
         return self.linear - self._held_linear
 
-    def shorten(self, part: float) -> None:
-        """Take back all but a part of the move."""
+    def scale_back(self, part: float) -> None:
+        """Take back all but a part of the update."""
         coef = self._table.coef
         coef *= part
         coef[: len(self._held)] += (1.0 - part) * self._held
-        self.linear = self._held_linear + part * self.moved
+        self.linear = self._held_linear + part * self.change
 
     def rescale(self, factor: float) -> None:
         """Other units for coefficients and what they may add up to."""
@@ -157,8 +160,8 @@ class ShardCuts(WorkingSet):
             array *= factor
         self.linear *= factor
 
-    def recount(self, weights: Floats) -> None:
-        """Bring the dual value up to date where weights have come from elsewhere."""
+    def refresh_dual(self, weights: Floats) -> None:
+        """Bring the dual value up to date after the weights were set from outside."""
         self._moved(0.0, weights)
 
 
@@ -176,11 +179,11 @@ class ShardRun(BlockRun):
         self._left: Order = np.zeros(0, dtype=np.int64)
         self._loss = 0.0
 
-    def following(self, share: float) -> Order:
-        """The next blocks of the pass: so large a part of all, or what is left."""
+    def following(self, local_passes: float) -> Order:
+        """The next examples of the pass: so large a part of all, or what is left."""
         if not len(self._left):
             self._left, self._loss = self.shuffled, 0.0
-        n = max(1, math.ceil(share * self.oracle.n_examples))
+        n = max(1, math.ceil(local_passes * self.oracle.n_examples))
         order, self._left = self._left[:n], self._left[n:]
         return order
 
@@ -214,20 +217,19 @@ class ShardRun(BlockRun):
 
 
 class DualShard:
-    """What the distributed dual method keeps with a shard.
+    """The state of `DistributedDual` on a shard.
 
     Parameters
     ----------
-    oracle : TrainingSet
-        The examples of the shard.
+    oracle : Oracle
+        Of the examples of the shard.
     options : Auto
         How to ascend.
     seed : int
     number : int
         Of the shard.
     n_shards : int
-        A lone one is its own master: nobody shortens its moves, and they may go on
-        from one order to the next.
+        A single one makes whole steps, and its extrapolation goes on from one request to the next.
     averaging : bool
     """
 
@@ -240,103 +242,103 @@ class DualShard:
         n_shards: int,
         averaging: bool,
     ) -> None:
-        self.options, self.lone = options, n_shards == 1
+        self.options, self.single = options, n_shards == 1
         own_seed = seed if number == 0 else [seed, number]
         self.run = ShardRun(oracle, own_seed, averaging, options)
-        # What several find together is extrapolated by the driver's orders.
-        accelerated = options.acceleration and self.lone
+        # With several, the driver says how far to extrapolate.
+        accelerated = options.acceleration and self.single
         self.momentum = self.run.momentum = Momentum(self.run, accelerated)
         self.base = self.run.weights.copy()
         """The weights that were sent."""
 
-    def go(self, orders: Orders) -> Move:
-        """Make so many passes, or parts of one."""
+    def improve(self, request: Request) -> ShardUpdate:
+        """Make so many passes, or parts of one, or sweep the working set."""
         run, started = self.run, time.perf_counter()
-        self._follow(orders)
+        self._set_weights(request)
         run.oracle_seconds, run.effort = 0.0, 1.0
-        if orders.share > 0.0:
+        if request.local_passes > 0.0:
             run.working_set.drop_idle(self.options.max_idle)
-        run.working_set.hold()
-        if not self.lone:
-            run.extrapolate(orders.momentum)
+        run.working_set.begin_update()
+        if not self.single:
+            run.extrapolate(request.momentum)
         done = 0.0
-        while done < orders.share and not run.stopping.out_of_time:
-            order = run.following(orders.share - done)
+        while done < request.local_passes and not run.stopping.out_of_time:
+            order = run.following(request.local_passes - done)
             self.options.improve(run, self.momentum, order)
             done += len(order) / run.oracle.n_examples
-        if orders.share == 0.0:
+        if request.local_passes == 0.0:
             self._sweep()
-        return self._move(started, done)
+        return self._update(started, done)
 
     def _sweep(self) -> None:
-        """Sweep the planes in hand until that gains little."""
+        """Sweep the working set until that gains little."""
         rule, first = StepRule(max_steps=self.options.max_steps), 0.0
-        for _ in range(SWEEPS):
+        for _ in range(MOST_SWEEPS):
             gain = self.run.sweep(self.options.notable(self.run), rule).gain
             first = first or gain
-            if gain <= LITTLE * first:
+            if gain <= LEAST_GAIN * first:
                 break
 
-    def rest(self, orders: Orders) -> Move:
+    def settle(self, request: Request) -> ShardUpdate:
         """End an extrapolation that is under way."""
         started = time.perf_counter()
-        self._follow(orders)
+        self._set_weights(request)
         self.run.oracle_seconds = self.run.effort = 0.0
-        self.run.working_set.hold()
+        self.run.working_set.begin_update()
         self.run.settle()
-        return self._move(started, 0.0)
+        return self._update(started, 0.0)
 
-    def value(self, orders: Orders) -> tuple[Hinges, Progress]:
-        """Sum of cost times hinge at the weights that are sent; planes found are kept."""
-        self._follow(orders)
-        return self.value_at(self.run.weights)
+    def evaluate(self, request: Request) -> tuple[Hinges, Statistics]:
+        """Sum of C times hinge at the weights sent; the cutting planes found are kept."""
+        self._set_weights(request)
+        return self.evaluate_at(self.run.weights)
 
-    def value_at(self, weights: Floats) -> tuple[Hinges, Progress]:
+    def evaluate_at(self, weights: Floats) -> tuple[Hinges, Statistics]:
         """The same at any weights."""
         started = time.perf_counter()
         self.run.oracle_seconds = self.run.effort = 0.0
         hinges = self.run.infer_at(weights)
-        return hinges, self._progress(started, 1.0)
+        return hinges, self._statistics(started, 1.0)
 
-    def known(self, orders: Orders) -> float:
-        """What that sum is at least, at the weights that are sent, as the planes in hand tell."""
-        self._follow(orders)
-        return self.known_at(self.run.weights)
+    def lower_bound(self, request: Request) -> float:
+        """What that sum is at least, at the weights sent, by the cuts of the working set."""
+        self._set_weights(request)
+        return self.lower_bound_at(self.run.weights)
 
-    def known_at(self, weights: Floats) -> float:
+    def lower_bound_at(self, weights: Floats) -> float:
         """The same at any weights."""
         return self.run.working_set.hinges(weights) / self.run.scale
 
     def average(self) -> Floats:
-        """Average of the weights in the course of the moves here."""
+        """Average of the weights in the course of the updates here."""
         assert self.run.average is not None
         return self.run.average
 
-    def resume(self, point: DualPoint) -> Move:
-        """Take over a dual point, before anything else happened; the move is from zero."""
+    def resume(self, point: DualPoint) -> ShardUpdate:
+        """Take over a dual point, before anything else happened; the update is from zero."""
         started = time.perf_counter()
         self._set_scale(1.0)  # that of the point
-        self.run.working_set.hold()
+        self.run.working_set.begin_update()
         self.run.resume(point)
-        return self._move(started, 0.0)
+        return self._update(started, 0.0)
 
     def point(self) -> DualPoint:
-        """The dual point; a move that nobody has taken yet is part of it."""
+        """The dual point, with the last update whole."""
         point = self.run.working_set.point()
         return point._replace(coef=point.coef / self.run.scale)
 
-    def _follow(self, orders: Orders) -> None:
+    def _set_weights(self, request: Request) -> None:
         run, cuts = self.run, self.run.working_set
-        run.stopping = Stopping(time_limit=orders.seconds)
-        self.base = accepted(self.base, run.weights, orders.taken / run.scale).copy()
-        orders.delta.apply(self.base)
-        if orders.taken != 1.0:
-            cuts.shorten(orders.taken)
-        self._set_scale(orders.scale)
+        run.stopping = Stopping(time_limit=request.seconds)
+        self.base = interpolated(self.base, run.weights, request.step / run.scale).copy()
+        request.delta.apply(self.base)
+        if request.step != 1.0:
+            cuts.scale_back(request.step)
+        self._set_scale(request.scale)
         run.weights[:] = self.base
-        if not self.lone:
-            cuts.recount(run.weights)
-        if orders.restart:
+        if not self.single:
+            cuts.refresh_dual(run.weights)
+        if request.restart:
             self.momentum.restart()
 
     def _set_scale(self, scale: float) -> None:
@@ -344,19 +346,19 @@ class DualShard:
             self.run.working_set.rescale(scale / self.run.scale)
             self.run.scale = scale
 
-    def _move(self, started: float, share: float) -> Move:
+    def _update(self, started: float, local_passes: float) -> ShardUpdate:
         run = self.run
-        return Move(
+        return ShardUpdate(
             Delta.between(self.base, run.weights),
-            run.working_set.moved / run.scale,
+            run.working_set.change / run.scale,
             run.scale,
-            self._progress(started, share),
+            self._statistics(started, local_passes),
         )
 
-    def _progress(self, started: float, share: float) -> Progress:
+    def _statistics(self, started: float, local_passes: float) -> Statistics:
         run = self.run
         seconds = time.perf_counter() - started
-        return Progress(
-            run.passes, run.estimate, run.calls, run.hits, run.n_cuts, share, run.effort,
+        return Statistics(
+            run.passes, run.estimate, run.calls, run.hits, run.n_cuts, local_passes, run.effort,
             seconds, run.oracle_seconds,
         )  # fmt: skip

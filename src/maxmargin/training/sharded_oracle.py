@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -14,11 +15,14 @@ from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError, renumbered
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Solver, run_loop
 from maxmargin.solvers.stream import Evaluation
 from maxmargin.training.engines import Engine
 from maxmargin.training.partitions import joined, load_partition
-from maxmargin.training.shards import Loader, Shards
+from maxmargin.training.shards import Loader, LostShardError, Shards
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -277,3 +281,75 @@ def shard_oracle(
             holder = known[shard] if shard < len(known) else None
             loaders.append(Loader(make, [partitions[k] for k in own], holder))
     return ShardedOracle(Shards(engine, loaders), [own for own in numbers if own], content)
+
+
+@registered("ClusterRound")
+@dataclass(frozen=True)
+class ClusterIteration(Iteration):
+    """A line of history of a fit on shards; what it adds is of this iteration alone.
+
+    Parameters
+    ----------
+    sent, received : int
+        Bytes of the arrays that went to the shards, and that came from them.
+    updates : int
+        Updates that shards sent.
+    work_seconds, oracle_seconds : float
+        Time that shards worked, added up, and of that the time of their oracle calls.
+    idle_seconds : float
+        Time between request and answer that they did not work, added up: transport and the
+        scheduler.
+    step : float
+        Step size along the shards' updates, on average.
+    """
+
+    sent: int = 0
+    received: int = 0
+    updates: int = 0
+    work_seconds: float = 0.0
+    oracle_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    step: float = 1.0
+
+
+CERTIFIED_BY_POINT = (Status.CONVERGED, Status.RELAXED)
+"""Reasons to stop that hold only for as long as the dual point that they were found with."""
+
+
+def certified_on_shards(
+    run: Any,
+    status: Status,
+    certify: Callable[[Status], Result],
+    solver: Solver,
+) -> Result:
+    """The answer of a run, certified.
+
+    What a lost shard had reached is lost with it. A run that had converged must do so again before
+    it says so.
+
+    Parameters
+    ----------
+    run : Run
+        With ``recover(*shards)``, which makes lost shards again and recomputes what all hold.
+    status : Status
+        Why it has stopped.
+    certify : callable
+        Evaluates the answer and the dual point anew; a shard may be lost meanwhile.
+    solver : Solver
+        Whose run it is.
+    """
+    while True:
+        try:
+            result = certify(status)
+            holds = result.certificate.relative_gap <= run.stopping.tol
+            if holds or status is not Status.CONVERGED:
+                return result
+            # A shard was lost since the run had closed the gap.
+            run.recover()
+            run.primal = result.certificate.primal
+            if run.is_done:  # but for rounding
+                return result
+        except LostShardError as lost:
+            run.recover(lost.number)
+        if status in CERTIFIED_BY_POINT:
+            status = run_loop(solver, run)
