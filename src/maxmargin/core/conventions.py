@@ -1,4 +1,4 @@
-"""Conversions between the ways in which the literature weighs losses against the regulariser.
+"""Conversions between the regularisation parameters of the literature.
 
 Everywhere in this library ``C`` multiplies the SUM of the losses of the ``n`` examples,
 
@@ -11,7 +11,8 @@ as in LIBLINEAR and scikit-learn. Two other conventions multiply their MEAN:
 
 The first is that of Pegasos, of block-coordinate Frank-Wolfe and of partial linearization, the
 second that of Joachims' cutting planes. The weights that minimise are the same; values in the first
-convention are ``lambda`` times ours, those in the second equal ours.
+convention are ``lambda`` times ours, those in the second equal ours. Weights that are not positive
+and finite, and fewer examples than one, raise ValueError.
 """
 
 import math
@@ -31,11 +32,6 @@ def C_from_lambda(lam: float, n: int) -> float:  # noqa: N802
     -------
     C : float
         ``1 / (n * lam)``.
-
-    Raises
-    ------
-    ValueError
-        If `lam` is not positive and finite, or `n` is below 1.
 
     Examples
     --------
@@ -62,11 +58,6 @@ def lambda_from_C(C: float, n: int) -> float:  # noqa: N802
     lam : float
         ``1 / (n * C)``. An objective value of this library times `lam` is the value there.
 
-    Raises
-    ------
-    ValueError
-        If `C` is not positive and finite, or `n` is below 1.
-
     Examples
     --------
     >>> from maxmargin.core.conventions import lambda_from_C
@@ -92,11 +83,6 @@ def C_from_joachims(C: float, n: int) -> float:  # noqa: N802
     C : float
         ``C / n``.
 
-    Raises
-    ------
-    ValueError
-        If `C` is not positive and finite, or `n` is below 1.
-
     Examples
     --------
     >>> from maxmargin.core.conventions import C_from_joachims
@@ -121,11 +107,6 @@ def joachims_from_C(C: float, n: int) -> float:  # noqa: N802
     -------
     C : float
         ``n * C``.
-
-    Raises
-    ------
-    ValueError
-        If `C` is not positive and finite, or `n` is below 1.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""What a user writes to train with kernels: outputs, their losses, and what is compared.
+"""What a user writes to train with kernels: outputs, their losses, and what the kernel compares.
 
-There are no features and no weights here, only a kernel between outputs. An output is seen through
-two things: a *part* of its input (by default the input itself) and a *label* (by default the
-output itself). The kernel compares parts with parts, and labels with labels.
+There are no features and no weights here, only a kernel between outputs. It sees an output through
+a *part* of its input (by default the input itself) and a *label* (by default the output itself),
+and compares parts with parts, and labels with labels.
 """
 
 from abc import ABC, abstractmethod
@@ -26,8 +26,9 @@ class Candidates(NamedTuple):
     Parameters
     ----------
     outputs : sequence of length n
+        The outputs themselves.
     parts, labels : sequence of parts and of labels
-        Arrays with one row each are quickest. Where a whole batch of inputs has the same
+        Arrays with one row each are fastest. Where a whole batch of inputs has the same
         labels, let it be the same object.
     part_of, label_of : ndarray of shape (n,)
         Part and label of each output.
@@ -50,9 +51,9 @@ class Candidates(NamedTuple):
 class KernelProblem(ABC):
     """What is predicted, for `KernelStructuredSVM`: write `outputs` and `loss`.
 
-    Where outputs look at different parts of an input, write `part`, too; what tells outputs of the
-    same part apart is `label`. With a kernel of one kind (not a `ProductKernel`), the kernel is
-    that of parts, and labels do not count, unless the problem brings a `label_kernel`.
+    Where outputs concern different parts of an input, write `part`, too; what distinguishes outputs
+    of the same part is `label`. A kernel other than a `ProductKernel` is that of parts, and labels
+    do not count, unless the problem brings a `label_kernel`.
 
     See Also
     --------
@@ -60,7 +61,7 @@ class KernelProblem(ABC):
 
     Examples
     --------
-    Three levels. Neighbours are alike, and a mistake costs as much as it is far off:
+    Three levels with similar neighbours, and the absolute loss:
 
     >>> import numpy as np
     >>> import maxmargin as mm
@@ -79,8 +80,7 @@ class KernelProblem(ABC):
     """
 
     label_kernel: Any = None
-    """Kernel of labels, where the one given to the estimator is for parts only; None is no kernel
-    of labels."""
+    """Kernel of labels, where that of the estimator is for parts only; None: labels are ignored."""
 
     @abstractmethod
     def outputs(self, x: Any) -> Sequence[Any]:
@@ -88,10 +88,10 @@ class KernelProblem(ABC):
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:
-        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
+        """Loss of predicting `y` for `y_true`: zero for the true output, never negative."""
 
     def part(self, x: Any, y: Any) -> Any:
-        """What of the input the output is about."""
+        """The part of the input that the output concerns."""
         return x
 
     def label(self, y: Any) -> Any:
@@ -99,28 +99,23 @@ class KernelProblem(ABC):
         return y
 
     def candidates(self, x: Any) -> Candidates:
-        """All outputs of an input with their parts and labels; write it to make them at once."""
+        """All outputs of an input with their parts and labels; override it to make them at once."""
         outputs = list(self.outputs(x))
         parts, part_of = _each_once([self.part(x, y) for y in outputs])
         labels = [self.label(y) for y in outputs]
         return Candidates(outputs, parts, labels, part_of, np.arange(len(outputs)))
 
     def losses(self, y_true: Any, candidates: Candidates) -> Floats:
-        """Loss of each of the candidates; write it to make them at once."""
+        """Loss of each of the candidates; override it to compute them at once."""
         return np.array([self.loss(y_true, y) for y in candidates.outputs], dtype=np.float64)
 
     def difference(self, y: Any, candidates: Candidates) -> Floats:
-        """How different each of the candidates is from `y`, where diverse ones are wanted."""
+        """How much each of the candidates differs from `y`, for diverse cutting planes."""
         return self.losses(y, candidates)
 
 
 class _Adapted(Remade, KernelProblem):
-    """Another problem, seen through other parts.
-
-    Parameters
-    ----------
-    problem : problem with ``outputs(x)``
-    """
+    """Another problem with ``outputs(x)``, seen through other parts."""
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
@@ -137,13 +132,7 @@ class _Adapted(Remade, KernelProblem):
 
 @registered("JointFeatures")
 class JointFeatures(_Adapted):
-    """A `Problem` that can list its outputs: the kernel compares its joint features.
-
-    Parameters
-    ----------
-    problem : Problem
-        With ``outputs(x)``.
-    """
+    """A `Problem` that can list its outputs: the kernel compares its joint features."""
 
     def __init__(self, problem: Any) -> None:
         if not isinstance(problem, ListsOutputs):
@@ -166,12 +155,12 @@ class Pairs(_Adapted):
 
 
 def n_rows(rows: Any) -> int:
-    """Length of a list, or rows of a matrix of any kind."""
+    """Number of members of a list, or of rows of a matrix of any kind."""
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 def _each_once(things: list[Any]) -> tuple[list[Any], Order]:
-    """The different objects of a list, and which of them each is."""
+    """The distinct objects of a list, and which of them each is."""
     numbers: dict[int, int] = {}
     at = np.array([numbers.setdefault(id(thing), len(numbers)) for thing in things], dtype=np.int64)
     once: list[Any] = [None] * len(numbers)
@@ -181,7 +170,7 @@ def _each_once(things: list[Any]) -> tuple[list[Any], Order]:
 
 
 class NewOutputs(NamedTuple):
-    """Outputs to take in, with their rows.
+    """Outputs that enter the working set, with their rows.
 
     Parameters
     ----------
@@ -190,7 +179,7 @@ class NewOutputs(NamedTuple):
     losses : ndarray of shape (n,)
     parts, labels : rows, n of each
     coef : ndarray of shape (n,)
-        What they start with, taken from the truth.
+        Their dual coefficients, taken from the true output.
     """
 
     examples: Order

@@ -1,8 +1,8 @@
-"""Kernels: inner products of things that are never written out as vectors.
+"""Mercer kernels: inner products in a feature space that is never written out.
 
-A kernel takes rows and gives the matrix of its values between them. Rows are a 2-D array, a CSR
-matrix, or, for functions of a user, a 1-D array of objects. A `ProductKernel` compares an
-output through two things: a part of its input, and a label.
+A kernel takes rows and returns the Gram matrix between them. Rows are a 2-D array, a CSR matrix,
+or, for functions of a user, a 1-D array of objects. A `ProductKernel` compares a part of the input
+and a label.
 """
 
 import hashlib
@@ -24,18 +24,18 @@ Floats = NDArray[np.float64]
 NAMES = ("linear", "polynomial", "rbf")
 
 _TOLERANCE = 1e-7
-"""Of the largest value: how far a Gram matrix may seem to be off by rounding."""
+"""Relative to the largest value: rounding error that is allowed in a Gram matrix."""
 
 SAMPLE = 64
-"""Rows whose Gram matrix is looked at before a fit."""
+"""Rows whose Gram matrix is checked before a fit."""
 
 
 class KernelError(ValueError):
-    """A kernel that is none: says which one, and what is wrong with it."""
+    """A function that is not a kernel: says which one, and what is wrong with it."""
 
 
 class Kernel(ABC):
-    """A symmetric, positive semi-definite function of two things, for many of them at once."""
+    """A symmetric, positive semi-definite function, evaluated on batches of rows."""
 
     is_linear = False
     """Whether it is the inner product of the rows themselves, so that models have weights."""
@@ -50,7 +50,7 @@ class Kernel(ABC):
         """Values between all rows of `A` and all rows of `B`, of shape (len(A), len(B))."""
 
     def rows(self, things: Any) -> Any:
-        """Things, each as the problem gives it, as rows; arrays and CSR matrices are rows."""
+        """Objects as the problem gives them as rows; arrays and CSR matrices are rows."""
         if sp.issparse(things):
             return sp.csr_array(things)
         if not isinstance(things, np.ndarray) and sp.issparse(things[0]):
@@ -65,7 +65,7 @@ class Kernel(ABC):
         return array if array.ndim == 2 else array.reshape(len(array), -1)
 
     def fitted(self, rows: Any) -> "Kernel":
-        """The kernel with what it has to know of the data, which comes as a sample of rows."""
+        """The kernel with parameters that it takes from the data, a sample of rows."""
         return self
 
 
@@ -229,7 +229,7 @@ class JointKernel(Remade, FunctionKernel):
 @registered("ConstantKernel")
 @dataclass(frozen=True)
 class ConstantKernel(Kernel):
-    """One for any two things: what takes no part in a comparison."""
+    """One for any two rows: labels, or parts, that do not count."""
 
     def __call__(self, A: Any, B: Any) -> Floats:
         return np.ones((A.shape[0], B.shape[0]))
@@ -283,7 +283,7 @@ def make_kernel(
 
 
 def check_gram(gram: Floats, name: str) -> None:
-    """Complain about a Gram matrix of one set of rows that no kernel can have."""
+    """Raise KernelError for a Gram matrix of one set of rows that no kernel can have."""
     check_finite(gram, name)
     scale = max(float(np.abs(gram).max(initial=0.0)), np.finfo(np.float64).tiny)
     off = np.abs(gram - gram.T)
@@ -302,7 +302,7 @@ def check_gram(gram: Floats, name: str) -> None:
 
 
 def check_block(block: Floats, squares: Floats, other_squares: Floats, name: str) -> None:
-    """Complain about values between two sets of rows that no kernel can have.
+    """Raise KernelError for values between two sets of rows that no kernel can have.
 
     Parameters
     ----------
@@ -326,11 +326,11 @@ def check_block(block: Floats, squares: Floats, other_squares: Floats, name: str
 
 
 LARGEST_VALUE = 1e100
-"""Of a kernel: that of a linear one of the largest features that are taken."""
+"""Largest value of a kernel: that of a linear one of the largest features allowed."""
 
 
 def check_finite(values: Floats, name: str) -> None:
-    """Complain about NaN and infinity."""
+    """Raise KernelError for NaN, infinity, and values whose squares overflow."""
     if not np.isfinite(values).all():
         raise KernelError(f"{name} gives NaN or infinity for training rows.")
     largest = float(np.abs(values).max(initial=0.0))
@@ -366,7 +366,7 @@ def stacked(parts: list[Any]) -> Any:
 
 
 def row_keys(rows: Any) -> list[Any]:
-    """Something to tell rows apart by, or to find that they are the same."""
+    """Hashable keys, equal for equal rows."""
     if sp.issparse(rows):
         rows.sort_indices()
         starts, columns, values = rows.indptr, rows.indices, rows.data
@@ -385,7 +385,7 @@ def _digest(content: bytes) -> bytes:
 
 
 class _Same:
-    """An object that is equal to itself only, and stays alive so that its id stays its own."""
+    """An object that is equal to itself only, kept alive so that its id stays its own."""
 
     def __init__(self, thing: Any) -> None:
         self.thing = thing

@@ -1,15 +1,13 @@
-"""Linear SVM problems with explicit outputs: what is minimised, and its dual.
+"""Linear SVM problems with explicit outputs: primal and dual objectives.
 
 Weights have shape ``(n_features + 1, n_outputs)``; the last row belongs to the constant feature
-``bias``. With ``u(B) = origin + X' B`` and ``W(B) = u``, or ``max(u, 0)`` if weights must not be
-negative, the two values are
+``bias``. With ``u(B) = origin + X' B`` and ``W(B) = u``, or ``max(u, 0)`` for nonnegative weights,
 
-    primal(W) = 1/2 |W - origin|^2 + sum_i cost_i * loss_i(scores_i)
+    primal(W) = 1/2 |W - origin|^2 + sum_i C_i * loss_i(scores_i)
     dual(B)   = linear(B) - 1/2 |W(B)|^2 + 1/2 |origin|^2
 
 for any dual coefficients ``B`` of shape ``(n_samples, n_outputs)`` in the problem's feasible set.
-Everything here is plain numpy on the whole data, and no solver's bookkeeping enters: certificates
-rest on this module.
+All of it is plain numpy on the whole data, independent of the solvers: certificates rest on it.
 """
 
 from abc import ABC, abstractmethod
@@ -27,7 +25,7 @@ from maxmargin.core.registry import registered
 Floats = NDArray[np.float64]
 
 _CHUNK_ENTRIES = 1 << 20
-"""Examples are taken so many at a time that their features and scores are about as many numbers."""
+"""Features and scores of the examples of a chunk, about."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +61,7 @@ class LinearProblem(ABC):
 
     @abstractmethod
     def losses(self, scores: Floats, examples: slice) -> Floats:
-        """Loss of each of the `examples` at their scores, not yet times cost."""
+        """Loss of each of the `examples` at their scores, not yet times C."""
 
     @abstractmethod
     def linear(self, dual_coef: Floats) -> float:
@@ -112,12 +110,12 @@ class LinearProblem(ABC):
             yield slice(start, min(start + step, self.n_samples))
 
     def _features(self, examples: slice) -> Any:
-        """Rows of X; all of them are X itself, where slicing a sparse matrix would copy it."""
+        """Rows of X; all of them are X itself, as slicing a sparse matrix would copy it."""
         everything = examples.indices(self.n_samples) == (0, self.n_samples, 1)
         return self.X if everything else self.X[examples]
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
-        """``u(B)``: what the weights would be without `nonnegative`."""
+        """``u(B)``: the weights without the constraint `nonnegative`."""
         u = self._start()
         for rows in self._chunks():
             u[:-1] += self._features(rows).T @ dual_coef[rows]
@@ -125,11 +123,11 @@ class LinearProblem(ABC):
         return u
 
     def weights(self, dual_coef: Floats) -> Floats:
-        """Weights that belong to dual coefficients: ``W(B)``."""
+        """Weights of dual coefficients: ``W(B)``."""
         return self._clipped(self.unclipped_weights(dual_coef))
 
     def _clipped(self, u: Floats) -> Floats:
-        """Weights of ``u``, in its place."""
+        """Project ``u`` on the feasible weights, in place."""
         if self.nonnegative:
             np.maximum(u[:-1], 0.0, out=u[:-1])
         return u
@@ -151,12 +149,12 @@ class LinearProblem(ABC):
         return self.penalty(weights) + self.total_loss(weights)
 
     def penalty(self, weights: Floats) -> float:
-        """What `weights` cost by themselves."""
+        """The regulariser at `weights`."""
         away = weights if self.origin is None else weights - self.origin
         return 0.5 * float(np.vdot(away, away))
 
     def total_loss(self, weights: Floats) -> float:
-        """Sum over the examples of cost times loss."""
+        """Sum over the examples of C times loss."""
         return sum(
             float(self.C[rows] @ self.losses(self.scores(weights, rows), rows))
             for rows in self._chunks()
@@ -261,9 +259,9 @@ class WestonWatkins(MulticlassProblem):
 class ScalarProblem(LinearProblem):
     """One weight vector, one dual variable an example: binary classification and regression.
 
-    The loss of example ``i`` is ``max(0, side * (target_i - score) - epsilon)`` on the sides it is
-    held to: both for regression, the side of its sign for the hinge. In the dual that is the
-    box ``lower_i <= b_i <= upper_i``. Make one with `hinge` or `epsilon_insensitive`.
+    The loss of example ``i`` is ``max(0, side * (target_i - score) - epsilon)`` on the sides that
+    count: both for regression, the side of its sign for the hinge. In the dual that is the box
+    ``lower_i <= b_i <= upper_i``. Made by `hinge` or `epsilon_insensitive`.
     """
 
     target: Floats
@@ -316,7 +314,7 @@ class OneVersusRest:
     Parameters
     ----------
     parts : tuple of ScalarProblem
-        Problem ``m`` holds the examples of class ``m`` against all others.
+        Problem ``m`` has the examples of class ``m`` against all others.
     """
 
     parts: tuple[ScalarProblem, ...]

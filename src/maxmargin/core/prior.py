@@ -23,10 +23,10 @@ class GaussianPrior:
     Parameters
     ----------
     mean : array-like of shape (n_features,) or (n_outputs, n_features), default=None
-        Weights that cost nothing; None means zero. `n_outputs` is the number of rows of ``coef_``.
+        Weights without a penalty; None means zero. `n_outputs` is the number of rows of ``coef_``.
     covariance : array-like of shape (n_features,) or (n_features, n_features), default=None
         Diagonal or full covariance, the same for every output; None means the identity. The larger
-        the variance of a weight, the freer it is. A full covariance makes the features dense.
+        its variance, the less a weight is regularised. A full covariance makes the features dense.
 
     See Also
     --------
