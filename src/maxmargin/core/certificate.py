@@ -125,3 +125,19 @@ class DualPoint(NamedTuple):
         check_shape("examples", self.examples, len(self.outputs))
         check_shape("coef", self.coef, len(self.outputs))
         check_indices("examples", self.examples, 2**62)
+
+    def feasible(self, C: Floats) -> "DualPoint":
+        """The point, scaled down in examples where it exceeds their C."""
+        coef = np.maximum(self.coef, 0.0)
+        used = np.bincount(self.examples, weights=coef, minlength=len(C))
+        over = used > C
+        scale = np.ones(len(C))
+        scale[over] = C[over] / used[over]
+        return self._replace(coef=coef * scale[self.examples])
+
+    def feasible_coef(self, C: Floats) -> Floats:
+        """Coefficients of a point that is feasible up to rounding; ValueError for others."""
+        coef = self.feasible(C).coef
+        if not np.allclose(coef, self.coef, rtol=1e-9, atol=0.0):
+            raise ValueError("The dual point is not feasible.")
+        return coef

@@ -7,7 +7,7 @@ and compares parts with parts, and labels with labels.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,7 +114,14 @@ class KernelProblem(ABC):
         return self.losses(y, candidates)
 
 
-class _Adapted(Remade, KernelProblem):
+@runtime_checkable
+class ListsCandidates(Protocol):
+    """Whose outputs are listed with their parts and labels, as those of a `KernelProblem`."""
+
+    def candidates(self, x: Any, /) -> Candidates: ...
+
+
+class AdaptedProblem(Remade, KernelProblem):
     """Another problem with ``outputs(x)``, seen through other parts."""
 
     def __init__(self, problem: Any) -> None:
@@ -131,7 +138,7 @@ class _Adapted(Remade, KernelProblem):
 
 
 @registered("JointFeatures")
-class JointFeatures(_Adapted):
+class JointFeatures(AdaptedProblem):
     """A `Problem` that can list its outputs: the kernel compares its joint features."""
 
     def __init__(self, problem: Any) -> None:
@@ -147,7 +154,7 @@ class JointFeatures(_Adapted):
 
 
 @registered("Pairs")
-class Pairs(_Adapted):
+class Pairs(AdaptedProblem):
     """A problem whose kernel is a function of inputs and outputs: parts are ``(x, y)``."""
 
     def part(self, x: Any, y: Any) -> Any:

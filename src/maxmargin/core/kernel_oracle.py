@@ -8,7 +8,14 @@ from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import LARGEST
-from maxmargin.core.kernel import Candidates, JointFeatures, KernelProblem, NewOutputs, Pairs
+from maxmargin.core.kernel import (
+    AdaptedProblem,
+    Candidates,
+    JointFeatures,
+    ListsCandidates,
+    NewOutputs,
+    Pairs,
+)
 from maxmargin.core.kernel_model import KernelModel, Scoring, in_groups
 from maxmargin.core.kernels import (
     SAMPLE,
@@ -94,9 +101,15 @@ class KernelOracle:
     @property
     def content(self) -> Any:
         """What the fingerprint of the training data is taken of."""
-        problem = getattr(self.problem, "problem", self.problem)
-        name, settings = type(problem).__name__, settings_of(problem)
-        return name, settings, self.X, self.Y, self.C, self.kernel, self.by_slack
+        return (
+            self._name,
+            settings_of(self._given),
+            self.X,
+            self.Y,
+            self.C,
+            self.kernel,
+            self.by_slack,
+        )
 
     @property
     def n_examples(self) -> int:
@@ -240,18 +253,11 @@ class KernelOracle:
 
     def feasible(self, point: DualPoint) -> DualPoint:
         """The point, scaled down in examples where it exceeds their C."""
-        coef = np.maximum(point.coef, 0.0)
-        used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
-        over = used > self.C
-        scale = np.ones(self.n_examples)
-        scale[over] = self.C[over] / used[over]
-        return point._replace(coef=coef * scale[point.examples])
+        return point.feasible(self.C)
 
     def _valued(self, point: DualPoint) -> tuple[KernelModel, float]:
         """The model, and the sum of coefficients times losses."""
-        coef = self.feasible(point).coef
-        if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
-            raise ValueError("The dual point is not feasible.")
+        coef = point.feasible_coef(self.C)
         if not len(coef):
             return empty_model(self), 0.0
         outputs = self.outputs_of(point.examples, point.outputs, coef)
@@ -324,15 +330,20 @@ class KernelOracle:
                 )
 
     @property
+    def _given(self) -> Any:
+        """The problem as the user wrote it."""
+        return self.problem.problem if isinstance(self.problem, AdaptedProblem) else self.problem
+
+    @property
     def _name(self) -> str:
-        return type(getattr(self.problem, "problem", self.problem)).__name__
+        return type(self._given).__name__
 
     def _check_losses(self, i: int, losses: Floats) -> None:
-        if not (np.isfinite(losses) & (losses >= 0.0)).all():
-            bad = losses[~(np.isfinite(losses) & (losses >= 0.0))][0]
+        valid = np.isfinite(losses) & (losses >= 0.0)
+        if not valid.all():
             raise ProblemError(
                 f"loss of {type(self.problem).__name__} must be a finite number that is not "
-                f"negative, but for example {i} it is {bad}."
+                f"negative, but for example {i} it is {losses[~valid][0]}."
             )
         if (losses > LARGEST).any():
             raise ProblemError(
@@ -346,9 +357,7 @@ def adapted(problem: Any, kernel: Any) -> Any:
     inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
     if isinstance(inner, JointKernel):
         return Pairs(problem)
-    if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
-        return problem
-    return JointFeatures(problem)
+    return problem if isinstance(problem, ListsCandidates) else JointFeatures(problem)
 
 
 def kernel_pair(problem: Any, kernel: Any) -> ProductKernel:

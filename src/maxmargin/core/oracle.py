@@ -163,9 +163,7 @@ class Oracle(ABC):
         """
         if not isinstance(point, DualPoint):
             return float(point.dual(self))
-        coef = self.feasible(point).coef
-        if not np.allclose(coef, point.coef, rtol=1e-9, atol=0.0):
-            raise ValueError("The dual point is not feasible.")
+        coef = point.feasible_coef(self.C)
         weights = np.zeros(self.n_features)
         linear = 0.0
         for start in range(0, len(coef), _CHUNK):
@@ -179,12 +177,7 @@ class Oracle(ABC):
         """The point, scaled down in examples where it takes more than their C."""
         if not isinstance(point, DualPoint):
             raise ValueError("The point is no list of outputs with coefficients.")
-        coef = np.maximum(point.coef, 0.0)
-        used = np.bincount(point.examples, weights=coef, minlength=self.n_examples)
-        over = used > self.C
-        scale = np.ones(self.n_examples)
-        scale[over] = self.C[over] / used[over]
-        return point._replace(coef=coef * scale[point.examples])
+        return point.feasible(self.C)
 
     def chunks(self) -> list[Order]:
         """All examples, as many at a time as cuts may be held at the same time."""
