@@ -28,7 +28,7 @@ MEGABYTE = 1e6
 BARE = "LIBLINEAR without numba"
 SETTINGS = {ONE: 1e-3, TWO: 1e-3, LIBLINEAR: 1.0, BARE: 1.0, LINEAR_SVC: 1.0}
 MODULES = {
-    "ours": "maxmargin.estimators.classifier",
+    "ours": "maxmargin.structures.multiclass.estimator",
     "LIBLINEAR": "benchmarks.peer",
     "LinearSVC": "sklearn.svm",
     "SGDClassifier": "sklearn.linear_model",

@@ -20,7 +20,6 @@ __getattr__, __dir__, __all__ = lazy_names(
         "core.result": "AbsoluteGap",
         "core.kernels": "FunctionKernel JointKernel KernelError LinearKernel PolynomialKernel "
         "ProductKernel RBFKernel",
-        "estimators.classifier": "LinearClassifier",
         "estimators.kernel": "KernelStructuredSVM",
         "estimators.latent": "LatentStructuredSVM",
         "estimators.low_rank": "LowRankKernel LowRankProblem",
@@ -46,6 +45,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.dependency.problem": "DependencyTrees",
         "structures.graph.estimator": "GraphLabeler",
         "structures.latent.estimator": "LatentClassifier",
+        "structures.multiclass.estimator": "LinearClassifier",
         "structures.multilabel.estimator": "MultilabelClassifier",
         "structures.ordinal.estimator": "OrdinalClassifier",
         "structures.performance.estimator": "PerformanceClassifier",

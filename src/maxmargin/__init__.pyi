@@ -20,7 +20,6 @@ from maxmargin.core.prior import GaussianPrior as GaussianPrior
 from maxmargin.core.problem import Problem as Problem
 from maxmargin.core.problem import ProblemError as ProblemError
 from maxmargin.core.result import AbsoluteGap as AbsoluteGap
-from maxmargin.estimators.classifier import LinearClassifier as LinearClassifier
 from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredSVM
 from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM
 from maxmargin.estimators.low_rank import LowRankKernel as LowRankKernel
@@ -58,6 +57,7 @@ from maxmargin.structures.dependency.estimator import DependencyParser as Depend
 from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
 from maxmargin.structures.graph.estimator import GraphLabeler as GraphLabeler
 from maxmargin.structures.latent.estimator import LatentClassifier as LatentClassifier
+from maxmargin.structures.multiclass.estimator import LinearClassifier as LinearClassifier
 from maxmargin.structures.multilabel.estimator import MultilabelClassifier as MultilabelClassifier
 from maxmargin.structures.ordinal.estimator import OrdinalClassifier as OrdinalClassifier
 from maxmargin.structures.performance.estimator import (
