@@ -364,7 +364,7 @@ def test_batched_searches():
         (lambda xs, ys, w: batched(xs[:5], ys[:5], w), "each of the 12 examples .* returned 5"),
         (
             changed(losses=lambda a: a - 9.0),
-            r"returned .* for example 0, .* below that of the truth",
+            r"returned .* for example 0, .* below that of the true output",
         ),
         (changed(losses=lambda a: np.nan * a), "NaN"),
         (changed(values=lambda a: np.nan * a), "NaN"),

@@ -1,10 +1,9 @@
 """Problems whose true outputs leave something open: latent variables.
 
 An example has an input ``x`` and a true output ``y``, but the score also depends on a latent
-variable ``h`` that nobody has written down. With the truth *completed*, by some choice of its
-latent variable, what is left is an ordinary structural SVM over pairs ``(y, h)``. So a latent
-problem is one that can be completed, and a `LatentOracle` turns imputations into training
-sets that every solver knows.
+variable ``h`` that is not observed. With some value of it imputed, what is left is an ordinary
+structural SVM over pairs ``(y, h)``. So a `LatentOracle` turns imputations into oracles that every
+solver knows.
 """
 
 from abc import ABC, abstractmethod
@@ -37,7 +36,7 @@ class LatentProblem(ABC):
     """What is predicted, with a latent variable: write these six methods.
 
     Inputs ``x``, outputs ``y`` and latent variables ``h`` are whatever objects you like; weights
-    ``w`` come as a read-only array of shape (n_features,). The searches answer with pairs
+    ``w`` come as a read-only array of shape (n_features,). Inference returns pairs
     ``(y, h)``. Further methods that a problem may have:
 
     - ``loss_augmented_inference_wrong(x, y_true, w)``, as `loss_augmented_inference`, but only over
@@ -46,11 +45,11 @@ class LatentProblem(ABC):
       variables that make little sense may end close to weights of zero;
     - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
       that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
-    - ``cuts(xs, y_true, w)``, the searches of `loss_augmented_inference` for many examples at once,
-      as `maxmargin.Cuts`; truths and outputs are pairs ``(y, h)``. A search that may miss the
+    - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
+      `maxmargin.Cuts`; true outputs and outputs are pairs ``(y, h)``. Inference that may miss the
       highest pair says by how much at most in their `suboptimality`, and the problem says ``exact =
       False``;
-    - ``make_oracle(X, Y, C)``, a `LatentOracle` of its own, with compiled searches.
+    - ``make_oracle(X, Y, C)``, a `LatentOracle` of its own, with compiled inference.
 
     See Also
     --------
@@ -100,7 +99,7 @@ class LatentProblem(ABC):
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:
-        """What answering `y` costs where `y_true` is right: zero for the truth, never negative."""
+        """Loss of `y` where `y_true` is right: zero for the true output, never negative."""
 
     @abstractmethod
     def inference(self, x: Any, w: Floats) -> tuple[Any, Any]:
@@ -120,7 +119,7 @@ class LatentProblem(ABC):
 
 
 class LatentOracle(ABC):
-    """Examples whose truth is open; with their latent variables chosen, a `Oracle`.
+    """Examples without their latent variables; with these imputed, an `Oracle`.
 
     What *imputations*, a choice for all examples, look like is the problem's affair.
     """
@@ -147,7 +146,7 @@ class LatentOracle(ABC):
 
     @abstractmethod
     def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
-        """Of which examples the truth has other features with the imputations `after`."""
+        """Of which examples the true output has other features with the imputations `after`."""
 
 
 @runtime_checkable
@@ -193,9 +192,9 @@ class _Imputed:
 
 
 def as_pair(found: Any) -> tuple[Any, Any]:
-    """What a search returned, if it is an output with a latent variable."""
+    """What inference returned, if it is an output with a latent variable."""
     if not (isinstance(found, tuple) and len(found) == 2):
-        raise TypeError(f"a search must return a pair (y, h), but it is {found!r:.80}.")
+        raise TypeError(f"inference must return a pair (y, h), but it is {found!r:.80}.")
     return found
 
 
@@ -206,17 +205,17 @@ class ImputedOracle(PythonOracle):
         listed = super().outputs(i)
         if not self.problem.wrong_only:
             return listed
-        return [pair for pair in listed if self._loss(i, pair) > 0.0]  # the truth is added
+        return [pair for pair in listed if self._loss(i, pair) > 0.0]  # the true one is added
 
     def y_true(self, i: int) -> tuple[NDArray[np.uint32], Floats]:
-        """Columns and values of the features of the truth."""
+        """Columns and values of the features of the true output."""
         return self._of_y_true(i)
 
     def is_candidate(self, candidate: Candidate) -> bool:
         return candidate.loss > 0.0 or not self.problem.wrong_only
 
     def true_scores(self, weights: Floats) -> Floats:
-        """Scores of all truths."""
+        """Scores of all true outputs."""
         y_true = map(self.y_true, range(self.n_examples))
         return np.array([values @ weights[columns] for columns, values in y_true])
 
@@ -231,7 +230,7 @@ class PythonLatentOracle(LatentOracle):
     problem : LatentProblem
     X, Y : sequence
         Inputs and their true outputs.
-    C : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_examples,)
     """
 
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:

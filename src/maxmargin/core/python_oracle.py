@@ -30,7 +30,7 @@ Order = NDArray[np.int64]
 
 
 _ROUNDING, _CANCELLED = 1e-7, 1e-13
-"""Relative to the sizes of the terms, how far below zero a search may seem to fall."""
+"""Relative to the sizes of the terms, how far below zero a maximum may seem to fall."""
 
 
 _SparseRow = tuple[NDArray[np.uint32], Floats]
@@ -44,7 +44,7 @@ class PythonOracle(Oracle):
     problem : Problem
     X, Y : sequence
         Inputs and their true outputs.
-    C : ndarray of shape (n_blocks,)
+    C : ndarray of shape (n_examples,)
     rescaling : {"margin", "slack"}
         Slack rescaling multiplies the margin's violation by the loss.
     """
@@ -129,14 +129,14 @@ class PythonOracle(Oracle):
 
     @property
     def _in_batches(self) -> bool:
-        """Whether the problem itself searches for many examples at once."""
+        """Whether the problem itself infers many examples at once."""
         return isinstance(self.problem, InfersBatches) and not self.by_slack
 
     def _inferred(self, i: int, weights: Floats) -> Any:
         try:
             return self._call(self.method, i, self.X[i], self.Y[i], weights)
         except ProblemError:
-            # Features of varying length make searches fail that are right: blame the features.
+            # Features of varying length make inference fail that is right: blame the features.
             for other in range(min(self.n_examples, _CHUNK)):
                 self._feature(other, self.Y[other])
             raise
@@ -219,7 +219,7 @@ class PythonOracle(Oracle):
         n = len(examples)
         if len(cuts.losses) != n or len(cuts.starts) != n + 1 or len(cuts.outputs) != n:
             raise ProblemError(
-                f"cuts of {self._name} must return one plane for each of the {n} examples it "
+                f"cuts of {self._name} must return one cut for each of the {n} examples it "
                 f"was given, but returned {len(cuts.losses)}."
             )
         self._check_entries(cuts)
@@ -227,7 +227,7 @@ class PythonOracle(Oracle):
         return self._compared(cuts, weights, examples)
 
     def _check_entries(self, cuts: Cuts) -> None:
-        """Kernels trust what they are given, so a user's planes are looked at first."""
+        """Compiled functions trust what they are given, so a user's cuts are checked first."""
         n_entries = len(cuts.columns)
         grows = (np.diff(cuts.starts) >= 0).all() and cuts.starts[0] == 0
         if not grows or cuts.starts[-1] != n_entries or len(cuts.values) != n_entries:
@@ -262,9 +262,9 @@ class PythonOracle(Oracle):
             )
 
     def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
-        """A search that ends below the truth, whose plane is zero, is no maximum.
+        """What is below the true output, whose cut is zero, is no maximum.
 
-        Where searches may miss the highest output, the truth is taken instead.
+        Where inference may miss the highest output, the true one is taken instead.
         """
         slopes = cuts.slopes(weights)
         scale = 1.0 + cuts.losses + np.abs(cuts.losses - slopes)
@@ -282,12 +282,12 @@ class PythonOracle(Oracle):
         k = bad[0]
         raise ProblemError(
             f"{method} of {self._name} returned {cuts.outputs[k]!r:.80} for example "
-            f"{examples[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the truth: "
-            f"it must return the highest."
+            f"{examples[k]}, whose score plus loss is {-slopes[k]:.3g} below that of the true "
+            f"output: it must return the highest."
         )
 
     def _with_true_outputs(self, cuts: Cuts, slopes: Floats, examples: Order, at: Order) -> Cuts:
-        """The planes, but some of them those of the truth; what may be missed is less by that."""
+        """The cuts, but some of them those of the true output; the bounds are less by that."""
         counts = np.diff(cuts.starts)
         kept = np.ones(len(counts), dtype=bool)
         kept[at] = False
@@ -333,7 +333,7 @@ class PythonOracle(Oracle):
         return float(np.abs(values) @ np.abs(weights[columns]))
 
     def check_agreement(self, i: int, found: Candidate) -> None:
-        """See to it that the loss is zero for the truth, and that a plane is that of its output."""
+        """Check that the loss is zero for the true output, and that a cut is that of its output."""
         own = self._loss(i, self.Y[i])
         if own != 0.0:
             raise ProblemError(
@@ -341,7 +341,7 @@ class PythonOracle(Oracle):
                 f"{self.first + i} it is {own:g}."
             )
         if not self._in_batches:
-            return  # then the plane was made of the output
+            return  # then the cut was made of the output
         again = self.candidate(i, found.output)
         dense = np.zeros(self.n_features)
         np.add.at(dense, found.columns, found.values)
@@ -379,7 +379,7 @@ def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
 def _as_cuts(
     starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, suboptimality: Any = None
 ) -> Cuts:
-    """Planes as kernels take them, from whatever a user returned."""
+    """Cuts as compiled functions take them, from whatever a user returned."""
     return Cuts(
         np.ascontiguousarray(starts, dtype=np.int64),
         np.ascontiguousarray(columns, dtype=np.uint32),

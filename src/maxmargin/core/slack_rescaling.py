@@ -1,11 +1,11 @@
-"""Slack rescaling for any problem that has a search for margin rescaling.
+"""Slack rescaling for any problem that has an oracle for margin rescaling.
 
 The slack of an output is its loss times its violation of a margin of one. As a point in the plane
-of loss and violation, the outputs that a search for the largest sum ``violation + m * loss`` can
-find are the corners of their convex hull, one for each multiplier ``m``; and that sum is what the
-search for margin rescaling maximises at the weights divided by ``m``. So a few such searches walk
-to the edge of the hull that the highest product lies on. The best corner met is the answer; an
-output inside the hull may be better, and the highest product on the edge bounds by how much.
+of loss and violation, the outputs that maximise a sum ``violation + m * loss`` are the corners of
+their convex hull, one for each multiplier ``m``; and that sum is what the oracle for margin
+rescaling maximises at the weights divided by ``m``. So a few such calls walk to the edge of the
+hull that the highest product lies on. The best corner met is the answer; an output inside the hull
+may be better, and the highest product on the edge bounds by how much.
 """
 
 from collections.abc import Sequence
@@ -23,22 +23,22 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 USUAL_CALLS = 5.0
-"""Searches with a multiplier that one search for the largest slack takes, about."""
+"""Oracle calls with a multiplier that the largest slack takes, about."""
 
 MOST_CALLS = 25
 """And at most. The bound holds whenever the walk ends."""
 
 ENOUGH = 1e-6
-"""Part of the slack that may be missed without a further search."""
+"""Part of the slack that may be missed without a further call."""
 
 LEAST_MULTIPLIER = 1e-6
-"""Relative to the sizes of violation and loss: below, a search would not see the loss."""
+"""Relative to the sizes of violation and loss: below, an oracle would not see the loss."""
 
 ONE_THREAD = Threads(1)
 
 
 class _Corner(NamedTuple):
-    """An output as a point in the plane; None is the truth."""
+    """An output as a point in the plane; None is the true output."""
 
     loss: float
     violation: float
@@ -56,14 +56,14 @@ TRUE_OUTPUT = _Corner(0.0, 1.0, None)
 
 
 class SlackRescaledOracle(Oracle):
-    """The examples of another training set, with slack rescaling.
+    """The examples of another oracle, with slack rescaling.
 
-    Searches are made one by one, in one thread. Their outputs are those of the other training
-    set, or None for the truth.
+    Calls are made one by one, in one thread. Outputs are those of the other oracle, or None for
+    the true one.
 
     Parameters
     ----------
-    margin : TrainingSet
+    margin : Oracle
         With margin rescaling.
     """
 
@@ -85,7 +85,7 @@ class SlackRescaledOracle(Oracle):
 
     @property
     def checker(self) -> OracleChecker | None:  # type: ignore[override]
-        """That of the other training set."""
+        """That of the other oracle."""
         return self.margin.checker
 
     def check_from(self, first: int, checker: OracleChecker | None) -> None:

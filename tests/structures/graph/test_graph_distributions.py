@@ -16,9 +16,8 @@ import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import ExplicitDistributions, distributions_of, mix
-from maxmargin.structures.graph.clique_tree import CliqueTree
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
-from maxmargin.structures.graph.graphs import GraphLayout, Graphs
+from maxmargin.structures.graph.graphs import CliqueTree, GraphLayout, Graphs
 from maxmargin.structures.graph.marginals import GraphDistributions, GraphPoint
 from maxmargin.structures.graph.oracle import GraphOracle
 from maxmargin.structures.graph.problem import GraphLabelling
@@ -518,13 +517,13 @@ def test_graphs_that_are_not_searched_exactly(solver: str) -> None:
     y = [random.integers(0, 2, 3), random.integers(0, 2, 900)]
     model = mm.GraphLabeler(solver=solver)
     expected = (
-        r"^PartialLinearization and ExponentiatedGradient need the marginals of an exact search, "
-        r"but graph 1 is not searched exactly: use another solver, such as 'auto', or "
+        r"^PartialLinearization and ExponentiatedGradient need the marginals of exact inference, "
+        r"which graph 1 has not: use another solver, such as 'auto', or "
         r"inference_method='exact' if the treewidth is small\.$"
     )
     with pytest.raises(ValueError, match=expected):
         model.fit([tree, grid], y)
-    with pytest.raises(ValueError, match="graph 0 is not searched exactly"):
+    with pytest.raises(ValueError, match="graph 0 has not"):
         model.set_params(inference_method="relaxed").fit([tree], y[:1])
 
 

@@ -1,4 +1,4 @@
-"""Compiled searches over the labellings of one sequence.
+"""Compiled inference over the labellings of one sequence.
 
 A labelling ``y`` of ``length >= 1`` positions scores
 
@@ -9,8 +9,8 @@ are ``(length, P)``, pairs ``(n_labels, P)`` and triples ``(n_labels ** 2, P)``,
 ``P = simd.padded(n_labels)``. What the columns from `n_labels` on hold is never looked at. A score
 may be ``-inf`` (forbidden), as long as some labelling is not.
 
-Labels may have any integer type. Scratch comes last; each kernel says its shape, and more rows than
-that do no harm.
+Labels may have any integer type. Scratch comes last; each function says its shape, and more rows
+than that do no harm.
 
 A maximum keeps no pointer to where it came from: to find that out again on the way back takes one
 column of scores for each position, while on the way forward the pointers would double the work.
@@ -161,10 +161,10 @@ def k_best(nodes, edges, n_labels, k, labels, scores, best, back, steps, used): 
 def best_other(nodes, pairs, n_labels, y_true, labels, best, agreed):  # type: ignore[no-untyped-def]
     """Set `labels` to the best labelling that is not `y_true` and return its score.
 
-    The score is ``-inf`` if there is none. Of equal ones, one that differs from the truth earlier,
+    The score is ``-inf`` if there is none. Of equal ones, one that differs from `y_true` earlier,
     then as for `viterbi`. Scratch: `best` float64 ``(length, P)``, `agreed` float64 ``(length,)``.
     """
-    # Two layers: `best` for beginnings that differ from the truth, `agreed` for the one that does
+    # Two layers: `best` for beginnings that differ from `y_true`, `agreed` for the one that does
     # not. A labelling goes from the second to the first where it first differs.
     last = len(nodes) - 1
     agreed[0] = nodes[0, y_true[0]]

@@ -2,8 +2,8 @@
 
 A chain over the states of all labels, where a wrong label costs one and a wrong state of the right
 label nothing. State ``s`` of label ``a`` is number ``a * n_states + s``; with these numbers for
-labels, completed truths are those of an ordinary chain, and both searches are Viterbi paths. To
-complete a truth, all states but those of its labels are forbidden.
+labels, imputed true outputs are those of an ordinary chain, and inference is by Viterbi. To impute
+states, all but those of the true labels are forbidden.
 """
 
 from collections.abc import Sequence
@@ -139,7 +139,7 @@ class HiddenChainOracle(LatentOracle):
     def impute(self, weights: Floats, before: list[States], threads: Threads) -> list[States]:
         chains = self._chains(before, np.where(self._wrong, -np.inf, 0.0))
         found = chains.separate(weights, np.arange(len(before), dtype=np.int64), threads)
-        # The plane's slope is how much better the found states are than those before.
+        # The slope of the cut is how much better the found states are than those before.
         better = found.slopes(weights) > _ROUNDING
         return [
             self.problem.split(np.frombuffer(output, dtype=np.uint16))[1] if is_better else states

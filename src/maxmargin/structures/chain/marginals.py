@@ -1,10 +1,7 @@
-"""Directions in the weight table of a chain: what one sequence adds, and which rows it touches.
+"""Distributions over the labellings of chains: marginals of labels and of pairs of neighbours.
 
-Moves of the distributions over labellings, compiled: proposals and steps, block by block.
-
-Probabilities of labels and pairs as a dual point, valued in plain numpy.
-
-Distributions over the labellings of chains.
+Compiled: directions in the weight table, proposals and steps, example by example. As a dual point,
+the marginals are evaluated in plain numpy.
 """
 
 from dataclasses import dataclass, replace
@@ -113,9 +110,9 @@ Order = NDArray[np.int64]
 
 
 class ChainData(NamedTuple):
-    """What the kernels need of the data.
+    """What the compiled functions need of the data.
 
-    The pairs of block ``b`` stand from ``pair_at[b]`` on. `squares` has the squared length of the
+    The pairs of example ``b`` stand from ``pair_at[b]`` on. `squares` has the squared length of the
     features of each position, constant ones included, or nothing where some may stand twice.
     """
 
@@ -132,14 +129,14 @@ class ChainData(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Probabilities of labels and of pairs: of all blocks, or of one."""
+    """Probabilities of labels and of pairs: of all examples, or of one."""
 
     nodes: Floats
     pairs: Floats
 
 
 class ChainProposals(NamedTuple):
-    """Those of block ``examples[k]`` start at ``node_at[k]`` and ``pair_at[k]``."""
+    """Those of example ``examples[k]`` start at ``node_at[k]`` and ``pair_at[k]``."""
 
     examples: Order
     node_at: Order
@@ -172,7 +169,7 @@ class StepScratch(NamedTuple):
 
 @inlined
 def old_and_new(data, marginals, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of block ``examples[k]``, and the one proposed."""
+    """The distribution of example ``examples[k]``, and the one proposed."""
     b = found.examples[k]
     nodes = marginals.nodes[data.ends[b] : data.ends[b + 1]]
     pairs = marginals.pairs[data.pair_at[b] : data.pair_at[b + 1]]
@@ -260,7 +257,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
 
 @inlined
 def mix_example(old, new, step):  # type: ignore[no-untyped-def]
-    """Move one block."""
+    """Update one example."""
     mix(old.nodes, new.nodes, step)
     for t in range(len(old.pairs)):
         mix(old.pairs[t], new.pairs[t], step)

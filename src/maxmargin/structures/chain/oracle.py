@@ -1,7 +1,7 @@
 """Sequences of labels: emissions from feature rows, transitions between neighbours.
 
 The weights of a chain problem are a table with one row for each feature and one column for each
-label, padded for the vector kernels; flat, it is the weight vector that solvers see:
+label, padded for vector instructions; flat, it is the weight vector that solvers see:
 
     rows 0 .. d-1          emissions of the d features
     rows d .. d+k-1        transitions from label a (row) to label b (column)
@@ -251,7 +251,7 @@ def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no
 
 @inlined
 def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-untyped-def]
-    """``nodes[t, m] += scale * loss[truth_t, m]``."""
+    """``nodes[t, m] += scale * loss[y_true_t, m]``."""
     for t in range(stop - start):
         for m in range(nodes.shape[1]):
             nodes[t, m] += scale * loss[labels[start + t], m]
@@ -292,7 +292,7 @@ def infer_margin(  # type: ignore[no-untyped-def]
     rows, ends, table, layout, tied, labels, loss, loss_scale, examples, starts, found,
     nodes, edges, best,
 ):  # fmt: skip
-    """Labels of the highest score plus loss of each block, written to ``found[starts[k]:]``."""
+    """Labels of the highest score plus loss of each example, written to ``found[starts[k]:]``."""
     for k in range(len(examples)):
         b = examples[k]
         start, stop = ends[b], ends[b + 1]
@@ -365,7 +365,7 @@ def measure_cuts(  # type: ignore[no-untyped-def]
     rows, tied, ends, labels, layout, loss, loss_scale, zero_one, examples, starts, found,
     counts, losses,
 ):  # fmt: skip
-    """Number of entries and loss of the plane of each block's found labels."""
+    """Number of entries and loss of the cut of each example's found labels."""
     for k in range(len(examples)):
         b = examples[k]
         start, at = ends[b], starts[k]
@@ -392,7 +392,7 @@ def measure_cuts(  # type: ignore[no-untyped-def]
 
 @inlined
 def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
-    """Two entries: `value` where the truth stands, minus it where the other does."""
+    """Two entries: `value` where the true label stands, minus it where the other does."""
     columns[at] = row * width + y_true
     columns[at + 1] = other_row * width + other
     values[at] = value

@@ -38,7 +38,7 @@ IMPOSSIBLE = -1e200
 
 
 class ChainModel:
-    """A weight table and the searches over it.
+    """A weight table, and inference with it.
 
     Parameters
     ----------

@@ -1,28 +1,25 @@
-"""Searches over the labellings of one graph, ready to call: best labels with a bound, marginals.
+"""MAP inference for graphs that are not exact by elimination: relaxations and minimum cuts.
 
-Thin functions around the compiled ones of `junction_tree` (exact, for trees and nearly trees),
-`relaxation` (any graph) and `flow` (two labels); these take many graphs, and scratch.
+**Relaxed**: a labelling and a bound that no labelling exceeds, by tree-reweighted message passing.
+The score of an edge can be split between its ends: with any *messages* ``m_ev`` from edge to node,
+the score of every labelling is at most
 
-The best labelling with two labels, where neighbours like to agree: a minimum cut.
+    sum_v max_x (nodes[v, x] + sum_e m_ev[x]) + sum_e max_xy (table_e[x, y] - m_eu[x] - m_ev[y])
 
-Scores of an edge that like to agree, ``t[0, 0] + t[1, 1] >= t[0, 1] + t[1, 0]``, are (up to a
-constant) scores of its two nodes less ``weight * [first has 0 and second has 1]``. Where all edges
-do, a minimum cut between label 0 and label 1 is the best labelling.
+The least such bound is the value of the linear relaxation. A pass goes over the nodes in order. A
+node passes its scores on to its edges ahead, in equal parts, and each of these passes all it has to
+its other end. So after a pass no edge has anything left, and the bound is a sum over nodes. Passes
+in alternate directions never raise it (Kolmogorov, 2006: TRW-S). Only one message is kept for each
+edge: the one to the later node.
 
-Capacities are whole numbers, so they are rounded. But what flows along the edges is a set of
-messages as in `maxmargin.structures.graph.relaxation`, and these give a bound without any rounding.
+**Minimum cuts**, for two labels and submodular (attractive) pairwise potentials, ``t[0, 0] +
+t[1, 1] >= t[0, 1] + t[1, 0]``. These are, up to a constant, scores of the two nodes less ``weight *
+[first has 0 and second has 1]``, so that a minimum cut between label 0 and label 1 is the best
+labelling. Capacities are whole numbers, so they are rounded; but what flows along the edges is a
+set of messages as above, and these give a bound without any rounding.
 
-Graphs as the compiled searches walk them: the edges at each node, one graph after the other.
-
-Nodes of a graph are numbered from 0. A labelling ``y`` of a graph scores
-
-    sum_v nodes[v, y_v] + sum_e table_e[y_first, y_second]
-
-Edges with the same scores share a table, their *kind*. Every table is there twice: ``pairs[2 *
-kind]`` has the labels of the edge's first node as rows, ``pairs[2 * kind + 1]`` those of the
-second, so that from either end the labels of the other stand side by side. Nodes are ``(n_nodes,
-P)`` and pairs ``(2 * n_kinds, n_labels, P)``, float64 and finite, with ``P =
-simd.padded(n_labels)``.
+`best_labelling` and `graph_marginals` are for one graph, ready to call; `junction_tree` says how
+graphs are laid out for the compiled functions.
 """
 
 from typing import Any, NamedTuple
@@ -32,27 +29,190 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from maxmargin.compiled.simd import padded
-from maxmargin.structures.graph.incidence import Incidence, Ints, make_incidence
+from maxmargin.compiled.compile import compiled, inlined
+from maxmargin.compiled.simd import max_plus, padded
+from maxmargin.structures.chain.inference import highest_label
 from maxmargin.structures.graph.junction_tree import (
     Elimination,
+    Incidence,
+    Ints,
     best_exact,
     make_elimination,
+    make_incidence,
     marginals_exact,
+    set_local_scores,
 )
-from maxmargin.structures.graph.relaxation import Effort, relax, relaxation_scratch
+
+ROUNDING = 1e-12
+"""A bound this close above a score, relative to its size, is the score."""
+
+
+class Effort(NamedTuple):
+    """When relaxed inference has done enough.
+
+    Parameters
+    ----------
+    passes : int
+        Most passes, there and back.
+    enough : float
+        Stop where the bound exceeds the labelling by no more than this part of what the bound
+        exceeds the score to beat by: for training, the hinge.
+    progress : float
+        Stop where a pass, there and back, takes less than this part of the bound's excess away.
+    """
+
+    passes: int = 100
+    enough: float = 0.0
+    progress: float = 0.01
+
+
+class RelaxationScratch(NamedTuple):
+    """`labels` int64 ``(n_nodes,)``; the others ``(P,)``, `zeros` with zeros."""
+
+    labels: NDArray[np.int64]
+    belief: NDArray[np.float64]
+    row: NDArray[np.float64]
+    given: NDArray[np.float64]
+    zeros: NDArray[np.float64]
+
+
+def relaxation_scratch(n_nodes: int, width: int) -> RelaxationScratch:
+    """Scratch for graphs of at most so many nodes."""
+    rows = np.zeros((4, width))
+    return RelaxationScratch(np.zeros(n_nodes, dtype=np.int64), *rows)
+
+
+@compiled
+def message_pass(  # type: ignore[no-untyped-def]
+    incidence, first, n_nodes, n_labels, forward, nodes, pairs, messages, scratch
+):
+    """One pass; returns the bound after it and the score of the labelling met on the way.
+
+    That one goes to ``scratch.labels``: each node takes the best label given those of the nodes
+    before it and the messages from those ahead.
+    """
+    labels, belief, row, given = scratch.labels, scratch.belief, scratch.row, scratch.given
+    bound = 0.0
+    score = 0.0
+    for step in range(n_nodes):
+        v = step if forward else n_nodes - 1 - step
+        start, middle, stop = (
+            incidence.starts[first + v],
+            incidence.middles[first + v],
+            incidence.starts[first + v + 1],
+        )
+        behind, behind_end = (start, middle) if forward else (middle, stop)
+        ahead, ahead_end = (middle, stop) if forward else (start, middle)
+        # Beliefs: scores with the messages of all edges. For the label, nodes behind have theirs.
+        for b in range(n_labels):
+            belief[b] = nodes[v, b]
+            row[b] = nodes[v, b]
+        for q in range(behind, behind_end):
+            message = messages[incidence.edges[q]]
+            beside = pairs[incidence.tables[q] ^ 1, labels[incidence.neighbours[q]]]
+            for b in range(n_labels):
+                belief[b] += message[b]
+                row[b] += beside[b]
+        for b in range(n_labels):
+            given[b] = row[b]
+        for q in range(ahead, ahead_end):
+            message = messages[incidence.edges[q]]
+            for b in range(n_labels):
+                belief[b] += message[b]
+                given[b] += message[b]
+        label = highest_label(given, n_labels)
+        labels[v] = label
+        score += row[label]
+        highest = belief[0]
+        for b in range(1, n_labels):
+            highest = max(highest, belief[b])
+        n_ahead, n_behind = ahead_end - ahead, behind_end - behind
+        most = max(n_ahead, n_behind, 1)
+        share = 1.0 / most
+        bound += (1.0 - n_ahead / most) * highest
+        for q in range(ahead, ahead_end):
+            message = messages[incidence.edges[q]]
+            for b in range(n_labels):
+                given[b] = share * belief[b] - message[b]
+            max_plus(given, pairs[incidence.tables[q]], scratch.zeros, n_labels, message)
+    return bound, score
+
+
+@inlined
+def improve(incidence, first, n_nodes, n_labels, nodes, pairs, sweeps, labels, row):  # type: ignore[no-untyped-def]
+    """Give node after node its best label given all others; returns what that gains."""
+    gain = 0.0
+    for _ in range(sweeps):
+        before = gain
+        for v in range(n_nodes):
+            set_local_scores(incidence, first, v, n_labels, nodes, pairs, labels, row)
+            label = highest_label(row, n_labels)
+            if row[label] > row[labels[v]]:
+                gain += row[label] - row[labels[v]]
+                labels[v] = label
+        if gain == before:
+            break
+    return gain
+
+
+@compiled
+def relax(  # type: ignore[no-untyped-def]
+    incidence, g, n_labels, nodes, pairs, floor, effort, messages, best, scratch
+):
+    """Find a labelling of graph `g` and a bound; returns the labelling's score and the bound.
+
+    `best` holds the labelling to beat, and at the end the best one found. Its score is `floor`,
+    which may be ``-inf`` if there is none. `messages`, ``(n_edges, P)``, may hold anything finite
+    at first; the better they fit, the fewer passes it takes. They are left as they are at the end.
+    """
+    first = incidence.node_ends[g]
+    n_nodes = incidence.node_ends[g + 1] - first
+    labels = scratch.labels
+    score = floor
+    bound = before = np.inf
+    for _ in range(effort.passes):
+        for direction in range(2):
+            forward = direction == 0
+            reached, found = message_pass(
+                incidence, first, n_nodes, n_labels, forward, nodes, pairs, messages, scratch
+            )
+            bound = min(bound, reached)
+            if not forward:  # a sweep takes nearly as long as a pass
+                found += improve(
+                    incidence, first, n_nodes, n_labels, nodes, pairs, 1, labels, scratch.row
+                )
+            if found > score:
+                score = found
+                for v in range(n_nodes):
+                    best[v] = labels[v]
+        suboptimality = bound - score
+        if suboptimality <= ROUNDING * abs(bound):
+            break
+        if effort.enough > 0.0 and suboptimality <= effort.enough * (bound - floor):
+            break
+        if before - bound < effort.progress * suboptimality:
+            break
+        before = bound
+    if score < bound:
+        for v in range(n_nodes):
+            labels[v] = best[v]
+        score += improve(incidence, first, n_nodes, n_labels, nodes, pairs, 10, labels, scratch.row)
+        for v in range(n_nodes):
+            best[v] = labels[v]
+    return score, max(bound, score)
+
 
 Floats = NDArray[np.float64]
 
-ROUNDING = 1e-14
-"""Relative to the scores of an edge, disagreement that is none."""
+SUBMODULAR_ROUNDING = 1e-14
+"""Relative to the scores of an edge, what may lack of submodularity by rounding."""
 
 LARGEST = 2**30
 """What all capacities add up to at most: flows are 32-bit numbers."""
 
 
-def agreement(tables: Floats) -> Floats:
-    """How much the ends of an edge like to agree: ``t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]``.
+def submodularity(tables: Floats) -> Floats:
+    """How submodular an edge is: ``t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]``.
 
     Parameters
     ----------
@@ -62,9 +222,10 @@ def agreement(tables: Floats) -> Floats:
     return like
 
 
-def all_agree(tables: Floats) -> bool:
-    """Whether `agreement` is nowhere negative, but for rounding."""
-    return bool((agreement(tables) >= -ROUNDING * np.abs(tables[..., :2]).sum(axis=(-2, -1))).all())
+def all_submodular(tables: Floats) -> bool:
+    """Whether `submodularity` is nowhere negative, but for rounding."""
+    sizes = np.abs(tables[..., :2]).sum(axis=(-2, -1))
+    return bool((submodularity(tables) >= -SUBMODULAR_ROUNDING * sizes).all())
 
 
 def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
@@ -75,8 +236,8 @@ def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
     nodes : ndarray of shape (n_nodes, 2 or more)
     edges : ndarray of shape (n_edges, 2)
     tables : ndarray of shape (n_edges, 2, 2 or more)
-        Scores of the labels of an edge's first (row) and second node; they must agree, see
-        `all_agree`.
+        Scores of the labels of an edge's first (row) and second node; they must be
+        submodular, see `all_submodular`.
 
     Returns
     -------
@@ -95,7 +256,7 @@ def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
     """
     n_nodes = len(nodes)
     first, second = edges.T
-    weight = np.maximum(agreement(tables), 0.0)
+    weight = np.maximum(submodularity(tables), 0.0)
     # In favour of label 1: what is left of an edge is 0, but for -weight where they are (0, 1).
     favour = nodes[:, 1] - nodes[:, 0]
     favour += np.bincount(first, tables[:, 1, 0] - tables[:, 0, 0], n_nodes)
@@ -217,8 +378,8 @@ def best_labelling(
         score = best_exact(elimination, graph.incidence, *shared, labels, tables, row)
         return Labelling(labels, score, score)
     if method == "flow":
-        if graph.n_labels != 2 or not all_agree(graph.tables):
-            raise ValueError("A flow needs two labels, and edges that like to agree.")
+        if graph.n_labels != 2 or not all_submodular(graph.tables):
+            raise ValueError("A flow needs two labels, and submodular scores of edges.")
         labels, bound = best_cut(graph.nodes, graph.edges, graph.tables)
         first, second = labels[graph.edges].T
         score = float(graph.nodes[np.arange(n_nodes), labels].sum())

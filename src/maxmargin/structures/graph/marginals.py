@@ -16,7 +16,7 @@ Moves of the distributions over labellings of graphs, compiled: proposals and st
 
 Probabilities of cliques as a dual point, valued in plain numpy.
 
-Distributions over the labellings of graphs that are searched exactly.
+Distributions over the labellings of graphs with exact inference.
 """
 
 from dataclasses import dataclass
@@ -44,8 +44,7 @@ from maxmargin.dual.marginal import (
     touch,
     touch_features,
 )
-from maxmargin.structures.graph.clique_tree import CliqueTree
-from maxmargin.structures.graph.graphs import Graphs
+from maxmargin.structures.graph.graphs import CliqueTree, Graphs
 from maxmargin.structures.graph.junction_tree import (
     add_row,
     best_exact,
@@ -169,7 +168,7 @@ Ints = NDArray[np.int64]
 
 
 class CliqueData(NamedTuple):
-    """What the kernels need of the data.
+    """What the compiled functions need of the data.
 
     Probabilities of graph ``g`` are ``first[g]:first[g + 1]``. The edge in place ``q`` of the
     incidence has the kind ``kinds[q]``, and edges of a kind have the same features.
@@ -457,14 +456,14 @@ class GraphDistributions(FlatDistributions):
     Parameters
     ----------
     oracle : GraphTrainingSet
-        Of graphs that are searched exactly.
+        Of graphs with exact inference.
     temperature : float
         Whether it is zero decides on the start.
 
     Raises
     ------
     ValueError
-        If a graph has no exact search, or the cliques of all have too many labellings.
+        If a graph has no exact inference, or the cliques of all have too many labellings.
     """
 
     oracle: GraphOracle
@@ -531,9 +530,9 @@ def _exact_sizes(oracle: GraphOracle) -> NDArray[np.int64]:
     relaxed = np.flatnonzero(sizes < 0)
     if len(relaxed):
         raise ValueError(
-            f"PartialLinearization and ExponentiatedGradient need the marginals of an exact "
-            f"search, but graph {relaxed[0]} is not searched exactly: use another solver, such as "
-            f"'auto', or inference_method='exact' if the treewidth is small."
+            f"PartialLinearization and ExponentiatedGradient need the marginals of exact "
+            f"inference, which graph {relaxed[0]} has not: use another solver, such as 'auto', "
+            f"or inference_method='exact' if the treewidth is small."
         )
     count = oracle.layout.n_labels * int(sizes.sum())
     if count > MOST_NUMBERS:

@@ -14,14 +14,19 @@ from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.graph.graphs import Floats, GraphLayout, Graphs, Ints
-from maxmargin.structures.graph.incidence import Incidence, labelling_score
-from maxmargin.structures.graph.inference import all_agree, best_cut
-from maxmargin.structures.graph.junction_tree import Elimination, best_exact
-from maxmargin.structures.graph.relaxation import (
+from maxmargin.structures.graph.inference import (
     Effort,
     RelaxationScratch,
+    all_submodular,
+    best_cut,
     relax,
     relaxation_scratch,
+)
+from maxmargin.structures.graph.junction_tree import (
+    Elimination,
+    Incidence,
+    best_exact,
+    labelling_score,
 )
 
 Labels = NDArray[np.uint16]
@@ -159,7 +164,7 @@ class GraphInference:
         edges = graphs.edges[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
         kinds = graphs.edge_kinds[graphs.edge_ends[g] : graphs.edge_ends[g + 1]]
         of_kinds = scratch.pairs[: 2 * (graphs.kind_ends[g + 1] - graphs.kind_ends[g]) : 2]
-        if not all_agree(of_kinds):
+        if not all_submodular(of_kinds):
             return None
         pairs = of_kinds[kinds]
         labels, bound = best_cut(nodes, edges, pairs)

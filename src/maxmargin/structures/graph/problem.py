@@ -1,18 +1,4 @@
-"""Labels for the nodes of graphs: scores from the features of nodes and of edges.
-
-The weights of a graph problem are a table with one column for each label, padded for the vector
-kernels; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          features of nodes
-    one row                bias, where the problem has one
-    k rows a feature       features of edges: feature j with label a at the edge's first node (row
-                           j * k + a) and label b at its second (column)
-
-Where edges have no direction, the pairs (a, b) and (b, a) are one: only rows a <= columns b are
-used.
-
-Graph labelling for users of `StructuredSVM`, and what a trained model answers.
-"""
+"""Graph labelling for users of `StructuredSVM`, and what a trained model predicts."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -27,6 +13,7 @@ from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
 from maxmargin.structures.graph.formats import stack_graphs
 from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
+from maxmargin.structures.graph.inference import Effort
 from maxmargin.structures.graph.junction_tree import marginals_exact
 from maxmargin.structures.graph.oracle import (
     MOST_OUTPUTS,
@@ -35,7 +22,6 @@ from maxmargin.structures.graph.oracle import (
     inference_scratch,
     score_graph,
 )
-from maxmargin.structures.graph.relaxation import Effort
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +31,7 @@ ANSWER = Effort(passes=100, progress=0.02)
 
 
 class GraphModel:
-    """Weights and the answers they give.
+    """Weights and what they predict.
 
     Parameters
     ----------
@@ -76,7 +62,7 @@ class GraphModel:
         Raises
         ------
         ValueError
-            If a graph is too loopy for an exact search.
+            If a graph is too loopy for exact inference.
         """
         layout = self.layout
         infer = GraphInference(graphs, layout, "exact")
@@ -120,7 +106,7 @@ class GraphLabelling(Remade, Problem):
 
     Notes
     -----
-    `PartialLinearization` trains graphs that are searched exactly; with slack rescaling, those of
+    `PartialLinearization` trains graphs with exact inference; with slack rescaling, those of
     few nodes, whose labellings can be listed (`outputs`).
 
     Examples
@@ -197,7 +183,7 @@ class GraphLabelling(Remade, Problem):
     def make_oracle(
         self, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str = "margin"
     ) -> GraphOracle:
-        """The training set with compiled searches, for margin rescaling."""
+        """The oracle with compiled inference, for margin rescaling."""
         graphs, layout = self._read(X)
         for i, (y, n_nodes) in enumerate(zip(Y, graphs.n_nodes.tolist(), strict=True)):
             if np.shape(y) != (n_nodes,):

@@ -1,4 +1,4 @@
-"""Problems whose input is one row of features, and their training set with batched searches.
+"""Problems whose input is one row of features, and their oracle with batched inference.
 
 An output takes the row a whole number of times in each column of a weight table (a label that is
 on takes it once, one that is off never), and a few further features do not depend on the row. So
@@ -6,9 +6,9 @@ the joint features of ``(x, y)`` are
 
     outer(x, factors(y)), row by row, then extras(y)
 
-where ``x`` ends with a one if there are intercepts, and the columns are padded for the vector
-kernels. A problem says what factors, extras and losses its outputs have, many at a time, and
-searches in a matrix of scores ``X @ table``; the rest is here, once for all of them.
+where ``x`` ends with a one if there are intercepts, and the columns are padded for vector
+instructions. A problem says what factors, extras and losses its outputs have, many at a time, and
+infers from a matrix of scores ``X @ table``; the rest is here, once for all of them.
 """
 
 from abc import abstractmethod
@@ -86,7 +86,7 @@ class RowProblem(Remade, Problem):
         extras : ndarray of shape (n_extras,)
             Weights of the extra features.
         y_true : ndarray of shape (n, code_width) or None
-            None asks for the highest scores. With truths, asks for the highest score plus loss.
+            None asks for the highest scores, else for the highest scores plus losses.
         slack : bool
             Asks for the highest ``loss * (1 + score - score of the y_true)`` instead.
 
@@ -98,7 +98,7 @@ class RowProblem(Remade, Problem):
     @property
     @abstractmethod
     def oracle_work(self) -> float:
-        """Operations of one search, the scores aside."""
+        """Operations of one call, the scores aside."""
 
     @abstractmethod
     def outputs(self, x: Any) -> list[Any]:
@@ -161,7 +161,7 @@ class RowProblem(Remade, Problem):
     def make_oracle(
         self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
     ) -> "RowOracle":
-        """The training set with batched searches."""
+        """The oracle with batched inference."""
         if sp.issparse(X):
             X = sp.csr_array(X, dtype=np.float64)
         else:
@@ -252,7 +252,7 @@ class RowOracle(CompiledOracle):
 
 
 class ClassProblem(RowProblem):
-    """Base of the row problems whose outputs are a few classes: every search tries them all.
+    """Base of the row problems whose outputs are a few classes: inference tries them all.
 
     Parameters
     ----------
@@ -303,7 +303,7 @@ def as_row(x: Any) -> Floats:
 
 @compiled
 def score_rows(rows, examples, table, scores):  # type: ignore[no-untyped-def]
-    """``scores[k] = x_b' table`` for block ``b = examples[k]``."""
+    """``scores[k] = x_b' table`` for example ``b = examples[k]``."""
     for k in range(len(examples)):
         for m in range(scores.shape[1]):
             scores[k, m] = 0.0
@@ -314,7 +314,7 @@ def score_rows(rows, examples, table, scores):  # type: ignore[no-untyped-def]
 def fill_cuts(  # type: ignore[no-untyped-def]
     rows, n_rows, width, examples, factors, extras, scales, entries, columns, values
 ):
-    """Entries of planes: the row times each factor that is not zero, then the extras."""
+    """Entries of cuts: the row times each factor that is not zero, then the extras."""
     for k in range(len(examples)):
         first, last = rows.starts[examples[k]], rows.starts[examples[k] + 1]
         at = entries[k]
