@@ -199,7 +199,7 @@ def test_sentences_can_be_parsed_and_tagged_without_truth(files):
     lines = invoke("predict", files / "t.mm", files / "untagged.txt").stdout.splitlines()
     assert lines[0].split() == ["He", "PRP", "B-NP"]
     result = invoke("evaluate", files / "t.mm", files / "untagged.txt", code=2)
-    assert "nothing to compare with" in result.stderr
+    assert "no true outputs to compare" in result.stderr
 
 
 def test_templates_and_hashing(files):
@@ -294,7 +294,7 @@ BAD = [
     (["train", "iris.svm", "-o", "m.mm", "--format", "penn"], 3, "iris.svm"),
     (["train", "iris.svm", "-o", "m.mm", "--task", "parsing", "--format", "libsvm"], 2, "parsing"),
     (["train", "one.svm", "-o", "m.mm"], 1, "class"),
-    (["predict", "iris.svm", "iris.svm"], 3, "iris.svm is no model file but looks like libsvm"),
+    (["predict", "iris.svm", "iris.svm"], 3, "iris.svm is not a model file but looks like libsvm"),
     (["predict", "broken.mm", "iris.svm"], 3, "not written by maxmargin"),
     (["evaluate", "nothing.mm", "iris.svm"], 1, "There is no file 'nothing.mm'."),
     (["path", "iris.svm", "-o", "p", "-C", "one,two"], 2, "numbers"),

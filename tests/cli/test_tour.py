@@ -50,4 +50,4 @@ def test_ctrl_c_ends_the_tour():
             return self
 
     with pytest.raises(KeyboardInterrupt):
-        module._watched(Interrupted(), None, None)
+        module._train(Interrupted(), None, None)

@@ -149,9 +149,9 @@ def test_path_is_drawn_over_rising_c(models):
     assert_allclose(lines(objective)["primal"][:, 1], [m.certificate_.primal for m in rising])
     assert_allclose(lines(objective)["dual"][:, 1], [m.certificate_.dual for m in rising])
     assert_allclose(gap.get_lines()[0].get_ydata(), [m.certificate_.relative_gap for m in rising])
-    weights = lines(size)["weights that are not zero"]
+    weights = lines(size)["non-zero weights"]
     assert_allclose(weights, [(m.C, np.count_nonzero(m.coef_)) for m in rising])
-    cuts = lines(size)["planes or support vectors"]
+    cuts = lines(size)["cutting planes or support vectors"]
     assert_allclose(cuts[:, 1], [m.history_[-1].cuts for m in rising])
     assert all(axis.get_xscale() == "log" for axis in (score, objective, gap, size))
     assert weights[:, 0].tolist() == Cs

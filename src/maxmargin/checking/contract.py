@@ -105,7 +105,7 @@ class Candidate(NamedTuple):
 
     @property
     def key(self) -> tuple[bytes, float]:
-        """What tells it from others: outputs need not be comparable, features and losses are."""
+        """Its identity: outputs need not be comparable, features and losses are."""
         return self.columns.tobytes() + self.values.tobytes(), self.loss
 
     def terms(self, weights: Floats) -> float:

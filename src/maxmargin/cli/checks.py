@@ -1,7 +1,4 @@
-"""What can be known before the work: places, files and options that cannot be.
-
-Errors of the command line.
-"""
+"""Errors of the command line, and checks that come before the work."""
 
 import os
 import re
@@ -15,7 +12,7 @@ from maxmargin.io.atomic import check_folder_of
 
 
 class UsageError(ValueError):
-    """Options that cannot be, or do not go together."""
+    """Options that are invalid, or cannot be combined."""
 
 
 _IN_PYTHON = {
@@ -25,11 +22,11 @@ _IN_PYTHON = {
     "tag_column=": "--tag-column ",
     "give another, or None if there are no tags": "give another",
 }
-"""What readers advise, as it is said here."""
+"""Advice of the readers, in terms of the command line."""
 
 
 def sentence(error: Exception) -> str:
-    """An error in words of the command line, without numbers of the system."""
+    """An error in terms of the command line, without error numbers."""
     if isinstance(error, OSError) and error.strerror is not None:
         place = "" if error.filename is None else f": {error.filename}"
         return f"{error.strerror}{place}."
@@ -48,14 +45,14 @@ OPTIONS = {
     "n_jobs": "--threads",
     "random_state": "--seed",
 }
-"""Parameters of estimators that have an option of their own; `--set` sets the others."""
+"""Parameters of estimators that have an option of their own; the others have `--set`."""
 
 _COMPLAINT = re.compile(r"The '(\w+)' parameter of (\w+) must be (.+)\. Got (.+) instead\.", re.S)
 _OBJECTS = re.compile(r"an instance of '(?:tuple|[\w.]*\.[\w.]*)'(?:, | or )?")
 
 
 def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) -> None:
-    """Refuse a place that nothing can be written to, before the work and not after it.
+    """Refuse, before the work, a path that cannot be written.
 
     Parameters
     ----------
@@ -67,7 +64,9 @@ def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) ->
         Whether it is a folder, which may be there.
     """
     if str(path) == STANDARD_INPUT:
-        raise UsageError("Standard output takes predictions only: give a name to write to.")
+        raise UsageError(
+            "Only predictions can be written to standard output: give the name of a file."
+        )
     try:
         check_folder_of(path)
     except FileNotFoundError as error:
@@ -78,20 +77,20 @@ def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) ->
         raise UsageError(f"{path} is a file: give the name of a folder to write to.")
     for name in inputs:
         if name is not None and path.exists() and Path(name).exists() and path.samefile(name):
-            raise UsageError(f"{path} is read, too: give another name to write to.")
+            raise UsageError(f"{path} is an input, too: give another name for the output.")
     place = path if path.exists() else path.parent
     if not os.access(place, os.W_OK):
-        raise PermissionError(f"{place} must not be written to: give another place.")
+        raise PermissionError(f"{place} is not writable: give another path.")
 
 
 def check_there(path: str | None) -> None:
-    """Refuse a file that is not there, long before it is needed."""
+    """Refuse a missing file, before it is needed."""
     if path is not None and path != STANDARD_INPUT and not Path(path).exists():
         raise FileNotFoundError(f"There is no file {path!r}.")
 
 
 def in_words_of_options(complaint: str) -> str:
-    """scikit-learn's sentence about a parameter, in words of the command line.
+    """scikit-learn's message about a parameter, in terms of the command line.
 
     Examples
     --------
@@ -108,7 +107,7 @@ def in_words_of_options(complaint: str) -> str:
     must = re.sub(r"a str among \{(.*)\}", lambda names: _one_of(names[1]), must)
     option = f"{OPTIONS.get(name, f'--set {name}')} of {kind}"
     if not must:
-        return f"{option} is an object, which can be given in Python only."
+        return f"{option} takes an object, which can be given only in Python."
     return f"{option} must be {must}, but is {got}."
 
 
@@ -118,7 +117,7 @@ def _one_of(names: str) -> str:
 
 
 def validated(estimator: Any) -> Any:
-    """An estimator whose parameters can be; the others are refused before the data are read."""
+    """An estimator whose parameters are valid; others are refused before data are read."""
     try:
         estimator._validate_params()
     except InvalidParameterError as error:

@@ -1,7 +1,4 @@
-"""What the commands do, apart from parsing their options.
-
-What is in a file: a model, or data.
-"""
+"""What the commands do, apart from parsing their options."""
 
 import ast
 import sys
@@ -38,22 +35,22 @@ from maxmargin.report.markup import plural
 Say = Callable[[str], None]
 
 ROUNDING = 1e-13
-"""Relative gap below which there is nothing but rounding."""
+"""Relative gap below which there is only rounding."""
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 _REASONS = {
     Status.CONVERGED: "converged",
-    Status.PASSES: "all passes made",
-    Status.RELAXED: "converged as far as relaxed searches can tell",
-    Status.MAX_ITER: "stopped after the rounds that were asked for",
+    Status.PASSES: "all passes done",
+    Status.RELAXED: "converged as far as approximate inference can tell",
+    Status.MAX_ITER: "stopped at the maximum number of iterations",
     Status.TIME_LIMIT: "stopped at the time limit",
     Status.INTERRUPTED: "interrupted",
 }
 
 HELD_OUT = 0.2
-"""Share of the examples that a path leaves out to compare its models on."""
+"""Fraction of the examples that `path` holds out to compare its models on."""
 
 
 @dataclass(frozen=True)
@@ -110,18 +107,18 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out of a fit, in numbers.
+    """The outcome of a fit.
 
     Parameters
     ----------
     status : str
     objective, dual : float
-        Of the weights, and the lower bound of what any weights could reach.
+        Primal and dual objective.
     relative_gap : float
     iterations, oracle_calls : int
     seconds : float
     cause : str
-        Why it did not get further, if that can be told, and what to do.
+        Why it did not converge, if known, and what to do.
     """
 
     status: str
@@ -135,9 +132,9 @@ class Outcome:
 
     @classmethod
     def of(cls, model: Any, cause: str) -> "Outcome":
-        """That of a fitted estimator."""
+        """Of a fitted estimator."""
         certificate = model.certificate_
-        last = model.history_[-1] if model.history_ else None  # stopped before the first round
+        last = model.history_[-1] if model.history_ else None  # stopped before the first iteration
         return cls(
             str(model.status_),
             certificate.primal,
@@ -151,7 +148,7 @@ class Outcome:
 
     @property
     def sentence(self) -> str:
-        """The same for a reader."""
+        """For a reader."""
         return (
             f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
             f"certified within {percentage(self.relative_gap)} of the optimum; "
@@ -169,15 +166,15 @@ class Outcome:
         return asdict(self)
 
 
-def percentage(share: float) -> str:
-    """A share for a reader: two digits, none of them of rounding.
+def percentage(fraction: float) -> str:
+    """A fraction for a reader: two digits, without rounding errors.
 
     Examples
     --------
     >>> percentage(0.000684), percentage(0.9994), percentage(-2e-16)
     ('0.068 %', '99.9 %', '0 %')
     """
-    percent = 100 * share if share > ROUNDING else 0.0
+    percent = 100 * fraction if fraction > ROUNDING else 0.0
     return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
 
@@ -200,7 +197,7 @@ def train(estimator: Any, fit: Callable[[Any], Any], progress: bool) -> Outcome:
         show = warnings.showwarning
 
         def listen(message: Any, category: type[Warning], *place: Any) -> None:
-            """Of a fit that did not converge the outcome tells, and only the cause is news."""
+            """The outcome says whether the fit converged: of its warning only the cause is kept."""
             if not issubclass(category, ConvergenceWarning):
                 show(message, category, *place)
             elif isinstance(message, NotConvergedWarning):
@@ -213,7 +210,7 @@ def train(estimator: Any, fit: Callable[[Any], Any], progress: bool) -> Outcome:
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Options of a fit; the names of the command line, in Python's terms."""
+    """Options of a fit."""
 
     C: float = 1.0
     tol: float | None = None
@@ -253,17 +250,19 @@ class TrainOptions:
         return validated(kind(**wanted))
 
     def check(self) -> None:
-        """Refuse what does not go together."""
+        """Refuse options that cannot be combined."""
         if self.resume and self.checkpoint is None:
-            raise UsageError("--resume needs the file to go on from: give --checkpoint FILE, too.")
+            raise UsageError(
+                "--resume needs the file to continue from: give --checkpoint FILE, too."
+            )
         if self.checkpoint is not None:
             check_place(self.checkpoint)
         if self.epsilon is not None and not self.svmstruct:
-            raise UsageError("-e means something with --svmstruct only: give --tol without it.")
+            raise UsageError("-e needs --svmstruct: without it, give --tol.")
         if self.svmstruct and self.tol is not None:
-            raise UsageError("--svmstruct stops by -e: leave --tol out.")
+            raise UsageError("--svmstruct and --tol cannot be combined: give -e instead of --tol.")
         if self.svmstruct and self.stream:
-            raise UsageError("--svmstruct and --stream do not go together: leave one of them out.")
+            raise UsageError("--svmstruct and --stream cannot be combined.")
         if self.epsilon is not None and not 0 < self.epsilon < np.inf:
             raise UsageError(f"-e must be a positive number, but is {self.epsilon:g}.")
 
@@ -278,16 +277,16 @@ def train_model(
     say: Say,
     progress: bool,
 ) -> tuple[dict[str, Any], int]:
-    """Train on a file and write the model; returns what came out, and the exit code."""
+    """Train on a file and write the model; returns the results and the exit code."""
     options.check()
     check_place(output, path, test)
     check_there(test)
     if threshold is not None and not 0 <= threshold < np.inf:
-        raise UsageError(f"--prune must be a number that is not negative, but is {threshold:g}.")
+        raise UsageError(f"--prune must be a non-negative number, but is {threshold:g}.")
     if path == test == STANDARD_INPUT:
-        raise UsageError("Standard input can be read once: give --test a file.")
+        raise UsageError("Standard input can be read only once: give a file with --test.")
     if options.stream and path == STANDARD_INPUT:
-        raise UsageError("--stream reads a file many times, and standard input can be read once.")
+        raise UsageError("--stream reads its data many times: give a file, not standard input.")
     task, why = choose_task(path, reading)
     if test is not None:
         check_kind(task, test)
@@ -296,11 +295,11 @@ def train_model(
     if options.stream:
         if not task.streams:
             raise UsageError(
-                "--stream is for classes and numbers in LIBSVM files, but this is "
+                "--stream is for classification and regression of LIBSVM files, but this is "
                 f"{task.name} of {task.format} files."
             )
         data = task.stream(path)
-        say(f"{path}: {why}, read block by block")
+        say(f"{path}: {why}, read in batches")
         outcome = train(estimator, lambda model: task.fit(model, data), progress)
     else:
         data = task.read(path)
@@ -319,7 +318,7 @@ def train_model(
     if threshold is not None:
         try:
             model = _pruned(model, threshold, test, numbers, say)
-        except ValueError as error:  # of a threshold, after what may have been hours of training
+        except ValueError as error:  # the training may have taken hours
             save_model(model, output)
             raise UsageError(f"{error} {output} has all weights.") from None
     save_model(model, output)
@@ -339,7 +338,7 @@ def train_path(
     say: Say,
     progress: bool,
 ) -> tuple[dict[str, Any], int]:
-    """Train for several C; returns what came out, and the exit code."""
+    """Train for several values of C; returns the results and the exit code."""
     Cs = _numbers(values)
     check_place(folder, folder=True)
     check_there(test)
@@ -351,7 +350,7 @@ def train_path(
     say(f"{path}: {why}; {data.size}")
     if test is None:
         oracle, held_out = _split(data, options.seed)
-        say(f"compared on {held_out.n_examples:,} examples that are not trained on")
+        say(f"compared on {held_out.n_examples:,} held-out examples")
     else:
         oracle, held_out = data, None
     folder.mkdir(exist_ok=True)
@@ -383,7 +382,7 @@ def train_path(
 def predict_file(
     model_path: Path, path: str, output: str, threads: int, encoding: str | None
 ) -> None:
-    """Predict, one line for each thing that is predicted."""
+    """Predict, one line per prediction."""
     if output != STANDARD_INPUT:
         check_place(Path(output), model_path, path)
     model = load_model(model_path, encoding, threads)
@@ -398,14 +397,14 @@ def predict_file(
             for line in lines:
                 file.write(f"{line}\n".encode())
     except OSError as error:
-        error.filename = error.filename or output  # which a full disk does not name
+        error.filename = error.filename or output  # the error of a full disk names no file
         raise
 
 
 def evaluate_file(
     model_path: Path, path: str, threads: int, encoding: str | None, say: Say
 ) -> dict[str, Any]:
-    """Compare with the truth."""
+    """Compare predictions with the true outputs."""
     model = load_model(model_path, encoding, threads)
     data = read_for(model, path)
     say(f"{path}: {data.size}")
@@ -421,7 +420,7 @@ def report_file(
     encoding: str | None,
     say: Say,
 ) -> None:
-    """Write the page about a model."""
+    """Write the report about a model."""
     from maxmargin.report.page import write_report
 
     check_place(output, model_path, test)
@@ -429,9 +428,11 @@ def report_file(
     data = Data(None, None, 0, "") if test is None else read_for(model, test)
     models = None if folder is None else [mm.load(path) for path in sorted(folder.glob("C=*.mm"))]
     if models is not None and len(models) < 2:
-        raise UsageError(f"{folder} has no models over C: `maxmargin path` makes such a folder.")
+        raise UsageError(
+            f"{folder} has no models over C: give a folder that `maxmargin path` wrote."
+        )
     if any(type(other) is not type(model.estimator) for other in models or []):
-        raise UsageError(f"{folder} has models of another kind than {model_path}.")
+        raise UsageError(f"{folder} has models of another class than {model_path}.")
     write_report(
         model.estimator,
         output,
@@ -457,14 +458,14 @@ def _scores(model: Model, data: Data, say: Say) -> dict[str, Any]:
 
 def _answers(estimator: Any, data: Data) -> Any:
     if not data.has_true_output:
-        raise UsageError("The file does not say what is true: there is nothing to compare with.")
+        raise UsageError("The file has no true outputs to compare predictions with.")
     from maxmargin.report.page import answers_of
 
     return answers_of(estimator, data.X, data.y, data.words, data.groups)
 
 
 def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any) -> Conversion:
-    """Set an estimator as SVMstruct's programs would be set."""
+    """Configure an estimator as SVMstruct's programs."""
     if task.svmstruct_scale is None:
         raise UsageError(
             f"--svmstruct is for classification and for SVM-hmm files, but this is {task.name} of "
@@ -497,11 +498,13 @@ def _pruned(
 
 
 def _split(data: Data, seed: int) -> tuple[Data, Data]:
-    """Examples to train on, and those held out; queries stay whole."""
+    """Training and held-out examples; queries are not split."""
     groups = data.groups
     names = np.arange(data.n_examples) if groups is None else np.unique(groups)
     if len(names) < 5:
-        raise UsageError("There are too few examples to hold some out: give a file with --test.")
+        raise UsageError(
+            "There are too few examples to hold some out: give a test file with --test."
+        )
     train, _ = next(ShuffleSplit(1, test_size=HELD_OUT, random_state=seed).split(names))
     chosen = np.isin(np.arange(data.n_examples) if groups is None else groups, names[train])
     return _part(data, chosen), _part(data, ~chosen)
@@ -531,14 +534,14 @@ def _numbers(text: str) -> list[float]:
     try:
         values = sorted({float(part) for part in text.split(",")})
     except ValueError as error:
-        raise UsageError(f"-C {text} must be numbers with commas between them.") from error
+        raise UsageError(f"-C {text} must be numbers separated by commas.") from error
     if not all(0 < value < np.inf for value in values):
         raise UsageError(f"-C {text} must be positive numbers.")
     return values
 
 
 def _value(text: str) -> Any:
-    """A parameter as Python writes it, or a string."""
+    """A Python literal, or a string."""
     words = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]
@@ -549,7 +552,7 @@ def _value(text: str) -> Any:
 
 
 def inspect_file(path: str, encoding: str | None, say: Say) -> dict[str, Any]:
-    """What a model or a data file holds."""
+    """Describe a model or a data file."""
     header = None if path == STANDARD_INPUT else _model_header(Path(path))
     if header is not None:
         return _inspect_model(Path(path), header, say)
@@ -567,12 +570,15 @@ def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, An
         "relative_gap": certificate.relative_gap,
         "bytes": path.stat().st_size,
     }
-    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no round
+    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no iteration
     say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
     say(
         f"  trained: {facts['status']}, {plural(facts['iterations'], 'iteration')}, {seconds:.1f} s"
     )
-    say(f"  objective {certificate.primal:.6g}, within {percentage(certificate.relative_gap)}")
+    say(
+        f"  objective {certificate.primal:.6g}, certified within "
+        f"{percentage(certificate.relative_gap)} of the optimum"
+    )
     if classes is not None:
         some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
         say(f"  {len(classes)} classes: {some}")
@@ -591,7 +597,7 @@ def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, An
 
 
 def _model_header(path: Path) -> dict[str, Any] | None:
-    """What a model file says; None of a file that is none, and is not named as one."""
+    """Header of a model file; None for a file that is not one, nor named as one."""
     if not path.is_file():
         return None
     try:

@@ -19,13 +19,11 @@ from maxmargin.data.files import STANDARD_INPUT, FileFormatError, shown_name
 from maxmargin.data.formats import guess_format
 from maxmargin.io.models import load_with_about
 
-registered = mm.structures.registered
-
 _TASKS = {"binary": "classification", "multiclass": "classification"}
-"""Tasks of the command line for those that a file looks like, where they have other names."""
+"""Tasks of the command line, where the detected ones have other names."""
 
 _NUMBERS_OF_ANY_KIND = {"classification", "regression"}
-"""Tasks whose targets are one number a line: whole numbers may be either's."""
+"""Tasks with one number per line as the target: integers may be either's."""
 
 
 class Kind(NamedTuple):
@@ -48,10 +46,7 @@ class Kind(NamedTuple):
 
 
 def kind_of(path: str) -> Kind | None:
-    """The kind that a file seems to be of; None if that cannot be known.
-
-    Of standard input and pipes nothing is used up.
-    """
+    """Detect the kind of a file; None if that is not possible. Pipes are not consumed."""
     if path != STANDARD_INPUT and os.path.isdir(path):
         return None
     with suppress(FileFormatError):
@@ -63,8 +58,8 @@ def kind_of(path: str) -> Kind | None:
 def check_kind(task: Task, path: str) -> None:
     """Refuse a file of another kind than the one that a model was trained on.
 
-    Where only those who know the data can tell, as with documents of queries and positions of
-    sequences, it is said and not refused.
+    Where detection is not certain, as between documents of queries and positions of sequences,
+    there is a note instead.
 
     Raises
     ------
@@ -76,7 +71,7 @@ def check_kind(task: Task, path: str) -> None:
     reason = f"looks like {found}, but the model was trained on {task.format} files ({task.name})"
     if found.doubt is None:
         raise FileFormatError(
-            shown_name(path), None, f"{reason}: give it a file of that kind, or train another."
+            shown_name(path), None, f"{reason}: give a file of that kind, or train another model."
         )
     print(f"note: {shown_name(path)} {reason}", file=sys.stderr)
 
@@ -88,26 +83,26 @@ def _may_be_read(task: Task, found: Kind) -> bool:
     if found.format != task.format:
         return False
     if found.task == "regression" and found.doubt is None:
-        return False  # labels that are no whole numbers
-    # Rows that happen to have one label each, or whole numbers as targets, look like classes.
+        return False  # labels that are not integers
+    # Examples that happen to have one label each, or integers as targets, look like classes.
     return found.task in _NUMBERS_OF_ANY_KIND
 
 
 TASKS: dict[tuple[str | None, str | None], type[Task]] = {
     (kind.name, kind.format): kind
-    for kind in (Classification, Regression, *registered("task", "TASKS"))
+    for kind in (Classification, Regression, *mm.structures.registered("task", "TASKS"))
 }
 """By name and format."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What the command line says about a file.
+    """Options about how to read a file.
 
     Parameters
     ----------
     task, format : str or None
-        None is to be guessed.
+        None means to detect it.
     template : Path or None
     hash_bits, tag_column : int or None
     encoding : str or None
@@ -124,22 +119,22 @@ class Reading:
         for option, value, place in (("task", self.task, 0), ("format", self.format, 1)):
             known = sorted({key[place] or "" for key in TASKS})
             if value is not None and value not in known:
-                raise UsageError(f"--{option} {value} is not known: it is {' or '.join(known)}.")
+                raise UsageError(f"--{option} {value} is not known: choose {' or '.join(known)}.")
         if None not in (self.task, self.format) and (self.task, self.format) not in TASKS:
             raise UsageError(f"There is no {self.task} of {self.format} files.")
 
 
 _SAME_LOOK = {"letor": "svm-hmm", "svm-hmm": "letor"}
-"""Formats that only those who know the data can always tell apart."""
+"""Formats that cannot always be told apart."""
 
 
 def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
-    """The task for a file, and why this one.
+    """The task for a file, and the reason.
 
     Raises
     ------
     FileFormatError
-        If nothing is said, and the file looks like nothing that is known.
+        If no option says it, and the format is not recognised.
     """
     if is_csr_folder(path):
         kind, why = _of_folder(path, reading)
@@ -163,7 +158,7 @@ def _of_folder(path: str, reading: Reading) -> tuple[Any, str]:
     whole = not np.issubdtype(y.dtype, np.floating) or np.array_equal(y, np.round(y))
     name = reading.task or ("classification" if whole else "regression")
     if name not in (Classification.name, Regression.name) or reading.format not in (None, "libsvm"):
-        raise UsageError(f"{path} is a folder of rows, for classification or regression.")
+        raise UsageError(f"{path} is a converted folder, for classification or regression only.")
     return TASKS[name, "libsvm"], f"folder of arrays, {name}"
 
 
@@ -194,13 +189,13 @@ def _task(kind: type[Task], reading: Reading, trained_on: str | None) -> Task:
         if name not in known:
             renamed = {"templates": "template", "hash_bits": "hash", "tag_column": "tag-column"}
             raise UsageError(
-                f"--{renamed.get(name, name)} means nothing for {kind.name} of {kind.format} files."
+                f"--{renamed.get(name, name)} does not apply to {kind.name} of {kind.format} files."
             )
     return kind.from_options(**given, trained_on=trained_on)
 
 
 class Model(NamedTuple):
-    """What a file of the command line holds."""
+    """What a model file of the command line holds."""
 
     estimator: Any
     task: Task
@@ -209,8 +204,7 @@ class Model(NamedTuple):
 def save_model(model: Model, path: Path) -> Path:
     """Write a model, with what is needed to read files for it.
 
-    Where its place fails, after what may have been hours of training, it goes to the folder for
-    temporary files.
+    If that fails, after what may have been hours of training, it goes to a temporary folder.
     """
     task = model.task
     about = {"task": task.name, "format": task.format, "reading": asdict(task)}
@@ -221,11 +215,11 @@ def save_model(model: Model, path: Path) -> Path:
         with suppress(OSError):
             kept = mm.save(model.estimator, Path(tempfile.mkdtemp(), path.name), about=about)
         where = "" if kept is None else f"; the model is in {kept}"
-        raise OSError(f"{path} cannot be written, {error.strerror or error}{where}.") from error
+        raise OSError(f"{path} could not be written, {error.strerror or error}{where}.") from error
 
 
 def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Model:
-    """A model of the command line.
+    """Read a model of the command line.
 
     Parameters
     ----------
@@ -248,36 +242,36 @@ def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Mod
         if looks is None:
             raise
         raise mm.ModelFileError(
-            f"{path} is no model file but looks like {looks.format} data: name the model first, "
+            f"{path} is not a model file but looks like {looks.format} data: give the model first, "
             f"then the data."
         ) from None
     kind = TASKS.get((about.get("task"), about.get("format")))
     if kind is None:
         raise mm.ModelFileError(
-            f"{path} was not trained on the command line, which cannot tell what files it is for: "
+            f"{path} was not trained on the command line, so it is not known which files it reads: "
             f"use it in Python, mm.load({str(path)!r})."
         )
     task: Any = _stored_task(path, kind, about.get("reading"))
     if encoding is not None:
         if "encoding" not in {field.name for field in fields(task)}:
-            raise UsageError(f"--encoding means nothing for {task.format} files.")
+            raise UsageError(f"--encoding does not apply to {task.format} files.")
         task = replace(task, encoding=encoding)
     return Model(estimator.set_params(n_jobs=threads), task)
 
 
 def _stored_task(path: Path, kind: type[Task], reading: Any) -> Task:
-    """How the files of a model are read, as the model says: it may say anything."""
+    """The task that a model file declares, which is not trusted."""
     try:
         check_types(kind.__name__, reading, get_type_hints(kind))
         return kind(**reading)
     except Exception as error:
         raise mm.ModelFileError(
-            f"{path} is damaged: it does not say how its files are read."
+            f"{path} is damaged: it does not say how to read data for it."
         ) from error
 
 
 def read_for(model: Model, path: str) -> Data:
-    """Examples for a model that has been trained.
+    """Read examples for a trained model.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""``maxmargin``: train, predict, evaluate, and look at what came out."""
+"""``maxmargin``: the commands and their options."""
 
 import json
 import sys
@@ -22,14 +22,14 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["--help", "-h"]},
     help="Max-margin structured prediction: structural SVMs with a certificate of optimality.",
-    epilog="Exit codes: 0 done, 1 failed, 2 bad usage, 3 a file that cannot be understood, "
-    "130 interrupted (the model is written all the same).",
+    epilog="Exit codes: 0 success, 1 failure, 2 wrong usage, 3 malformed file, "
+    "130 interrupted (a model that was being trained is still written).",
 )
 
 
 def _some_threads(threads: int) -> int:
     if threads == 0:
-        raise typer.BadParameter("it is 0: use 1 for one thread, or -1 for one for each core.")
+        raise typer.BadParameter("it is 0: use 1 for one thread, or -1 for one per core.")
     return threads
 
 
@@ -40,64 +40,81 @@ def _bits(bits: int | None) -> int | None:
 
 
 DataFile = Annotated[
-    str, typer.Argument(help="Data file, perhaps compressed; - is standard input.", metavar="DATA")
+    str, typer.Argument(help="Data file, plain or compressed; - is standard input.", metavar="DATA")
 ]
 ModelFile = Annotated[Path, typer.Argument(help="Model file.", metavar="MODEL")]
 TaskName = Annotated[
     str | None,
     typer.Option(
         "--task",
-        help="classification, regression, multilabel, tagging, parsing, dependencies or ranking; "
-        "guessed from the file.",
+        help="classification, regression, multilabel, tagging, parsing, dependencies or ranking.",
+        show_default="detected from the file",
     ),
 ]
 FormatName = Annotated[
     str | None,
     typer.Option(
-        "--format", help="libsvm, svm-hmm, columns, penn, conllu or letor; guessed from the file."
+        "--format",
+        help="libsvm, svm-hmm, columns, penn, conllu or letor.",
+        show_default="detected from the file",
     ),
 ]
 Cost = Annotated[
-    float, typer.Option("-C", "-c", help="Weight of the sum of the losses.", show_default=True)
+    float,
+    typer.Option(
+        "-C",
+        "-c",
+        help="Regularization parameter: weight of the sum of the losses.",
+        show_default=True,
+    ),
 ]
 Tolerance = Annotated[
     float | None,
-    typer.Option("--tol", help="Relative duality gap that is good enough. [default: 1e-3]"),
+    typer.Option("--tol", help="Relative duality gap to stop at.", show_default="1e-3"),
 ]
 Solver = Annotated[
     str, typer.Option("--solver", help="auto, dual-coordinate, n-slack, one-slack, frank-wolfe ...")
 ]
-TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Most seconds.")]
-MaxIter = Annotated[int | None, typer.Option("--max-iter", help="Most rounds.")]
+TimeLimit = Annotated[float | None, typer.Option("--time-limit", help="Maximum number of seconds.")]
+MaxIter = Annotated[int | None, typer.Option("--max-iter", help="Maximum number of iterations.")]
 Threads = Annotated[
     int,
-    typer.Option("--threads", help="Threads; -1 is one for each core.", callback=_some_threads),
+    typer.Option(
+        "--threads", help="Number of threads; -1 means one per core.", callback=_some_threads
+    ),
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Order of the examples.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the random numbers.")]
 Parameters = Annotated[
     list[str] | None,
-    typer.Option("--set", help="NAME=VALUE: any other parameter of the estimator.", metavar="N=V"),
+    typer.Option(
+        "--set", help="Set any other parameter of the estimator, NAME=VALUE.", metavar="N=V"
+    ),
 ]
 TemplateFile = Annotated[
-    Path | None, typer.Option("--template", help="Feature templates, for columns.")
+    Path | None,
+    typer.Option("--template", help="File of feature templates, for the columns format."),
 ]
 HashBits = Annotated[
     int | None,
     typer.Option(
         "--hash",
-        help="Hash features into 2**BITS columns, for columns.",
+        help="Hash features into 2**BITS dimensions, for the columns format.",
         metavar="BITS",
         callback=_bits,
     ),
 ]
 TagColumn = Annotated[
-    int | None, typer.Option("--tag-column", help="Column of the tags, from 0; -1 is the last.")
+    int | None,
+    typer.Option("--tag-column", help="Column of the tags, counted from 0; -1 is the last."),
 ]
 Encoding = Annotated[
-    str | None, typer.Option("--encoding", help="Of the text, such as latin-1; else UTF-8.")
+    str | None,
+    typer.Option("--encoding", help="Encoding of the text, such as latin-1.", show_default="UTF-8"),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the results as one JSON object, and nothing else.")
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
 TestFile = Annotated[str | None, typer.Option("--test", help="Data file to test on.")]
 
 
@@ -114,10 +131,10 @@ def train(
     max_iter: MaxIter = None,
     threads: Threads = 1,
     checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="File to keep the state of training in.")
+        Path | None, typer.Option("--checkpoint", help="File to save the state of training in.")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")
+        bool, typer.Option("--resume", help="Continue from the checkpoint, if there is one.")
     ] = False,
     seed: Seed = 0,
     settings: Parameters = None,
@@ -126,28 +143,29 @@ def train(
     tag_column: TagColumn = None,
     encoding: Encoding = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Read the file block by block: it need not fit.")
+        bool, typer.Option("--stream", help="Read the file in batches: it need not fit in memory.")
     ] = False,
     svmstruct: Annotated[
         bool,
         typer.Option(
-            "--svmstruct", help="Read -c and -e as svm_multiclass_learn and svm_hmm_learn do."
+            "--svmstruct", help="Interpret -c and -e as svm_multiclass_learn and svm_hmm_learn do."
         ),
     ] = False,
     epsilon: Annotated[
-        float | None, typer.Option("-e", help="With --svmstruct: violation to stop at.")
+        float | None, typer.Option("-e", help="With --svmstruct: constraint violation to stop at.")
     ] = None,
     prune: Annotated[
-        float | None, typer.Option("--prune", help="Drop weights below this before writing.")
+        float | None,
+        typer.Option("--prune", help="Set weights whose absolute value is below this to zero."),
     ] = None,
     test: TestFile = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model on a data file, and write it.
+    """Train a model on a data file.
 
-    [bold]maxmargin train data.svm -o model.mm[/bold] is enough: what is to be learned is seen from
-    the file. Ctrl-C stops the training; the best model so far is written.
+    [bold]maxmargin train data.svm -o model.mm[/bold] is enough: the task is detected from the
+    file. Ctrl-C stops the training, and the best model so far is written.
     """
     with _sentences():
         from maxmargin.cli.commands import TrainOptions, train_model
@@ -186,10 +204,10 @@ def predict(
     threads: Threads = 1,
     encoding: Encoding = None,
 ) -> None:
-    """Predict what a data file leaves open; one prediction a line.
+    """Predict the outputs of the examples in a data file.
 
-    Classes, tags, numbers and scores come one a line, trees as brackets, dependencies as CoNLL-U,
-    and tags of words as a further column.
+    Classes, tags, numbers and scores are written one per line, trees as brackets, dependencies as
+    CoNLL-U, and tags of words as a further column.
     """
     with _sentences():
         from maxmargin.cli.commands import predict_file
@@ -205,7 +223,7 @@ def evaluate(
     encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
-    """Compare predictions with the truth in a data file."""
+    """Compare predictions with the true outputs in a data file."""
     with _sentences():
         from maxmargin.cli.commands import evaluate_file
 
@@ -218,7 +236,7 @@ def path(
     data: DataFile,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the models.")],
     values: Annotated[
-        str, typer.Option("-C", "-c", help="Values of C, with commas between them.")
+        str, typer.Option("-C", "-c", help="Values of C, separated by commas.")
     ] = "0.001,0.01,0.1,1,10",
     test: TestFile = None,
     task: TaskName = None,
@@ -237,10 +255,10 @@ def path(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train a model for each of several C, each started from the one before.
+    """Train a model for each of several values of C, warm-started from the one before.
 
-    Scores are those on the test file, or on a fifth of the data, which is then left out of
-    training. The folder gets all models, and the best one as best.mm.
+    Models are compared on the test file or, without one, on a fifth of the data, which is held out
+    from training. The folder receives all models, and the best one as best.mm.
     """
     with _sentences():
         from maxmargin.cli.commands import TrainOptions, train_path
@@ -277,12 +295,15 @@ def report(
     ),
     test: TestFile = None,
     models: Annotated[
-        Path | None, typer.Option("--path", help="Folder of models over C, for a plot of them.")
+        Path | None,
+        typer.Option(
+            "--path", help="Folder that `maxmargin path` wrote, to plot its models over C."
+        ),
     ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Heading of the page.")] = None,
     encoding: Encoding = None,
 ) -> None:
-    """Write a page about a model: certificate, convergence, scores, mistakes."""
+    """Write an HTML report: certificate, convergence, scores, worst mistakes."""
     with _sentences():
         from maxmargin.cli.commands import report_file
 
@@ -292,15 +313,17 @@ def report(
 @app.command()
 def convert(
     data: DataFile,
-    folder: Annotated[Path, typer.Argument(help="Folder to make.", metavar="FOLDER")],
+    folder: Annotated[Path, typer.Argument(help="Folder to create.", metavar="FOLDER")],
     quiet: Quiet = False,
 ) -> None:
-    """Turn a LIBSVM file into a folder of arrays that is read many times faster."""
+    """Convert a LIBSVM file to a folder of arrays, which is read many times faster."""
     with _sentences():
         from maxmargin.data import convert
 
         stored = convert(data, folder, progress=False if quiet else None)
-    _speaker(quiet)(f"wrote {folder}: {stored.X.shape[0]:,} rows, {stored.X.shape[1]:,} features")
+    _speaker(quiet)(
+        f"wrote {folder}: {stored.X.shape[0]:,} examples, {stored.X.shape[1]:,} features"
+    )
 
 
 @app.command()
@@ -309,7 +332,7 @@ def inspect(
     encoding: Encoding = None,
     as_json: Json = False,
 ) -> None:
-    """Tell what is in a model file, or what a data file looks like."""
+    """Describe a model file or a data file."""
     with _sentences():
         from maxmargin.cli.commands import inspect_file
 
@@ -323,7 +346,7 @@ def demo(
         Path, typer.Argument(help="Folder for the model and the report.", metavar="[FOLDER]")
     ] = Path("maxmargin-demo"),
 ) -> None:
-    """A tour of a few seconds: train, certify, save, report."""
+    """Train, certify, save and report in a few seconds."""
     with _sentences():
         from maxmargin.cli.tour import tour
 
@@ -356,32 +379,34 @@ def _reading(
 
 
 def _speaker(silent: bool) -> Any:
-    """Says things on standard error, where they do not mix with results."""
+    """Prints messages on standard error, where they do not mix with results."""
     return (lambda text: None) if silent else (lambda text: print(text, file=sys.stderr))
 
 
 def _print_json(numbers: dict[str, Any], wanted: bool) -> None:
     if wanted:
-        print(json.dumps(numbers, default=str), flush=True)  # full disks and closed pipes show here
+        print(
+            json.dumps(numbers, default=str), flush=True
+        )  # a full disk or a closed pipe raises here
 
 
 @contextmanager
 def _sentences() -> Iterator[None]:
-    """Errors that users can do something about are one sentence, and no traceback."""
+    """Errors that users can act on become one sentence, without a traceback."""
     warnings.showwarning = _show_warning
     try:
         yield
     except KeyboardInterrupt:
         _fail("interrupted before there was anything to keep", 130)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read has gone, and Python would complain on its way out
+        sys.stderr.close()  # the reader has gone, and Python would complain on exit
         raise typer.Exit(0) from None
     except (OSError, ImportError, MemoryError, ValueError) as error:
         _fail(sentence(error), _exit_code(error))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """A warning without the place in the code, which only programmers care for."""
+    """A warning without its place in the code."""
     print(f"maxmargin: note: {message}", file=sys.stderr)
 
 

@@ -36,9 +36,9 @@ class Data:
     n_examples : int
         Over which the objective sums.
     size : str
-        What is said about them.
+        Description for messages.
     has_true_output : bool, default=True
-        Whether the file says what should be predicted.
+        Whether the file has true outputs.
     groups : ndarray, default=None
         Queries, for rankings.
     words : sequence, default=None
@@ -62,34 +62,34 @@ class Data:
 
 @dataclass
 class Task(ABC):
-    """A kind of file, and the estimator for it.
+    """A format of files, and the estimator for it.
 
-    Tasks are data classes whose fields, plain values, are kept in the model: how its files are to
-    be read.
+    Tasks are data classes whose fields, plain values, are stored with the model: they say how its
+    files are read.
 
     Parameters
     ----------
     trained_on : str or None
-        What the training file looked like, which may be something else than what it was said to
-        be; None if that cannot be known.
+        Detected kind of the training file, which options may have overridden; None if it could not
+        be detected.
     """
 
     trained_on: str | None = field(default=None, kw_only=True)
 
     name: ClassVar[str]
-    """As the option `--task` has it."""
+    """For the option `--task`."""
 
     format: ClassVar[str]
-    """Of its files, as the option `--format` has it."""
+    """Of its files, for the option `--format`."""
 
     estimator_class: ClassVar[str]
     """Name in `maxmargin`."""
 
     also_reads: ClassVar[tuple[str, ...]] = ()
-    """Formats that a trained model takes beside its own, as files without the truth may be."""
+    """Further formats that a trained model reads: those of files without true outputs."""
 
     streams: ClassVar[bool] = False
-    """Whether it can be trained from a file that does not fit in memory."""
+    """Whether it can be trained on a file that does not fit in memory."""
 
     svmstruct_scale: ClassVar[float | None] = None
     """Loss of a mistake in the program of SVMstruct for such files, if there is one."""
@@ -104,11 +104,11 @@ class Task(ABC):
         """Examples of a file, with the features of a model if it has been trained."""
 
     def stream(self, path: Path) -> Data:
-        """The same as a source that is read block by block, if the task `streams`."""
+        """The same as a source that is read in batches, if the task `streams`."""
         raise NotImplementedError
 
     def defaults(self) -> dict[str, Any]:
-        """Parameters of the estimator that are not those of Python."""
+        """Parameters of the estimator whose default differs from that in Python."""
         return {}
 
     def fit(self, estimator: Any, data: Data) -> Any:
@@ -117,7 +117,7 @@ class Task(ABC):
         return estimator.fit(data.X, data.y, **weight)
 
     def feature_names(self, model: Any) -> list[str] | None:
-        """What a reader calls the columns, where the model has no names of them."""
+        """Names of the columns, where the model has none."""
         return None
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
@@ -126,17 +126,17 @@ class Task(ABC):
 
 
 FIRST_INDEX = 1
-"""Of files that are read in blocks, and of folders made from them."""
+"""Of files that are read in batches, and of folders converted from them."""
 
 
 @dataclass
 class Rows(Task):
-    """Base of both.
+    """Examples in LIBSVM files.
 
     Parameters
     ----------
     first_index : int or None
-        Index of the first feature; None until the training file has shown it.
+        Index of the first feature; None before training.
     """
 
     first_index: int | None = None
@@ -182,7 +182,7 @@ class Rows(Task):
 
 
 class Classification(Rows):
-    """A class for each row."""
+    """A class for each example."""
 
     name = "classification"
     estimator_class = "LinearClassifier"
@@ -198,7 +198,7 @@ class Classification(Rows):
 
 
 class Regression(Rows):
-    """A number for each row."""
+    """A number for each example."""
 
     name = "regression"
     estimator_class = "LinearRegressor"
@@ -213,17 +213,17 @@ def is_csr_folder(path: Path) -> bool:
 
 
 def whole_numbers(y: NDArray[Any]) -> NDArray[Any]:
-    """Labels without a decimal point, if they have none."""
+    """Labels as integers, if they all are."""
     if not np.issubdtype(y.dtype, np.floating):
         return y
     return y.astype(np.int64) if np.array_equal(y, np.round(y)) else y
 
 
 def numbered(n: int, first: int = FIRST_INDEX) -> list[str]:
-    """Features by the numbers that they have in the file."""
+    """Features by their indices in the file."""
     return [f"feature {index}" for index in range(first, first + n)]
 
 
 def fitting(X: Any, n_features: int) -> Any:
-    """Rows with as many columns as a model has: features it has never seen have no weight."""
+    """Rows with as many columns as a model has: features unseen in training have no weight."""
     return widened(X, n_features) if X.shape[1] <= n_features else X[:, :n_features]

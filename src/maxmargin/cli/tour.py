@@ -1,4 +1,4 @@
-"""The tour: train, watch, read the certificate, keep the model, read the report."""
+"""A tour: train, read the certificate, save the model, write the report."""
 
 import warnings
 from collections.abc import Callable
@@ -28,7 +28,7 @@ _FOLLOWERS = 2
 """Digits that mostly follow each digit."""
 
 _USUAL = 0.95
-"""Share of the time they do."""
+"""Probability that they do."""
 
 
 def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> None:
@@ -50,17 +50,17 @@ def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> Non
         f"two others are likely. First every digit on its own (a first run also compiles):\n"
     )
     alone = mm.LinearClassifier(C=0.1)
-    _watched(alone, np.vstack(words.X_train), np.concatenate(words.y_train))
+    _train(alone, np.vstack(words.X_train), np.concatenate(words.y_train))
     score_alone = alone.score(np.vstack(words.X_test), np.concatenate(words.y_test))
 
     say("\nThen whole words, a structural SVM that also learns which digits follow each other:\n")
     tagger = mm.SequenceTagger(C=0.1)
-    _watched(tagger, words.X_train, words.y_train)
+    _train(tagger, words.X_train, words.y_train)
 
     say(f"\nTest accuracy  {score_alone:.3f}  each digit on its own")
     say(f"               {tagger.score(*test):.3f}  whole words")
     say(f"Certificate    {tagger.certificate_}")
-    say("               No weights whatever can have an objective below the dual value.")
+    say("               No weights can have an objective below the dual value.")
 
     model = save(tagger, folder / _MODEL)
     say(f"Model          {model}  ({model.stat().st_size / 1000:.0f} kB; mm.load reads it)")
@@ -73,7 +73,7 @@ def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> Non
         say(f"Report         {report}  (open it in a browser)")
 
 
-def _watched(estimator: Any, X: Any, y: Any) -> None:
+def _train(estimator: Any, X: Any, y: Any) -> None:
     """Train with a progress line; Ctrl-C ends the tour, not only the training."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -91,7 +91,7 @@ class DigitWords(NamedTuple):
         The 8 x 8 pixels of each digit, from 0 to 1 but for the noise.
     y_train, y_test : list of ndarray of shape (length,)
     transitions : ndarray of shape (10, 10)
-        The chain that made the words: ``transitions[a, b]`` is the share of b among the digits
+        The chain that made the words: ``transitions[a, b]`` is the fraction of b among the digits
         that follow a.
 
     See Also

@@ -1,1 +1,1 @@
-"""What a fit tells its user."""
+"""What users see of a fit: progress, plots and the report."""

@@ -1,4 +1,4 @@
-"""What the weights of an estimator are for."""
+"""Names of features, and the weights that a report shows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
-NOTHING = 1e-9
-"""Part of the largest weight below which one is not worth a name."""
+NEGLIGIBLE = 1e-9
+"""Fraction of the largest weight, below which weights are not shown."""
 
 
 class WeightRow(NamedTuple):
-    """Weights of all features for one class, or for whatever is predicted."""
+    """Weights of all features for one class, or for all outputs."""
 
     name: str
     weights: Floats
@@ -44,7 +44,7 @@ def name_of(names: Sequence[str] | None, column: int) -> str:
 
 
 def weight_rows(estimator: Any) -> list[WeightRow]:
-    """Weights that a reader can make sense of, by class where there are classes."""
+    """Weights by class, where there are classes; none that a reader could not interpret."""
     if hasattr(estimator, "words_"):
         return []  # hashed: many features share a weight
     for name in ("coef_", "node_coef_", "weights_"):
@@ -65,12 +65,12 @@ def weight_rows(estimator: Any) -> list[WeightRow]:
 
 
 def dense(weights: Any) -> Any:
-    """Weights as an array, also those of a pruned model, which are sparse."""
+    """Weights as an array; those of a pruned model are sparse."""
     return weights.toarray() if sp.issparse(weights) else weights
 
 
 def strongest(weights: Floats, most: int) -> tuple[list[int], list[int]]:
-    """Columns of the largest positive weights, and of the most negative, strongest first."""
+    """Columns of the largest positive and of the most negative weights, strongest first."""
     n = min(most, len(weights))
     if not n:
         return [], []
@@ -78,7 +78,7 @@ def strongest(weights: Floats, most: int) -> tuple[list[int], list[int]]:
     lowest = np.argpartition(weights, n - 1)[:n]
     ups = highest[np.argsort(-weights[highest], kind="stable")]
     downs = lowest[np.argsort(weights[lowest], kind="stable")]
-    least = NOTHING * float(np.abs(weights).max())
+    least = NEGLIGIBLE * float(np.abs(weights).max())
     return (
         [int(i) for i in ups if weights[i] > least],
         [int(i) for i in downs if weights[i] < -least],

@@ -1,4 +1,4 @@
-"""HTML that is well-formed and escaped because there is only one way to make it."""
+"""HTML and SVG that are well-formed and escaped, because there is only one way to make them."""
 
 import html
 import unicodedata
@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 VOID = frozenset({"meta", "br"})
-"""Elements that have no end."""
+"""Elements without an end tag."""
 
-MOST_UNBROKEN = 24
-"""Letters of a row's name that stay on one line."""
+MAX_UNBROKEN = 24
+"""Characters of a row's name that stay on one line."""
 
 
 class Markup(str):
-    """Text that is HTML already. All other text is escaped where it enters a page."""
+    """Text that is HTML already; all other text is escaped."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ def escaped(value: Any) -> Markup:
 
 
 def printable(value: Any) -> str:
-    """Anything as text that can be seen and written to a file."""
+    """Anything as text that can be printed and encoded."""
     plain = str(value).encode(errors="replace").decode()  # lone surrogates are no text
     return "".join(
         c if c.isprintable() or c in "\n\t " else "\N{REPLACEMENT CHARACTER}" for c in plain
@@ -68,24 +68,24 @@ def tag(name: str, *children: Any, **attributes: Any) -> Markup:
 
 
 def joined(parts: Iterable[Any]) -> Markup:
-    """Parts one after the other."""
+    """Concatenated parts."""
     return Markup("".join(escaped(part) for part in parts if part is not None))
 
 
 class Digits(str):
-    """A number that is written already."""
+    """A number that is formatted already."""
 
     __slots__ = ()
 
 
 def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> Markup:
-    """Make a table whose first column names the rows; numbers stand on the right."""
+    """Make a table whose first column names the rows; numbers are aligned on the right."""
     rows = [list(row) for row in rows]
     lines = []
     for first, *others in rows:
         name = str(first)
         cells = [tag("td", _shown(one), class_=_side(one)) for one in others]
-        brief = "brief" if len(name) <= MOST_UNBROKEN else None
+        brief = "brief" if len(name) <= MAX_UNBROKEN else None
         lines.append(tag("tr", tag("th", name, scope="row", class_=brief), *cells))
     sides = [None, *map(_side, rows[0][1:])] if rows else [None] * len(heads)
     head = [tag("th", one, scope="col", class_=at) for one, at in zip(heads, sides, strict=True)]
@@ -110,7 +110,7 @@ def _shown(value: Any) -> Any:
 
 
 def number(value: float) -> str:
-    """A number for readers: whole ones with commas, others with four digits that count.
+    """A number for readers: integers with commas, others with four significant digits.
 
     Examples
     --------
@@ -128,13 +128,13 @@ def number(value: float) -> str:
 
 
 def plural(n: int, what: str) -> str:
-    """A number of things.
+    """A count with its noun.
 
     Examples
     --------
     >>> from maxmargin.report.markup import plural
-    >>> plural(1, "class"), plural(2, "query"), plural(3000, "infer"), plural(0, "graph")
-    ('1 class', '2 queries', '3,000 searches', '0 graphs')
+    >>> plural(1, "class"), plural(2, "query"), plural(3000, "match"), plural(0, "graph")
+    ('1 class', '2 queries', '3,000 matches', '0 graphs')
     """
     if n == 1:
         return f"1 {what}"
@@ -148,7 +148,7 @@ CHARACTER, GAP, LINE, MARGIN = 7.4, 16.0, 18.0, 16.0
 
 
 def svg(width: float, height: float, alternative: str, *parts: Markup | None) -> Markup:
-    """Make an SVG in its natural size, which is read out as `alternative`."""
+    """Make an SVG in its natural size, with an alternative text."""
     return tag(
         "svg",
         tag("title", alternative),
@@ -162,18 +162,18 @@ def svg(width: float, height: float, alternative: str, *parts: Markup | None) ->
 
 
 def text_at(text: Any, x: float, y: float, class_: str | None = None) -> Markup:
-    """Text in the middle of a place."""
+    """Text, centred."""
     return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", class_=class_)
 
 
 def text_width(text: str) -> float:
-    """Pixels of a text, about; letters of East Asia are twice as wide."""
+    """Approximate width of a text in pixels; East Asian characters are twice as wide."""
     wide = sum(unicodedata.east_asian_width(letter) in "WF" for letter in text)
     return CHARACTER * (len(text) + wide)
 
 
 def word_centres(columns: Sequence[Sequence[str]]) -> tuple[list[float], float]:
-    """Middle of each column of texts that stand above each other, and the width of all."""
+    """Centre of each column of texts, and the total width."""
     centres, x = [], MARGIN
     for texts in columns:
         width = max(map(text_width, texts)) + GAP

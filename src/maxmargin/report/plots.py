@@ -18,16 +18,16 @@ from maxmargin.report.scores import confusion, flat_pairs
 MISSING = 'Plots need matplotlib: pip install "maxmargin[report]"'
 
 PANEL = (4.6, 2.9)
-"""Inches of one plot in a page: at this width it can be read on a phone, too."""
+"""Inches of one plot in a page: legible on a phone, too."""
 
 MARGINS = {"left": 0.165, "right": 0.97, "bottom": 0.175, "top": 0.89}
-"""Room for the numbers: finding out how much they need would take most of the time of a plot."""
+"""Room for tick labels: measuring them would take most of the time of a plot."""
 
 REM_PER_INCH = 7.4
-"""Width in the page, in the unit of its text, for an inch of a figure."""
+"""Width in the page per inch of a figure."""
 
 RESOLUTION = 160
-"""Dots an inch of what is no vector, such as the cells of heat maps."""
+"""Dots per inch of raster parts, such as the cells of heat maps."""
 
 BLUE, ORANGE = (0.16, 0.43, 0.86), (0.85, 0.40, 0.05)
 
@@ -40,24 +40,24 @@ INKS = {
     "#100013": "var(--series-3)",
     "#100014": "var(--series-4)",
 }
-"""Colours that stand for those of the page, which knows whether it is light or dark."""
+"""Placeholders for the colours of the page, which may be light or dark."""
 
 STRONG, THIN, FAINT, *SERIES = INKS
 
-MOST_NUMBERS, MOST_NAMES = 16, 40
+MAX_NUMBERS, MAX_NAMES = 16, 40
 """Classes up to which a confusion matrix shows its numbers, and the names of all classes."""
 
-MOST_POINTS = 500
-"""Rounds of a fit that are drawn."""
+MAX_POINTS = 500
+"""Iterations of a fit that are drawn."""
 
-MOST_MARKED = 30
-"""Rounds up to which each has a mark of its own."""
+MAX_MARKED = 30
+"""Iterations up to which each has a marker."""
 
 AGAINST = {"seconds": ("seconds", "seconds"), "oracle_calls": ("oracle_calls", "oracle calls")}
 
 
 def pyplot() -> Any:
-    """Return matplotlib's pyplot, or say how to get it."""
+    """Matplotlib's pyplot, or an error that says how to install it."""
     try:
         import matplotlib.pyplot
     except ImportError as error:
@@ -128,7 +128,7 @@ def style() -> dict[str, Any]:
 
 
 class Figures:
-    """Makes the plots of one page, each with names of its own for its parts."""
+    """Makes the plots of one page, each with unique ids."""
 
     def __init__(self) -> None:
         self._made = 0
@@ -147,7 +147,7 @@ class Figures:
         plot : callable
             Gets a list of axes, each of a figure of its own.
         captions : sequence of str
-            What is to be seen, one for each of the axes; also read out to those who do not see.
+            One for each of the axes; also the alternative text.
         side : float, default=None
             Inches of a matrix, around which names take what room they need; None is for plots
             with numbers at their sides, which are all alike.
@@ -190,8 +190,7 @@ class Figures:
 def embedded(svg: str, prefix: str, alternative: str) -> Markup:
     """Make an SVG file of matplotlib a part of a page.
 
-    What belongs to files goes; names get the prefix, so that no two plots of a page share any; and
-    the colours become those of the page.
+    Metadata are removed, ids get the prefix, and colours become those of the page.
     """
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
@@ -226,9 +225,9 @@ def plot_convergence(
         Several are compared in the same axes.
     axes : two Axes, default=None
         For the gap and for the objectives; None makes them.
-    against : {"seconds", "searches"}, default="seconds"
-        What runs to the right: time, or searches for a most violating output (visits of examples,
-        where there are explicit classes).
+    against : {"seconds", "oracle_calls"}, default="seconds"
+        What the x-axis is: time, or oracle calls (updates of examples, where there are explicit
+        classes).
 
     Returns
     -------
@@ -266,7 +265,7 @@ def plot_convergence(
         at = [getattr(line, attribute) for line in history]
         values = _Values.of(named[name], history, at)
         alone = name is None
-        look = _Look(f"C{number}", "C1" if alone else f"C{number}", len(history) <= MOST_MARKED)
+        look = _Look(f"C{number}", "C1" if alone else f"C{number}", len(history) <= MAX_MARKED)
         before = "" if alone else f"{name}, "
         look.estimated(gap_axis, *_finite(*values.estimated_gaps), f"{before}estimated")
         look.evaluated(gap_axis, *_visible(*values.evaluated_gaps), f"{before}evaluated")
@@ -321,7 +320,7 @@ def _columns(points: list[tuple[float, float]]) -> Points:
 
 
 class _Look(NamedTuple):
-    """How the lines of one estimator look: dashed and hollow is estimated, solid evaluated."""
+    """Style of the lines of one estimator: dashed and hollow is estimated, solid evaluated."""
 
     color: str
     dual_color: str
@@ -337,7 +336,7 @@ class _Look(NamedTuple):
 
     def evaluated(self, axis: Any, x: Any, y: Any, label: str) -> None:
         if len(x):
-            marker = "o" if len(x) <= MOST_MARKED else None
+            marker = "o" if len(x) <= MAX_MARKED else None
             axis.plot(x, y, color=self.color, marker=marker, markersize=4, label=label)
 
     def dual(self, axis: Any, x: Any, y: Any, label: str) -> None:
@@ -361,7 +360,7 @@ def _last(history: list[Any]) -> float:
 
 
 def _explain(axis: Any, names: Sequence[Any]) -> None:
-    """A legend: of one estimator its lines; of several the colour of each, and what lines mean."""
+    """A legend: the lines of one estimator; or the colours of several, and the line styles."""
     lines, labels = axis.get_legend_handles_labels()
     if not lines:
         return
@@ -410,7 +409,7 @@ def plot_path(
 
     See Also
     --------
-    plot_convergence : The rounds of one fit.
+    plot_convergence : The iterations of one fit.
 
     Examples
     --------
@@ -453,8 +452,8 @@ def plot_path(
     gap_axis.set(title="Certified gap", ylabel="relative duality gap")
     _logarithmic(gap_axis, "y")
     sizes = {
-        "weights that are not zero": [_n_weights(model) for model in models],
-        "planes or support vectors": [history[-1].cuts for history in histories],
+        "non-zero weights": [_n_weights(model) for model in models],
+        "cutting planes or support vectors": [history[-1].cuts for history in histories],
     }
     for number, (name, counts) in enumerate(sizes.items()):
         if not any(count is None for count in counts):
@@ -476,10 +475,10 @@ def plot_confusion(
     normalize: str | None = None,
     ax: Any = None,
 ) -> Any:
-    """Plot how often each class was taken for each other.
+    """Plot how often each class was predicted as each other.
 
-    The colour grows with the root of the number, so that rare mistakes can be seen. Up to sixteen
-    classes show their numbers.
+    The colour grows with the square root of the count, so that rare mistakes can be seen. Counts
+    are written for up to sixteen classes.
 
     Parameters
     ----------
@@ -488,7 +487,7 @@ def plot_confusion(
     labels : sequence, default=None
         Classes to show, in this order; None shows all that occur, sorted.
     normalize : {"true", "pred", "all"}, default=None
-        Shares of each row, of each column or of all, instead of numbers.
+        Fractions of each row, of each column or of all, instead of counts.
     ax : Axes, default=None
         None makes one.
 
@@ -523,9 +522,9 @@ def confusion_side(n: int) -> float:
 
 
 def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bool = False) -> None:
-    """Draw a square of numbers as a heat map, with their values if there is room.
+    """Draw a square matrix as a heat map, with its values if there is room.
 
-    Numbers of both signs get two colours. With `root` the colour grows as the root of the number.
+    Values of both signs get two colours. With `root` the colour grows as the square root.
     """
     from matplotlib.colors import Normalize, PowerNorm
     from matplotlib.ticker import FixedFormatter, FixedLocator
@@ -538,7 +537,7 @@ def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bo
         norm = PowerNorm(0.5, 0.0, highest)
     image = ax.imshow(values, cmap=heat_colors(both), norm=norm, interpolation="nearest")
     whole = values.dtype.kind in "iu"
-    if n <= MOST_NUMBERS and (whole or 0.1 <= highest < 1000.0):
+    if n <= MAX_NUMBERS and (whole or 0.1 <= highest < 1000.0):
         for (row, column), value in np.ndenumerate(values):
             amount = f"{value:d}" if whole else _brief(value, highest)
             if not amount.strip("-.0"):
@@ -549,7 +548,7 @@ def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bo
             ax.text(column, row, amount, ha="center", va="center", fontsize=size, **color)
     else:
         ax.figure.colorbar(image, ax=ax, shrink=0.7)
-    step = -(-n // MOST_NAMES)
+    step = -(-n // MAX_NAMES)
     written = [_short(name) for name in names[::step]]
     longest = max(map(len, written), default=0)
     for axis in (ax.xaxis, ax.yaxis):
@@ -568,10 +567,10 @@ def _brief(value: float, highest: float) -> str:
 
 
 def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = None) -> Any:
-    """Plot predicted against true numbers, and how far they are off."""
+    """Plot predicted against true values, and a histogram of the errors."""
     pyplot()
     pair_axis, residual_axis = axes = new_axes(axes, 2)
-    chosen = np.linspace(0, len(y_true) - 1, min(len(y_true), 4 * MOST_POINTS)).astype(int)
+    chosen = np.linspace(0, len(y_true) - 1, min(len(y_true), 4 * MAX_POINTS)).astype(int)
     true, predicted = y_true[chosen], y_pred[chosen]
     pair_axis.scatter(true, predicted, s=8, alpha=0.5, linewidths=0)
     ends = [min(true.min(), predicted.min()), max(true.max(), predicted.max())]
@@ -584,17 +583,17 @@ def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = 
 
 
 def _history(estimator: Any) -> list[Any]:
-    """Rounds of a fit, a part of them if there are very many."""
+    """Iterations of a fit, a part of them if there are very many."""
     history = getattr(estimator, "history_", None)
     if not history:
         raise NotFittedError(
             f"This {type(estimator).__name__} has no history to plot: call fit first."
         )
-    if len(history) <= MOST_POINTS:
+    if len(history) <= MAX_POINTS:
         return list(history)
-    kept = np.linspace(0, len(history) - 1, MOST_POINTS).astype(int).tolist()
+    kept = np.linspace(0, len(history) - 1, MAX_POINTS).astype(int).tolist()
     exact = [i for i, line in enumerate(history) if line.exact]
-    few = exact if len(exact) <= MOST_POINTS else []  # the few that are sure are not left out
+    few = exact if len(exact) <= MAX_POINTS else []  # evaluated ones are kept if they are few
     return [history[i] for i in sorted({*kept, *few})]
 
 
@@ -605,20 +604,20 @@ def _finite(at: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
 
 
 def _visible(at: Sequence[float], gaps: Sequence[float]) -> tuple[Any, Any]:
-    """Points whose gap is known; where it is zero, the logarithm gets something far below."""
+    """Points whose gap is known; zero is drawn far below, since the axis is logarithmic."""
     at, gaps = _finite(at, gaps)
     return at, np.maximum(gaps, 1e-16)
 
 
 def _mark_tolerance(axis: Any, estimators: Sequence[Any]) -> None:
-    """A line where training stops, if that is the same for all."""
+    """A line at the tolerance, if it is the same for all."""
     tolerances = {Stopping.within(one.tol).relative_tol(_last(one.history_)) for one in estimators}
     if len(tolerances) == 1:
         axis.axhline(tolerances.pop(), color="C1", linestyle=":", linewidth=1, label="tol")
 
 
 def _logarithmic(axes: Any, which: str) -> None:
-    """A scale by powers of ten, written as numbers: 0.001, not a power of ten."""
+    """A logarithmic scale with tick labels such as 0.001."""
     from matplotlib.ticker import FuncFormatter
 
     getattr(axes, f"set_{which}scale")("log")
@@ -632,7 +631,7 @@ def _logarithmic(axes: Any, which: str) -> None:
 
 
 def _leave_out_the_start(axis: Any, ends: Sequence[float]) -> None:
-    """Objectives start far above where they end: show the part that matters."""
+    """Objectives start far above where they end: limit the y-axis."""
     lowest, highest = axis.get_ylim()
     end = max((value for value in ends if np.isfinite(value)), default=highest)
     if end > 0.0 and highest > 3.0 * end:
@@ -640,7 +639,7 @@ def _leave_out_the_start(axis: Any, ends: Sequence[float]) -> None:
 
 
 def _n_weights(model: Any) -> int | None:
-    """Weights that are not zero, as far as a model has any."""
+    """Number of non-zero weights, if a model has weights."""
     for name in ("coef_", "weights_"):
         if hasattr(model, name):
             return int(np.count_nonzero(dense(getattr(model, name))))

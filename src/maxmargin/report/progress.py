@@ -131,7 +131,7 @@ class ProgressLine:
             self._hear((root, news))
         elif news.status or time.perf_counter() - self._sent_at >= _EVERY_IN_PLACE:
             self._sent_at = time.perf_counter()
-            with suppress(OSError, EOFError):  # nobody is there any more
+            with suppress(OSError, EOFError):  # the listener has gone
                 transport.send(self._listener, (root, news))
 
     def _hear(self, message: Any) -> None:
@@ -140,7 +140,7 @@ class ProgressLine:
             self._runs[root].hear(news)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy in another process, which during a fit tells its news to this one."""
+        """For a copy in another process, which sends its news to this one during a fit."""
         if self._runs and self._listener is None and transport is not None:
             self._listener = transport.open_listener(self._hear)
         return {"every": self.every, "listener": self._listener}
@@ -321,7 +321,7 @@ MIN_GAPS = 4
 """From so many gaps on, a rate is fitted."""
 
 MAX_HORIZON = 30.0
-"""Multiple of the time so far, beyond which no time left is told."""
+"""Multiple of the time so far, beyond which no estimate is given."""
 
 GAIN_SINCE = 0.8
 """The dual's gain at an iteration is counted from this fraction of its time on."""
@@ -376,7 +376,7 @@ class TimeLeft:
             self._thin()
 
     def seconds(self, now: float) -> float | None:
-        """From `now`, in seconds since the solver started; None if nothing can be told."""
+        """From `now`, in seconds since the solver started; None if it cannot be estimated."""
         if self._last is None:
             return None
         if self._last.done:
@@ -408,7 +408,7 @@ class TimeLeft:
         return float(at[-1] * math.exp(min(to_go / power, 100.0)))
 
     def _points(self) -> tuple[Floats, Floats]:
-        """Times, and the logarithm of the gap then, as far as it can be told."""
+        """Times, and the logarithm of the gap then, as far as it is known."""
         at, log_gaps = np.array(self._at), np.array(self._log_gaps)
         log_gains = np.array(self._log_gains)
         ratios = (log_gaps - log_gains)[np.isfinite(log_gaps) & np.isfinite(log_gains)]

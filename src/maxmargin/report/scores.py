@@ -43,7 +43,7 @@ def flat_pairs(y_true: Any, y_pred: Any) -> tuple[Labels, Labels]:
         raise ValueError(f"y_true has {len(y_true)} entries but y_pred has {len(y_pred)}.")
     for i, (labels, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
         if np.ndim(labels) != np.ndim(predicted) or np.size(labels) != np.size(predicted):
-            raise ValueError(f"y_true[{i}] and y_pred[{i}] do not have as many labels.")
+            raise ValueError(f"y_true[{i}] and y_pred[{i}] have different numbers of labels.")
     y_true, predicted = _flat(y_true), _flat(y_pred)
     if {y_true.dtype.kind, predicted.dtype.kind} & set("USO") and y_true.dtype != predicted.dtype:
         return y_true.astype(str), predicted.astype(str)
@@ -63,7 +63,7 @@ def confusion(
     labels: Sequence[Any] | None = None,
     normalize: str | None = None,
 ) -> tuple[list[Any], NDArray[Any]]:
-    """Classes, and how often each (row) was taken for each (column)."""
+    """Classes, and how often each (row) was predicted as each (column)."""
     from sklearn.metrics import confusion_matrix
 
     if normalize not in (None, "true", "pred", "all"):
@@ -93,7 +93,7 @@ def class_scores(y_true: Labels, predicted: Labels) -> list[ClassScore]:
 
 
 def largest_confusions(y_true: Labels, predicted: Labels, most: int) -> list[tuple[Any, Any, int]]:
-    """True class, what it was taken for, and how often; the commonest first."""
+    """True class, predicted class and count, the most frequent first."""
     wrong = y_true != predicted
     pairs = zip(y_true[wrong].tolist(), predicted[wrong].tolist(), strict=True)
     return [(true, said, n) for (true, said), n in Counter(pairs).most_common(most)]
@@ -118,7 +118,7 @@ def look_like_chunks(names: Iterable[Any]) -> bool:
 
 
 def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
-    """Start, end and kind of each chunk; as conlleval counts, an I- may start one.
+    """Start, end and type of each chunk; as in conlleval, an I- may start one.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
 def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
     """Precision, recall and F1 of the chunks of each kind, and last of all of them.
 
-    A chunk is right if its place and its kind are.
+    A chunk is correct if its extent and its type are.
 
     Examples
     --------

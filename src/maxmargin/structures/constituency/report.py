@@ -110,7 +110,7 @@ class _Places:
     edges: list[tuple[float, float, float, float]] = field(default_factory=list)
 
     def add(self, node: Tree, depth: int, start: int) -> tuple[float, float, int]:
-        """Place a node and all below it; tells where, and which word comes next."""
+        """Place a node and all below it; returns its place, and the next word."""
         if node.is_tag:
             x, y, stop = self.centres[start], self.bottom, start + 1
         else:
