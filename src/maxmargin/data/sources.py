@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.arrays import SampledHash
-from maxmargin.data.inputs import label_array
+from maxmargin.core.inputs import label_array
 
 BATCH_BYTES = 1 << 24
 """What a batch takes in memory or on disk, about, if nobody says otherwise."""

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled_with
 from maxmargin.core.checks import check_indices, check_offsets, check_types
+from maxmargin.core.inputs import ends_of, place_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.data.inputs import ends_of, place_of
 
 SEPARATOR = "="
 """Between a feature and its value in the name of an indicator: ``word=the``."""

@@ -13,7 +13,7 @@ from sklearn.utils.validation import (
 )
 
 from maxmargin.core.checks import LARGEST, LARGEST_COST, complaint, first_immoderate
-from maxmargin.data.inputs import check_kinds, place_of
+from maxmargin.core.inputs import check_kinds, place_of
 
 Floats = NDArray[np.float64]
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.core.inputs import all_classes
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.inputs import all_classes
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import OneSlack

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import make_rows
+from maxmargin.core.inputs import stack
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.data.inputs import stack
 from maxmargin.structures.chain.inference import (
     k_best,
     marginals2,

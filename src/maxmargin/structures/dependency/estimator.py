@@ -16,9 +16,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import check_indices
+from maxmargin.core.inputs import label_array
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.inputs import label_array
 from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies

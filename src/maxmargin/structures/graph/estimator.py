@@ -9,10 +9,10 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from maxmargin.core.inputs import class_numbers, flat_labels
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.inputs import class_numbers, flat_labels
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import complaint, first_immoderate
-from maxmargin.data.inputs import as_matrix, ends_of, label_array, stacked_matrices
+from maxmargin.core.inputs import as_matrix, ends_of, label_array, stacked_matrices
 
 Ints = NDArray[np.int64]
 

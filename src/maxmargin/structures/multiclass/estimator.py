@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.core.inputs import class_numbers, joined_classes, label_array
 from maxmargin.core.linear import (
     CrammerSinger,
     LinearProblem,
@@ -23,7 +24,6 @@ from maxmargin.core.linear import (
 )
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Stopping
-from maxmargin.data.inputs import class_numbers, joined_classes, label_array
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
 from maxmargin.estimators.checks import (

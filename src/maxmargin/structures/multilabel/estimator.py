@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.core.inputs import all_classes, label_array
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.inputs import all_classes, label_array
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, estimator, fitted
 from maxmargin.estimators.checks import check_features
