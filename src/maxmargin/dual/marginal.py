@@ -29,7 +29,7 @@ from maxmargin.compiled.reweighting import reweight
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Oracle, starts_of
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful
@@ -88,13 +88,6 @@ def mixed(old, new, step):  # type: ignore[no-untyped-def]
     units of the larger one, which may be all there is of the sum where the step is close to one.
     """
     return max(1.0 - step, 0.0) * old + step * new
-
-
-def starts_of(sizes: NDArray[Any]) -> Order:
-    """Where each of some parts of these sizes starts, and the last one ends."""
-    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=starts[1:])
-    return starts
 
 
 def places_for(sizes: Order, for_all: bool) -> tuple[Order, int]:

@@ -22,6 +22,7 @@ from maxmargin.compiled.reweighting import (
     true_score,
 )
 from maxmargin.compiled.rows import Rows, add_row_multiple, squared_norms
+from maxmargin.core.oracle import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
     TOLERANCE,
@@ -35,7 +36,6 @@ from maxmargin.dual.marginal import (
     mixed,
     move_and_clear,
     places_for,
-    starts_of,
     step_size,
     touch,
     touch_features,

@@ -29,8 +29,9 @@ from numpy.typing import NDArray
 from maxmargin.compiled.rows import Rows, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_offsets, check_shape
+from maxmargin.core.oracle import starts_of
 from maxmargin.core.registry import registered
-from maxmargin.dual.marginal import CHUNK, starts_of
+from maxmargin.dual.marginal import CHUNK
 from maxmargin.structures.graph.junction_tree import (
     Elimination,
     Incidence,
