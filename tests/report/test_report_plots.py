@@ -208,7 +208,7 @@ def test_long_names_are_cut():
         (lambda: plot_convergence(None, against="iterations"), "against must be 'seconds' or"),
         (lambda: plot_path([]), "There are no models to plot"),
         (lambda: plot_confusion([1], [1, 2]), "y_true has 1 entries but y_pred has 2"),
-        (lambda: plot_confusion([[1], [1]], [[1], [1, 2]]), r"y_true\[1\] and y_pred\[1\] have different"),
+        (lambda: plot_confusion([[1], [1]], [[1], [1, 2]]), r"y_true\[1\] and .* have different"),
         (lambda: plot_confusion([], []), "There are no labels to compare"),
         (lambda: plot_confusion([1], [1], labels=[7]), "None of the labels occurs in y_true"),
         (lambda: plot_confusion([1], [1], normalize="rows"), "normalize must be 'true'"),
