@@ -144,6 +144,22 @@ def reweight_chain(  # type: ignore[no-untyped-def]
 
     As there, the way forward leaves in `new_pairs` what is in proportion to the probabilities of a
     label given the next one, and the way back shares these out.
+
+    Parameters
+    ----------
+    nodes : ndarray of shape (length, n_labels)
+    pairs : ndarray of shape (length - 1, n_labels, n_labels)
+        Marginal probabilities of labels and of pairs of neighbouring labels.
+    scores : ndarray of shape (length, n_labels)
+    inverse : float
+        One over the temperature.
+    factors : ndarray of shape (n_labels, n_labels)
+        Exponentials of the scores of transitions over the temperature.
+    n_labels : int
+    new_nodes, new_pairs : ndarray of the shapes of `nodes` and `pairs`
+        Set to the new marginal probabilities.
+    sums : ndarray of shape (length, n_labels)
+        Scratch.
     """
     last = len(nodes) - 1
     for m in range(n_labels):

@@ -1,6 +1,4 @@
-"""Mixtures of outputs: what cutting planes that were merged are cutting planes of.
-
-A working set whose examples come and go, within a limit of memory.
+"""A working set whose examples come and go, within a limit of memory.
 
 Examples of a stream enter with their first violating cutting plane and leave when no coefficient is
 left. When memory runs out, three things give some back, none of which changes the weights or the
@@ -17,10 +15,8 @@ dual value:
   exchanged in part for another such cutting plane, found in a later pass; both are exact steps of
   the dual.
 
-What the cache of cutting plans does to its arrays, compiled.
-
-Each of these leaves the arrays such that weights and coefficients belong together, so Ctrl-C, which
-waits for the end of compiled code, may come after any of them.
+Each compiled routine leaves the arrays such that weights and coefficients belong together, so
+Ctrl-C, which waits for the end of compiled code, may come after any of them.
 """
 
 import sys
@@ -485,8 +481,8 @@ class CutCache(WorkingSet):
                 queue += np.array_split(part, 2)[::-1]
             else:
                 raise ValueError(
-                    f"The cache of {self.max_bytes} bytes is too small for the planes of one "
-                    f"example, here {owners[part[0]]}: set cache_bytes to {2 * needed} or more."
+                    f"The cache of {self.max_bytes} bytes is too small for the cutting planes of "
+                    f"one example, here {owners[part[0]]}: set cache_bytes to {2 * needed} or more."
                 )
 
     def _examples_for(self, owners: Order, cost: Floats) -> Order:

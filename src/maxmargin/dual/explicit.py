@@ -1,10 +1,8 @@
-"""The dual state of a linear problem, and the moves that improve it.
+"""The dual state of a linear problem, and the steps that improve it.
 
-One batch is one example. The state is the coefficients `coef` and, always in step with them, the
-sums ``unclipped = origin + X' coef`` and the weights used for scores. `sequential_dual` decides
-which moves to make; the classes here make them.
-
-The weights of a linear problem, as the compiled routines want them, with their average.
+The state is the coefficients `coef` and, always in step with them, the sums
+``unclipped = origin + X' coef`` and the weights used for scores, padded for the compiled routines
+(`SharedWeights`). `SequentialDual` decides which steps to make; the classes here make them.
 """
 
 from abc import ABC, abstractmethod
@@ -147,7 +145,7 @@ class Geometry(NamedTuple):
 
 
 class LinearDual(Stateful, ABC):
-    """State and moves that do not depend on the kind of problem.
+    """State and steps that do not depend on the kind of problem.
 
     Parameters
     ----------
@@ -243,7 +241,7 @@ class LinearDual(Stateful, ABC):
         """Linear term of the dual."""
 
     def _linear_after(self, change: float, step: float) -> float:
-        """Linear term after `step` times a move that changed it by `change`."""
+        """Linear term after `step` times a change that altered it by `change`."""
         return self.linear + step * change
 
     @abstractmethod
@@ -266,7 +264,7 @@ class LinearDual(Stateful, ABC):
         self.copies = []
 
     def release(self) -> None:
-        """Give back the memory that only further moves need; `restart` before the next."""
+        """Give back the memory that only further steps need; `restart` before the next."""
         del self.previous, self.last_unclipped, self.copies, self.average
         self.shared.average = self.weights
 
@@ -329,8 +327,8 @@ class LinearDual(Stateful, ABC):
     def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
         """Sweep parts of `order` side by side, each on its own copy of the weights, and add up.
 
-        What each part gained alone need not add up to a gain, so the sum of the moves is scaled by
-        an exact line search: the dual never decreases.
+        What each part gained alone need not add up to a gain, so the sum of the changes is scaled
+        by an exact line search: the dual never decreases.
         """
         parts = np.array_split(order, threads.n_threads)
         before = [np.empty((len(part), self.n_columns)) for part in parts]
@@ -407,7 +405,7 @@ class LinearDual(Stateful, ABC):
         return low
 
     def extrapolate(self, momentum: float) -> None:
-        """Go on by `momentum` times the move since the last call, as far as is feasible."""
+        """Go on by `momentum` times the change since the last call, as far as is feasible."""
         move_on(self.unclipped, self.last_unclipped, momentum)
         self.linear += self._extrapolate(momentum)
         self.shared.clip()

@@ -1,15 +1,14 @@
-"""Inner products of sparse cutting planes, through a small hash table.
+"""The dual over the cutting planes of one example, on their Gram matrix.
 
-One cutting plane is spread out in the table, and any number of others are multiplied with it.
-Entries need not be sorted, and columns may repeat on either side. With few features, the table has
-a place for each of them, and a column is its own hash.
+Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``. What is left of
+the total belongs to the true output, an implicit cutting plane without features or loss. The slope
+of cutting plane ``j`` is ``loss_j - <w, psi_j>``, that of the true output zero. `gram` holds the
+inner products from position `at` on, in rows of length `stride`.
 
-The dual over the cutting planes of one example, on their Gram matrix.
-
-Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``. The budget that
-is left over belongs to the implicit zero cutting plane (the true output: no features, no loss). The
-slope of cutting plane ``j`` is ``loss_j - <w, psi_j>``; the zero cutting plane's is zero. `gram`
-holds the inner products from position `at` on, in rows of length `stride`.
+Inner products of sparse cutting planes are computed through a small hash table: one is spread out
+in the table, and any number of others are multiplied with it. Entries need not be sorted, and
+columns may repeat on either side. With few features, the table has a place for each of them, and a
+column is its own hash.
 """
 
 from typing import NamedTuple
@@ -116,7 +115,21 @@ def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-de
 def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_steps):  # type: ignore[no-untyped-def]
     """Move coefficient between the most violating pair until none violates by `tolerance`.
 
-    Changes `slopes` and `coef` in place; returns the gain of the dual and the number of steps.
+    Returns the gain of the dual and the number of steps.
+
+    Parameters
+    ----------
+    gram : ndarray, flat
+        Inner products, that of j and k at ``at + j * stride + k``.
+    at, stride, size : int
+        Where they begin, the length of a row, and the number of cutting planes.
+    slopes, coef : ndarray of shape (size,) or longer
+        Changed.
+    total : float
+        What the coefficients may add up to.
+    tolerance : float
+        Violation that is left alone.
+    max_steps : int
     """
     rest = total
     for j in range(size):

@@ -1,9 +1,9 @@
 """Steps of the kernel Crammer-Singer dual, on scores that are kept for all examples.
 
 Scores are class-major, ``(n_classes, n_samples)``, so that a step adds multiples of a kernel row
-to whole rows of them. Dual coefficients are ``(n_samples, padded classes)``, see subproblems.py.
+to whole rows of them. Dual coefficients are ``(n_samples, padded classes)``, see sweeps.py.
 
-Rows of a Gram matrix, computed when they are needed; those used least recently give way.
+Rows of the Gram matrix are computed when they are needed; those used least recently give way.
 """
 
 from typing import Any, ClassVar, NamedTuple

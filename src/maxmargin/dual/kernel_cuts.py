@@ -1,16 +1,16 @@
 """The dual of a kernel structural SVM over the working set.
 
 An *atom* is an output of an example, seen through a part row and a label row of two tables; rows
-that several atoms share are there once. The truth is an atom like the others, with what is left of
-its example's C. So an example's coefficients add up to its C, a step moves coefficient from one
-atom to another of the same example, and all that steps need is the score of each atom and the
+that several atoms share are there once. The true output is an atom like the others, with what is
+left of its example's C. So an example's coefficients add up to its C, a step moves coefficient from
+one atom to another of the same example, and all that steps need is the score of each atom and the
 kernel between atoms, ``parts[p, p'] * labels[l, l']``.
 
 With ``a`` the coefficients, the model is ``w = sum a_y s_y (phi(y_true) - phi(y))``: in terms of
-atoms, the factor of an output is ``-a_y s_y``, and that of a truth what the others' add up to. The
-scale ``s_y`` is one with margin rescaling, and the loss of the output with slack rescaling.
+atoms, the factor of an output is ``-a_y s_y``, and that of a true output what the others' add up
+to. The scale ``s_y`` is one with margin rescaling, and the loss of the output with slack rescaling.
 
-Rows, each kept once, and the kernel between all of them, each value computed once.
+Rows are kept once, and each value of the kernel between them is computed once (`GrowingGram`).
 """
 
 from typing import Any, NamedTuple
@@ -458,6 +458,33 @@ def _solve(  # type: ignore[no-untyped-def]
 
     Returns the gap that is left, the updates, and the least curvature met, in parts of the squared
     lengths.
+
+    Parameters
+    ----------
+    part_gram : ndarray of shape (n_part_rows, n_part_rows)
+    label_gram : ndarray of shape (n_label_rows, n_label_rows)
+        Kernels between the rows of the two tables.
+    parts, labels : ndarray of int64, shape (n_atoms,)
+        The rows that each atom is made of.
+    losses, scales : ndarray of shape (n_atoms,)
+        Loss of each atom's output, and what its psi is multiplied by.
+    coef, scores : ndarray of shape (n_atoms,)
+        Changed.
+    members : ndarray of int64, shape (n_atoms,)
+        Atoms example by example, the true output first.
+    starts : ndarray of int64, shape (n_present + 1,)
+        Where the atoms of each example begin in `members`.
+    wanted : ndarray of int64, shape (n_wanted,)
+        Examples to update, by their place in `starts`.
+    cost : ndarray of shape (n_present,)
+        C of the examples.
+    tolerance : float
+        Gap at which to stop.
+    max_updates : int
+    violations : ndarray of shape (n_wanted,)
+    gram : ndarray of shape (most_atoms, most_atoms)
+    values, change : ndarray of shape (most_atoms,)
+        Scratch, with room for the example that has the most atoms.
     """
     updates = 0
     least = 0.0

@@ -11,8 +11,6 @@ probabilities of the labels of cliques. These are pairs of neighbours for chains
 graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
 logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
 cliques share: of all distributions with these probabilities, the one with the most entropy.
-
-A probability for every output, where a problem can list them.
 """
 
 from abc import ABC, abstractmethod

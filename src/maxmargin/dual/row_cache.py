@@ -1,11 +1,11 @@
-"""Examples at hand, out of many that are not: batches just read, and rows kept from earlier ones.
+"""The dual state of batches of examples: one that was just read, and rows cached of earlier ones.
 
 Sweeps over a batch soon leave most of its examples in a corner of their feasible set (no violation,
 or as much as their cost allows), where they stay. What still moves are the others, and there are
 few of them: at the optimum about as many as weights. Kept in memory, they go on adapting to the
 batches that follow, which saves most of the passes that would be needed otherwise.
 
-Dual coefficients of a batch of examples that is not in memory: only those that are not zero.
+Of a batch that is not in memory, only the coefficients that are not zero are stored.
 """
 
 import math

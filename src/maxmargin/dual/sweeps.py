@@ -1,4 +1,4 @@
-"""Compiled passes over examples: sweep (improve the dual), extrapolate, and value weights.
+"""Compiled passes over examples: sweep (improve the dual), extrapolate, and evaluate weights.
 
 Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to;
 `weights` is what scores are computed with. They are the same array unless weights must not be
@@ -290,7 +290,42 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
     weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
     every, scratch,
 ):  # fmt: skip
-    """One exact step for each example in `order`; returns the change of the linear term."""
+    """One exact step for each example in `order`; returns the change of the linear term.
+
+    Parameters
+    ----------
+    rows : Rows
+        Features, dense or sparse, of n_samples examples; see `maxmargin.compiled.rows`.
+    order : ndarray of int32, shape (n_updates,)
+        Examples, without repeats.
+    labels : ndarray of int, shape (n_samples,)
+    terms : ndarray of shape (n_samples, 3)
+        C, margin and one over the squared length of each example.
+    loss : ndarray of shape (n_classes, n_classes)
+        Of a true class (row) and a predicted one.
+    separate_slacks : bool
+        One slack for each wrong class (Weston-Watkins) instead of one an example.
+    threshold : float
+        Violations up to this are left alone.
+    weights, unclipped : ndarray of shape (n_features + 1, n_columns)
+        Changed; the same array unless `nonnegative`. n_columns is n_classes, padded.
+    nonnegative : bool
+    coef : ndarray of shape (n_samples, n_columns)
+        Dual coefficients; changed.
+    losses : ndarray of shape (n_samples,)
+        Set to C times loss of the examples, as seen before their steps.
+    updates : ndarray of int32, shape (n_samples, 3)
+        When each example is due; changed.
+    now, longest_wait : int
+        The iteration, and the most that an idle example waits.
+    average : ndarray of shape (n_features + 1, n_columns)
+        Of the weights; changed.
+    snapshots : ndarray of int64, shape (1,)
+        Terms of the average; changed.
+    every : int
+        Updates between snapshots.
+    scratch : ndarray of shape (2, n_columns)
+    """
     n_classes = loss.shape[0]
     scores, change = scratch[0], scratch[1]
     linear = 0.0
@@ -328,7 +363,19 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
     weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
     every,
 ):  # fmt: skip
-    """The same for problems with one weight vector and one variable an example."""
+    """The same for problems with one weight vector and one variable an example.
+
+    Parameters
+    ----------
+    rows, order, threshold, nonnegative, losses, updates, now, longest_wait, snapshots, every
+        As in `sweep_multiclass`.
+    terms : ndarray of shape (n_samples, 4)
+        Target, lower and upper bound of the coefficient, and one over the squared length.
+    epsilon : float
+        Half the width of the insensitive tube; 0 for classification.
+    weights, unclipped, average : ndarray of shape (n_features + 1, 1)
+    coef : ndarray of shape (n_samples, 1)
+    """
     scored = weights.reshape(weights.size)  # unlike weights[:, 0], contiguous for the compiler
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
@@ -371,6 +418,14 @@ def extrapolate_multiclass(  # type: ignore[no-untyped-def]
     corrected here. `previous` becomes the old `coef`. The coefficient of an example's own class
     lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``. Returns the change of the
     linear term.
+
+    Parameters
+    ----------
+    momentum, own_bound : float
+    previous : ndarray of shape (n_samples, n_columns)
+        The coefficients before the last extrapolation; changed.
+    rows, coef, labels, terms, loss, unclipped, updates, scratch
+        As in `sweep_multiclass`.
     """
     n_classes = loss.shape[0]
     change = scratch[0]
@@ -438,7 +493,14 @@ def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped
 def total_loss_multiclass(  # type: ignore[no-untyped-def]
     rows, start, stop, labels, terms, loss, separate_slacks, weights, scratch
 ):
-    """Sum over the examples ``start..stop-1`` of cost times loss."""
+    """Sum over the examples ``start..stop-1`` of cost times loss.
+
+    Parameters
+    ----------
+    start, stop : int
+    rows, labels, terms, loss, separate_slacks, weights, scratch
+        As in `sweep_multiclass`; only `scratch` is changed.
+    """
     scores = scratch[0]
     total = 0.0
     for i in range(start, stop):

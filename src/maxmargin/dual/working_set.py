@@ -11,9 +11,8 @@ update many examples:
 
 Room is made before a call, so compiled routines never allocate.
 
-Whether the table of a working set that was read from a file is one.
-
-Compiled routines follow its numbers without looking, so each must point into its array.
+A table that was read from a file is checked (`check_table`): compiled routines follow its numbers
+without looking, so each must point into its array.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -614,7 +613,31 @@ def _update_examples(  # type: ignore[no-untyped-def]
     examples, weights, table, kind, max_steps, tolerance,
     new_starts, new_columns, new_values, new_losses, added, hashed, scratch, sums,
 ):  # fmt: skip
-    """Update `examples` in order; see `WorkingSet.update`."""
+    """Update `examples` in order; see `WorkingSet.update`.
+
+    Parameters
+    ----------
+    examples : ndarray of int64, shape (n_updates,)
+    weights : ndarray of shape (n_features,)
+        Changed.
+    table : _Table
+        Changed.
+    kind, max_steps, tolerance
+        See `StepRule`.
+    new_starts : ndarray of int64, shape (n_updates + 1,), or empty for no new cutting planes
+    new_columns : ndarray of uint32, shape (n_entries,)
+    new_values : ndarray of shape (n_entries,)
+    new_losses : ndarray of shape (n_updates,)
+        A new cutting plane for each of the examples, as in `Cuts`.
+    added : ndarray of int32, shape (n_updates,)
+        Set to the numbers of those that were kept.
+    hashed : HashTable
+        Empty, also afterwards.
+    scratch : ndarray of shape (2, most_cuts)
+        Room for the slopes and coefficients of one example.
+    sums : ndarray of shape (5,)
+        Gain, gap, C times hinge, work and change of the linear term are added to it.
+    """
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(examples)):
         b = examples[o]
@@ -818,7 +841,21 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
-    """Append a cutting plane with its coefficient to each of the examples."""
+    """Append a cutting plane with its coefficient to each of the examples.
+
+    Parameters
+    ----------
+    examples : ndarray of int64, shape (n_cuts,)
+        Without repeats.
+    starts, columns, values, losses
+        Of the cutting planes, as in `Cuts`.
+    coef : ndarray of shape (n_cuts,)
+    table : _Table
+        With room for them; changed.
+    hashed : HashTable
+    added : ndarray of int32, shape (n_cuts,)
+        Set to their numbers.
+    """
     for o in range(len(examples)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
         _append(examples[o], p, table, hashed)

@@ -1,8 +1,17 @@
-"""Auto: the default, which decides between searching and sweeping by what they have gained.
+"""Block-coordinate ascent on the n-slack dual: Auto, DualCoordinate, FrankWolfe.
 
-DualCoordinate: search for each block in turn, and coordinate steps over the working set.
+Objective and dual are those of structured.py. The variables of one example are a block. An oracle
+call for example i finds the cutting plane of the largest slope g_iy = loss_i(y) - <w, psi_i(y)>,
+and steps over the cutting planes of the example raise the dual, each step exact:
 
-FrankWolfe: towards the best cutting plane, by an exact line search.
+- pairwise (DualCoordinate, Auto): from k, the lowest of those with a_ik > 0, to j, the highest, by
+  ``min(a_ik, (g_ij - g_ik) / |psi_ij - psi_ik|^2)``; the true output counts as one of them. Ramanan
+  (2013), algorithm 1 and equations (25) and (28), with the most violating pair instead of a random
+  one;
+- Frank-Wolfe: from a_i towards C_i at the best output; Lacoste-Julien et al. (2013), algorithm 4,
+  and for all examples at once algorithm 2.
+
+Every step keeps the dual point feasible, so its value is a lower bound of the optimum at any time.
 """
 
 from dataclasses import dataclass
@@ -15,35 +24,35 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, BlockUpdate, StepRule
 from maxmargin.solvers.loop import Momentum
-from maxmargin.solvers.structured import BlockRun, Order, StructuredSolver
+from maxmargin.solvers.structured import (
+    AVERAGE_BELOW,
+    LEAST_PART_OF_MEAN_GAP,
+    BlockRun,
+    Order,
+    StructuredSolver,
+)
 
 ENTRY_COST = 6.0
 """A cut's entries are looked up one by one; oracle calls multiply vectors, faster by about this."""
-
-AVERAGE_BELOW = 1 << 22
-"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
-
-LEAST_PART_OF_MEAN_GAP = 0.1
-"""Blocks with less than this part of the mean gap are left out of sweeps."""
 
 
 @registered("Auto")
 @dataclass(frozen=True, kw_only=True)
 class Auto(StructuredSolver):
-    """Pairwise steps over the working set, new ones when those no longer pay.
+    """Pairwise steps over the working set, and oracle calls when these gain more.
 
-    After a pass of oracle calls, which is worth most in the beginning, the working set are swept
-    for as long as the dual grows faster by it, for each multiplication, than by searching. Both are
+    After a pass of oracle calls, which gains most in the beginning, the working set is swept for as
+    long as the dual grows faster by it, for each multiplication, than by oracle calls. Both are
     counted in operations, not seconds, so that runs repeat exactly. Between sweeps the coefficients
     are extrapolated.
 
     Parameters
     ----------
     oracle_cost : float, default=300
-        Cost of an oracle call in updates of a block, for problems in plain Python, which cannot
+        Cost of an oracle call in updates of an example, for problems in plain Python, which cannot
         count.
     acceleration : bool, default=True
-        Extrapolate along the last sweeps' moves, undone when the dual would fall.
+        Extrapolate along the last sweeps' steps, undone when the dual would fall.
     max_sweeps : int, default=100
         Most sweeps between two passes of oracle calls.
     max_steps : int, default=10
@@ -86,7 +95,7 @@ class Auto(StructuredSolver):
         pay = found.gain / max(self.inference_effort(run, order, found), 1.0)
         for _ in range(self.max_sweeps):
             momentum.apply()
-            swept = run.sweep(self.notable(run), rule)
+            swept = run.sweep(self.worth_sweeping(run), rule)
             momentum.settle()
             if swept.gain <= pay * ENTRY_COST * swept.work:
                 break
@@ -97,8 +106,8 @@ class Auto(StructuredSolver):
         oracle_calls = self.oracle_cost * found.work if each is None else each * len(order)
         return ENTRY_COST * found.work + oracle_calls
 
-    def notable(self, run: BlockRun) -> Order:
-        """Blocks that sweeps may gain by, in random order."""
+    def worth_sweeping(self, run: BlockRun) -> Order:
+        """Examples that sweeps may gain by, in random order."""
         gaps = run.working_set.gaps
         return run.random.permutation(np.flatnonzero(gaps > LEAST_PART_OF_MEAN_GAP * gaps.mean()))
 
@@ -108,10 +117,9 @@ class Auto(StructuredSolver):
 class DualCoordinate(StructuredSolver):
     """Dual coordinate descent of Ramanan (2013), algorithm 1, on a growing set of cutting planes.
 
-    An iteration oracle calls for the most violating cutting plane of every block, in random order,
-    and takes steps over each block's cutting planes: of one coefficient (against the zero cutting
-    plane) or between the most violating pair. Then it sweeps the working set until their own gap is
-    small.
+    An iteration calls the oracle for every example, in random order, and takes steps over the
+    example's cutting planes: of one coefficient, against the true output, or between the most
+    violating pair. Then it sweeps the working set until its own gap is small.
 
     Parameters
     ----------
@@ -172,22 +180,22 @@ STEPS = {"frank-wolfe": FRANK_WOLFE, "away": AWAY, "pairwise": PAIRWISE}
 @registered("FrankWolfe")
 @dataclass(frozen=True, kw_only=True)
 class FrankWolfe(StructuredSolver):
-    """Frank-Wolfe on the dual, over all blocks at once or one after the other.
+    """Frank-Wolfe on the dual, over all examples at once or one after the other.
 
-    With `gap_sampling`, the objective in the history is estimated from the gap of every block at
+    With `gap_sampling`, the objective in the history is estimated from the gap of every example at
     its last update.
 
     Parameters
     ----------
     block : bool, default=True
-        One step for each block (Lacoste-Julien et al., 2013), or one for all of them.
+        One step for each example (Lacoste-Julien et al., 2013), or one for all of them.
     step : {"frank-wolfe", "away", "pairwise"}, default="frank-wolfe"
         Towards the best cutting plane; that or away from the worst, what promises more; or from the
         worst to the best. The last two need `block`.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     gap_sampling : bool, default=False
-        Choose blocks in proportion to their last known gap, instead of all in random order.
+        Choose examples in proportion to their last known gap, instead of all in random order.
     cache_sweeps : int, default=0
         Sweeps over the working set after each pass of oracle calls.
     evaluate_every : int, default=10

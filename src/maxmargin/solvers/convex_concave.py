@@ -1,9 +1,12 @@
 """ConvexConcave: latent variables by a series of convex problems, each solved with a certificate.
 
-The objective of a latent problem is a difference of convex functions. With the latent variables of
-all true outputs fixed, it becomes convex and no lower; with the best ones at some weights, it is
-the same there. So to choose the best imputations and then to minimise, in turn, never raises the
-objective.
+    min   1/2 |w|^2 + sum_i C_i max_{y, h} [loss_i(y) + <w, phi(x_i, y, h)>]
+                    - sum_i C_i max_h <w, phi(x_i, y_i, h)>
+
+is a difference of convex functions. With the latent variables h of all true outputs fixed, it
+becomes convex and no lower: the problem of structured.py. With the best ones at some weights, it is
+the same there. So to impute the latent variables and then to minimise, in turn, never raises the
+objective (Yu and Joachims, 2009; Ramanan, 2013, on latent structural SVMs).
 """
 
 import math

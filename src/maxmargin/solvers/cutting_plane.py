@@ -1,6 +1,18 @@
-"""Cutting planes: a quadratic program over the cutting planes found so far, solved again and again.
+"""Cutting-plane training with n slacks or with one; Joachims, Finley and Yu (2009).
 
-Cutting planes summed over all examples, for the methods with one slack.
+NSlack (their algorithms 1 and 2) solves the n-slack dual of structured.py, restricted to a working
+set, again and again. OneSlack (algorithms 3 and 4) minimises the same P(w) with one slack,
+
+    min   1/2 |w|^2 + xi
+    s.t.  xi >= sum_i C_i [loss_i(y_i) - <w, psi_i(y_i)>]   for every choice of outputs y_1 .. y_n
+
+so that a cutting plane is a sum over all examples. With (psi_k, loss_k) those found so far, the
+dual that is solved in every iteration is
+
+    max   sum_k a_k loss_k - 1/2 |w|^2,    w = sum_k a_k psi_k,    a >= 0,    sum_k a_k <= 1
+
+Their C is n times ours: here C multiplies the sum of the slacks. The cache of each example's own
+cutting planes is that of their section 4.
 """
 
 import math
@@ -174,7 +186,7 @@ HIGHEST_ACCEPT, LOWEST_ACCEPT = 0.5, 0.2
 """Part of the last violation that is asked of a cut from the cache, where oracle calls are next to
 no work, and where they are nearly all of it."""
 
-FINER = 0.5
+ACCEPT_PER_TOLERANCE = 0.5
 """Cached cuts that violate by less than this part of the tolerance leave an oracle call to be made:
 it may find the gap closed."""
 
@@ -245,15 +257,15 @@ class OneSlack(StructuredSolver):
 
     One slack for all examples together: each iteration adds a single cutting plane, the sum over
     the examples of their most violating ones. The cutting planes stay few however many examples
-    there are. The objective in the history is exact whenever the oracle was called. When a cached
-    cutting plane did, it is estimated: the dual value plus the violation that the last oracle calls
-    found, but no less than the cache shows it to be.
+    there are. The objective in the history is exact whenever the oracle was called. When cached
+    cutting planes did, it is estimated: the dual value plus the violation that the last oracle
+    calls found, but no less than the cache shows it to be.
 
     Parameters
     ----------
     cache : int, default=10
-        Cutting planes kept for each example, of which a violated sum is tried first; 0 oracle calls
-        always.
+        Cutting planes kept for each example, of which a violated sum is tried first; 0 always calls
+        the oracle.
     accept : float, default=None
         Violation that a sum from the cache must have, as part of that of the last oracle calls.
         None asks for less the more work oracle calls are beside the rest of an iteration: for half
@@ -376,11 +388,13 @@ class SummedRun(Run):
         It must close a good part of the gap that is known to be left, and one that matters.
         """
         part = self._fair_part if accept is None else accept
-        return max(part * self.last_violation, FINER * self.stopping.allowed_gap(self.dual))
+        return max(
+            part * self.last_violation, ACCEPT_PER_TOLERANCE * self.stopping.allowed_gap(self.dual)
+        )
 
     @property
     def _fair_part(self) -> float:
-        """Part of a searched cut's violation at which a cached one gains as much for its work.
+        """Part of an oracle call's violation at which a cached one gains as much for its work.
 
         Besides oracle calls, an iteration multiplies the new cutting plane with those in the
         working set.

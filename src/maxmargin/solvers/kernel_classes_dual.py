@@ -1,4 +1,13 @@
-"""KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows."""
+"""KernelClassesDual: the dual of kernel Crammer-Singer, exact steps on cached kernel rows.
+
+    min over f   1/2 sum_m |f_m|^2 + sum_i C_i max_m [loss(y_i, m) + f_m(x_i) - f_{y_i}(x_i)]
+    max over b   -sum_im b_im loss(y_i, m) - 1/2 sum_m b_m' K b_m
+    s.t.         b_im <= C_i [m = y_i],    sum_m b_im = 0
+
+with K the Gram matrix times `scale`. The example that violates most is updated exactly, as in
+Crammer and Singer (2001); see Keerthi et al. (2008), section 2.2, for why kernels ask for that
+order and linear problems for a sequential one.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar

@@ -363,20 +363,20 @@ SWEEPS_PER_EXTRAPOLATION = 3
 
 
 class Extrapolable(Protocol):
-    """A dual state that can be moved on along its last moves, and back."""
+    """A dual state that can be extrapolated along its last steps, and back."""
 
     @property
     def dual(self) -> float:
         """Dual value."""
 
     def extrapolate(self, momentum: float) -> None:
-        """Go on by `momentum` times the move since the last call, as far as is feasible."""
+        """Go on by `momentum` times the change since the last call, as far as is feasible."""
 
     def revert(self) -> None:
         """Back to where the last call of `extrapolate` started."""
 
     def restart(self) -> None:
-        """Forget the moves so far."""
+        """Forget the steps so far."""
 
 
 class Momentum(Stateful):

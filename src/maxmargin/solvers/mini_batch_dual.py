@@ -1,4 +1,12 @@
-"""MiniBatchDual: kernel structural SVMs by cutting planes in mini-batches (He, 2016)."""
+"""MiniBatchDual: kernel structural SVMs by cutting planes in mini-batches; He (2016), algorithm 1.
+
+Objective and dual are those of structured.py, with phi given by a joint kernel, so that
+
+    |w|^2 = sum_iy sum_jz a_iy a_jz K(psi_i(y), psi_j(z))
+
+is computed from kernel values only. The dual over the working set is that of his algorithm 2 (the
+diagonal of the Gram matrix included), solved by pairwise steps in closed form.
+"""
 
 import math
 from dataclasses import dataclass
@@ -38,15 +46,15 @@ _STEPS = ("qp", "smo")
 class MiniBatchDual(Solver):
     """Cutting planes of one mini-batch at a time, through a kernel.
 
-    An iteration oracle calls the examples of a mini-batch, takes in the outputs that violate their
-    example's slack by more than epsilon, and improves the dual over the working set. Each pass over
-    the examples is in a new random order. Ends when the gap is closed, or when a whole pass found
-    no output that violates by more than epsilon.
+    An iteration calls the oracle for the examples of a mini-batch, takes in the outputs that
+    violate their example's slack by more than epsilon, and improves the dual over the working set.
+    Each pass over the examples is in a new random order. Ends when the gap is closed, or when a
+    whole pass found no output that violates by more than epsilon.
 
     Parameters
     ----------
     batch_size : int, default=None
-        Examples searched with the same model; None is a twentieth of them, 8 at least and 64 at
+        Oracle calls made with the same model; None is a twentieth of them, 8 at least and 64 at
         most.
     outputs_per_call : int, default=1
         Outputs that an oracle call may give to an example.
@@ -54,8 +62,8 @@ class MiniBatchDual(Solver):
         When several are wanted: bonus of an output for each unit of loss between it and those
         taken before it.
     steps : {"qp", "smo"}, default="qp"
-        Solve over all the working set after each mini-batch, or only make closed-form steps in the
-        examples of the mini-batch.
+        Solve over the whole working set after each mini-batch, or only make closed-form steps in
+        the examples of the mini-batch.
     prune_every : int, default=20
         Iterations from one removal of idle outputs to the next.
     max_idle : int, default=10
@@ -153,11 +161,11 @@ class MiniBatchRun(SolverRun):
         self.order: Order = np.zeros(0, dtype=np.int64)
         """Of the present pass."""
         self.inferred = 0
-        """Examples of the present pass that have been searched."""
+        """Examples of the present pass for which the oracle was called."""
         self.fresh = 0
         """Outputs that violated in the present pass."""
         self.hinges = np.full(oracle.n_examples, math.inf)
-        """Of each example at its last search; infinite before the first."""
+        """Of each example at its last oracle call; infinite before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
         self.certificate: Certificate | None = None
@@ -202,7 +210,7 @@ class MiniBatchRun(SolverRun):
 
     @property
     def n_cuts(self) -> int:
-        """Outputs in hand."""
+        """Outputs in the working set."""
         return len(self.cuts)
 
     @property

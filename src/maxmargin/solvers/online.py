@@ -1,12 +1,14 @@
-"""Online: new examples are explored, and those in the working set get another look in between.
+"""Online: dual coordinate descent on a stream of examples; Ramanan (2013), algorithm 2.
 
-The state of an online solve: a cache of cutting planes, and the moves that explore or improve it.
+It minimises P(w) of structured.py, summed over a stream, by steps on its n-slack dual. Only the
+cutting planes of examples that violate are kept, in a cache of bounded size. All others have
+coefficients of zero, so that the dual value is a lower bound of the optimum over the whole stream.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,56 +24,26 @@ from maxmargin.dual.cut_cache import CutCache
 from maxmargin.dual.working_set import StepRule
 from maxmargin.solvers.loop import CheckpointFile, Momentum, OnIteration, uncertified
 from maxmargin.solvers.stream import Batch, DualPointOfStream, FrozenPoint, InMemory, Stream
-from maxmargin.solvers.structured import ADD_ONLY, MOST_WORK, StructuredSolver, TrackedRun
+from maxmargin.solvers.structured import (
+    ADD_ONLY,
+    AVERAGE_BELOW,
+    LEAST_PART_OF_MEAN_GAP,
+    MOST_WORK,
+    StructuredSolver,
+    TrackedRun,
+)
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
-AVERAGE_BELOW = 1 << 22
-"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
-
-LEAST_PART_OF_MEAN_GAP = 0.1
-"""Examples with less than this part of the mean gap are left out of sweeps."""
-
 BATCH_PER_SEEN = 0.02
-"""A batch is searched at the same weights, which are to be made of nearly as many examples: of its
-size it is this part of what was seen."""
+"""Oracle calls at the same weights, as a part of the examples seen before: the weights are to be
+made of nearly as many examples as there are at the end of a batch."""
 
 TINY = 1e-300
 
 PRUNE_AFTER = 1.25
 """Growth of the cache after which cutting planes without a coefficient are looked for."""
-
-
-class Options(Protocol):
-    """What a run takes from its solver; see `Online`."""
-
-    @property
-    def tol_cache(self) -> float: ...
-
-    @property
-    def bound(self) -> str: ...
-
-    @property
-    def oracle_calls(self) -> int: ...
-
-    @property
-    def max_idle(self) -> int: ...
-
-    @property
-    def max_sweeps(self) -> int: ...
-
-    @property
-    def max_steps(self) -> int: ...
-
-    @property
-    def acceleration(self) -> bool: ...
-
-    @property
-    def batch_size(self) -> int | None: ...
-
-    @property
-    def shuffle(self) -> bool: ...
 
 
 class StreamRun(TrackedRun):
@@ -85,7 +57,7 @@ class StreamRun(TrackedRun):
     stopping, threads, seed
         See `Run`.
     cache : CutCache
-    options : Options
+    options : Online
     """
 
     state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
@@ -98,7 +70,7 @@ class StreamRun(TrackedRun):
         threads: Threads,
         seed: int,
         cache: CutCache,
-        options: Options,
+        options: "Online",
     ) -> None:
         averaging = oracle.n_features <= AVERAGE_BELOW
         super().__init__(oracle, stopping, threads, seed, averaging)
@@ -200,7 +172,7 @@ class StreamRun(TrackedRun):
     # Exploring
 
     def mini_batches(self) -> Iterator[tuple[Batch, Order]]:
-        """All examples, so many at a time as are searched at the same weights.
+        """All examples, so many at a time as oracle calls are made at the same weights.
 
         Ends before the end of the stream when there is no time left.
         """
@@ -236,8 +208,8 @@ class StreamRun(TrackedRun):
     def explore(self, batch: Batch, some: Order) -> None:
         """Search for cutting planes of new examples, and take in those that violate.
 
-        Examples that did are searched again while they are at hand: by and by other outputs of
-        theirs violate most.
+        For those that did, the oracle is called again while they are in memory: by and by other
+        outputs of theirs violate most.
         """
         first, oracle = batch
         for turn in range(self.options.oracle_calls):
@@ -358,7 +330,7 @@ SCHEDULES = ("larank", "gap", "one-pass")
 UPDATES_AGAIN = 10
 """Of cached examples for each new one, in LaRank's schedule."""
 
-FINER = 0.5
+CACHE_PART_OF_GAP = 0.5
 """From pass to pass, the cached problem is solved to this part of the gap that was seen."""
 
 
@@ -367,13 +339,12 @@ FINER = 0.5
 class Online(StructuredSolver):
     """Online dual coordinate descent of Ramanan (2013), algorithm 2.
 
-    A stream of examples is explored: each is searched for its most violating cutting plane, and
-    those that violate enter a cache, with an exact step on their coefficients. In between, examples
-    of the cache are updated again: some for each new one, or all whenever the duality gap of the
-    cached problem is above a tolerance, as in the paper. After a pass the cache is optimised, from
-    where it was, and what has no coefficient leaves it. Only the cache is in memory. Further passes
-    go over the same examples again. In the end one pass evaluates the weights and the dual point
-    over all of them.
+    A stream of examples is explored: the oracle is called for each, and cutting planes that violate
+    enter a cache, with an exact step on their coefficients. In between, examples of the cache are
+    updated again: some for each new one, or all whenever the duality gap of the cached problem is
+    above a tolerance, as in the paper. After a pass the cache is optimised, from where it was, and
+    what has no coefficient leaves it. Only the cache is in memory. Further passes go over the same
+    examples again. In the end one pass evaluates the weights and the dual point over all of them.
 
     Parameters
     ----------
@@ -493,7 +464,7 @@ class Online(StructuredSolver):
     def iterate(self, run: StreamRun) -> None:
         self.explore(run)
         seen = Certificate(run.expected, run.dual).relative_gap
-        run.tol_cache = min(run.tol_cache, FINER * max(seen, 0.5 * run.tol))
+        run.tol_cache = min(run.tol_cache, CACHE_PART_OF_GAP * max(seen, 0.5 * run.tol))
         if run.passes != self.passes and run.looks_done():
             run.evaluate()
 

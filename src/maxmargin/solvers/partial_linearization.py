@@ -1,4 +1,15 @@
-"""PartialLinearization: towards a reweighted distribution; ExponentiatedGradient: all the way."""
+"""Partial linearization (Mohapatra et al., 2016) and exponentiated gradient (Collins et al., 2008).
+
+Objective and dual are those of structured.py, the latter with a distribution p_i over the outputs
+of every example, a_iy = C_i p_i(y). The quadratic term is linearised and an entropy is added, so
+that the maximiser, which an expectation oracle gives, is known in closed form:
+
+    s_i(y) ~ p_i(y) exp((loss_i(y) - <w, psi_i(y)>) / temperature)
+
+A step goes from p_i to s_i: as far as the dual grows (PartialLinearization; algorithm 1 of the
+paper for all examples, algorithm 2 for one at a time, with the step size (10) clipped to [0, 1]),
+or all the way (ExponentiatedGradient). At temperature zero it is Frank-Wolfe.
+"""
 
 import math
 from dataclasses import dataclass
@@ -315,7 +326,7 @@ class PartialLinearization(DistributionSolver):
     with outputs weighted by ``exp((loss - <w, psi>) / temperature)``, as far as the dual grows.
     At temperature zero this is `FrankWolfe`, and with steps of length one
     `ExponentiatedGradient`. The problem must list its outputs (``outputs(x)``); chains of order
-    one and graphs that are searched exactly do without, in memory for the labels of their cliques:
+    one and graphs of exact inference do without, in memory for the labels of their cliques:
     ``n_labels ** 2`` numbers a position, or an edge of a tree.
 
     Parameters

@@ -1,4 +1,21 @@
-"""SequentialDual: the dual of a linear problem, one example at a time, each step exact."""
+"""SequentialDual: the dual of a linear problem, one example at a time, each step exact.
+
+The method of Keerthi et al. (2008). With a row of features x_i, weights w_m and a dual coefficient
+b_im for each class, w_m = sum_i b_im x_i (a prior on the weights adds its mean):
+
+- Crammer-Singer (their section 2, algorithm 2.1):
+
+      min   1/2 sum_m |w_m|^2 + sum_i C_i max_m [loss(y_i, m) - <w_{y_i} - w_m, x_i>]
+      max   -sum_im b_im loss(y_i, m) - 1/2 sum_m |w_m|^2
+      s.t.  b_im <= C_i [m = y_i],    sum_m b_im = 0
+
+- Weston-Watkins (section 3, algorithm 3.1): the sum over m != y_i of max(0, .) instead of the
+  maximum, and the bounds ``-C_i <= b_im <= 0`` for m != y_i;
+- binary hinge loss and regression: one coefficient an example between two bounds, and coordinate
+  descent as in LIBLINEAR (Hsieh et al., 2008); one-versus-rest is one such problem a class.
+
+Where weights must not be negative, sums are kept unclipped and ``max(sum, 0)`` is the weight.
+"""
 
 import math
 from collections.abc import Iterator
@@ -47,7 +64,7 @@ class SequentialDual(Solver):
     skip_small_violations : bool, default=True
         Leave alone violations that are small for the present gap.
     acceleration : bool, default=True
-        Extrapolate along the last iterations' moves (Nesterov's weights, restarted and undone
+        Extrapolate along the last iterations' steps (Nesterov's weights, restarted and undone
         when the dual would fall).
     averaging : bool, default=True
         Also try the average of the recent weights as the answer; its objective settles long
@@ -195,7 +212,7 @@ class LinearRun(SolverRun):
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap of weights that nobody has certified yet is closed."""
+        """Whether the gap of weights that are not certified yet is closed."""
         certificate = self.certificate
         return self.is_new and self.stopping.is_enough(certificate.primal, certificate.dual)
 

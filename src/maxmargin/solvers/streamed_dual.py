@@ -1,13 +1,10 @@
-"""StreamedDual: dual coordinate ascent on examples that are read from disk, batch by batch.
+"""StreamedDual and OnlineDual: dual coordinate ascent on examples that come batch by batch.
 
-Weights that learn from batches of examples, one after the other, with a cache of earlier rows.
-
-OnlineDual: dual coordinate steps on examples that come once, some at a time.
-
-Primal and dual value of a problem whose examples come batch by batch.
-
-The same functions as for data in memory (`maxmargin.core.linear`), summed up over the batches;
-no solver's bookkeeping enters.
+They minimise the linear problems of sequential_dual.py by the same steps on the same duals; what
+differs is which examples are in memory. `BatchLearner` makes the steps, with a cache of rows of
+earlier batches whose coefficients still change (Ramanan, 2013, algorithm 2, has such a cache for
+structural SVMs). `SummedObjective` evaluates weights and dual points by the functions that certify
+data in memory (`maxmargin.core.linear`), summed over the batches: no solver's bookkeeping enters.
 """
 
 import math
@@ -96,7 +93,7 @@ MNIST (C = 0.1, 40 batches, 5 % of the rows cached): five sweeps leave the dual 
 optimum after two passes, twenty 1.3 %, at two and a half times the updates."""
 
 SPARE_ROWS = 1.25
-"""Weights are given this much room to grow when features turn up that nobody has seen before."""
+"""Weights are given this much room to grow when new features turn up."""
 
 
 def _kind_of(parts: Sequence[LinearProblem]) -> tuple[type, int, int]:

@@ -1,7 +1,19 @@
-"""What the solvers of structured problems share: the moves they choose from, and the certificate.
+"""What the solvers of structured problems share: runs with their steps, and the certificate.
 
-A solver is a small configuration object. It decides which moves to make on a `Run`; the loop
-(loop.py) records and stops.
+They minimise, over w,
+
+    P(w) = 1/2 |w|^2 + sum_i C_i max_y [loss_i(y) - <w, psi_i(y)>]
+
+with psi_i(y) = phi(x_i, y_i) - phi(x_i, y).
+
+Its dual has a variable for every output y of every example i (the n-slack formulation):
+
+    max   D(a) = sum_iy a_iy loss_i(y) - 1/2 |w|^2,    w = sum_iy a_iy psi_i(y)
+    s.t.  a_iy >= 0,    sum_y a_iy <= C_i
+
+What is left of C_i belongs to the true output, whose psi and loss are zero. With slack rescaling,
+psi_i(y) is multiplied by loss_i(y). A solver is a small configuration object that decides which
+steps to make on a `Run`; the loop (loop.py) records and stops.
 """
 
 import math
@@ -39,6 +51,12 @@ ADD_ONLY = StepRule(max_steps=0)
 EVALUATE_WITHIN = 1.4
 """An evaluation is worth its passes if the gap that oracle calls let expect is at most so many
 times the tolerance: hinges were seen at weights that have got better since."""
+
+AVERAGE_BELOW = 1 << 22
+"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
+
+LEAST_PART_OF_MEAN_GAP = 0.1
+"""Examples with less than this part of the mean gap are left out of sweeps."""
 
 RESUMED = 1e-6
 """Relative difference that rounding may make between a dual value kept and one evaluated anew."""
@@ -208,7 +226,7 @@ class Run(SolverRun):
     def choose_as_expected(self) -> None:
         """Let the present weights be the answer, unless others have been evaluated and seem better.
 
-        No search is made for it: whoever has pressed Ctrl-C does not want to wait.
+        No oracle call is made for it: whoever has pressed Ctrl-C does not want to wait.
         """
         if self.best is None or self.expected < self.primal:
             self.best = self.weights

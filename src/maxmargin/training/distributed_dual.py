@@ -20,9 +20,9 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.block_coordinate import AVERAGE_BELOW, Auto
+from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.loop import SolverRun
-from maxmargin.solvers.structured import Run, StructuredSolver, TrackedRun
+from maxmargin.solvers.structured import AVERAGE_BELOW, Run, StructuredSolver, TrackedRun
 from maxmargin.training.distributed_shard import (
     NO_STATISTICS,
     DualShard,

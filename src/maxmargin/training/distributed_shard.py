@@ -274,7 +274,7 @@ class DualShard:
         """Sweep the working set until that gains little."""
         rule, first = StepRule(max_steps=self.options.max_steps), 0.0
         for _ in range(MOST_SWEEPS):
-            gain = self.run.sweep(self.options.notable(self.run), rule).gain
+            gain = self.run.sweep(self.options.worth_sweeping(self.run), rule).gain
             first = first or gain
             if gain <= LEAST_GAIN * first:
                 break
