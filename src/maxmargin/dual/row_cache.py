@@ -136,7 +136,7 @@ Rows = NDArray[np.int32]
 LONGEST_WAIT = 63
 """Sweeps after which even an example that never moves is looked at again."""
 
-_OWN = ("coef", "linear", "losses", "updates", "round", "random")
+_OWN = ("coef", "linear", "losses", "updates", "iteration", "random")
 """Attributes of batches that belong to their examples, not to the weights."""
 
 ROOM_AFTER_THINNING = 0.75
