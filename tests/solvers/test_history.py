@@ -18,6 +18,7 @@ import maxmargin as mm
 from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
+from maxmargin.core.registry import as_named_now
 from maxmargin.core.result import Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.names import SOLVERS, make_solver
@@ -312,9 +313,12 @@ def test_out_of_time_in_the_first_pass(solver):
     assert all(math.isfinite(line.objective) for line in model.history_)
 
 
-def test_rounds_of_earlier_versions_have_their_estimate_as_objective():
-    line = Iteration(1.0, 2, 3, math.inf, 4.0, 5, expected=6.0)
-    assert (line.objective, line.exact, line.expected) == (6.0, False, None)
+def test_iterations_of_earlier_versions_have_their_estimate_as_objective():
+    first = {"seconds": 1.0, "oracle_calls": 2, "cache_hits": 3, "primal": math.inf, "dual": 4.0}
+    line = Iteration(**as_named_now({**first, "planes": 5, "expected": 6.0}))
+    assert (line.cuts, line.objective, line.exact) == (5, 6.0, False)
+    later = as_named_now({**first, "planes": 5, "objective": 7.0, "expected": None})
+    assert Iteration(**later).objective == 7.0
     assert line.objective_gap == pytest.approx(1.0 / 3.0)
 
 
