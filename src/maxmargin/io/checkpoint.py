@@ -55,8 +55,8 @@ class _WholeHash(SampledHash):
             self.add(vars(value))
 
 
-_FORMAT = 2
-"""The first had no checksum."""
+_FORMAT = 3
+"""The first had no checksum, the second other names."""
 
 
 class CheckpointWarning(UserWarning):
