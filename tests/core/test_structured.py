@@ -126,7 +126,8 @@ def test_a_search_that_ends_below_the_truth():
     oracle = PythonOracle(problem, CASE.X, CASE.Y, CASE.C)
     weights = 10.0 * GOOD.joint_feature(CASE.X[3], CASE.Y[3])  # the truth is far ahead
     with pytest.raises(
-        ProblemError, match=r"loss_augmented_inference of Mine .* example 3, .* below .* truth"
+        ProblemError,
+        match=r"inference of Mine .* example 3, .* below .* true output",
     ):
         oracle.separate(weights, EVERYONE, Threads(1))
 

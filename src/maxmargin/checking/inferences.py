@@ -30,7 +30,7 @@ from maxmargin.core.kernel import n_rows
 from maxmargin.core.latent import ImputedOracle, PythonLatentOracle, as_pair
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import ROUNDING
-from maxmargin.core.problem import RescalesSlack, renumbered
+from maxmargin.core.problem import renumbered, rescales_slack
 from maxmargin.core.python_oracle import PythonOracle, as_row
 from maxmargin.core.threads import Threads
 
@@ -283,7 +283,7 @@ class ProblemChecks(ContractChecks):
         self.k_bests.append((i, at, found))
 
     def optional_calls(self) -> list[str]:
-        return ["slack_rescaled_inference"] if isinstance(self.problem, RescalesSlack) else []
+        return ["slack_rescaled_inference"] if rescales_slack(self.problem) else []
 
     def found(self, method: str, at: At) -> dict[int, Candidate]:
         """What an inference found at some weights, for each example."""

@@ -125,6 +125,11 @@ class RescalesSlack(Protocol):
     def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
 
 
+def rescales_slack(problem: Any) -> bool:
+    """Whether a problem has inference for slack rescaling: a method that is not None."""
+    return isinstance(problem, RescalesSlack) and problem.slack_rescaled_inference is not None
+
+
 @runtime_checkable
 class InfersBatches(Protocol):
     """With loss-augmented inference for many examples at once."""

@@ -18,9 +18,9 @@ from maxmargin.core.problem import (
     ListsOutputs,
     MakesOracle,
     ProblemError,
-    RescalesSlack,
     called,
     is_exact,
+    rescales_slack,
     settings_of,
 )
 from maxmargin.core.threads import Threads
@@ -396,7 +396,7 @@ def make_oracle(
     """The training set of a problem: its own, or the plain-Python one."""
     from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
 
-    if rescaling == "slack" and not isinstance(problem, RescalesSlack):
+    if rescaling == "slack" and not rescales_slack(problem):
         return SlackRescaledOracle(make_oracle(problem, X, Y, C, "margin"))
     if isinstance(problem, MakesOracle):
         bound: Oracle = problem.make_oracle(X, Y, C, rescaling)
