@@ -183,10 +183,10 @@ def speed(
     rows, details = [], {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnparsedWarning)
-        model.predict_top(longest[:1], 2), model.predict_marginals(longest[:1])  # compiles
+        model.predict_k_best(longest[:1], 2), model.predict_marginals(longest[:1])  # compiles
         works: dict[str, Callable[..., Any]] = {
             "a parse": model.predict,
-            "the ten best": partial(model.predict_top, k=10),
+            "the ten best": partial(model.predict_k_best, k=10),
             "marginals": model.predict_marginals,
         }
         for name, work in works.items():
