@@ -180,7 +180,7 @@ def _line(timings: list[Timed]) -> dict[str, Any]:
     """What the fastest fit has cost."""
     model = min(timings, key=lambda timed: timed.seconds).answer
     history = model.history_
-    moves, rounds = max(sum(line.moves for line in history), 1), max(len(history), 1)
+    moves, rounds = max(sum(line.updates for line in history), 1), max(len(history), 1)
     idle = sum(line.idle_seconds for line in history)
     return {
         "rounds": rounds,
