@@ -8,7 +8,7 @@ import numpy as np
 
 from maxmargin.checking.contract import Broken, ContractChecks, KernelProblemChecks, ProblemCheck
 from maxmargin.checking.inferences import LatentProblemChecks, ProblemChecks
-from maxmargin.core.kernel import KernelProblem, n_rows
+from maxmargin.core.kernel import KernelProblem, ListsCandidates, n_rows
 from maxmargin.core.problem import as_inputs, check_instance
 
 
@@ -136,7 +136,7 @@ def _kind_of(problem: Any) -> type[ContractChecks]:
         for name in ("joint_feature", "inference", "loss_augmented_inference", "loss")
     ):
         return LatentProblemChecks if hasattr(problem, "latent") else ProblemChecks
-    if isinstance(problem, KernelProblem) or hasattr(problem, "candidates"):
+    if isinstance(problem, KernelProblem | ListsCandidates):
         return KernelProblemChecks
     raise ValueError(
         f"{type(problem).__name__} is no problem: write the methods of Problem, LatentProblem or "

@@ -30,7 +30,14 @@ from maxmargin.core.kernel import n_rows
 from maxmargin.core.latent import ImputedOracle, PythonLatentOracle, as_pair
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import ROUNDING
-from maxmargin.core.problem import renumbered, rescales_slack
+from maxmargin.core.problem import (
+    HasKBest,
+    InfersBatches,
+    ListsOutputs,
+    MakesOracle,
+    renumbered,
+    rescales_slack,
+)
 from maxmargin.core.python_oracle import PythonOracle, as_row
 from maxmargin.core.threads import Threads
 
@@ -101,7 +108,7 @@ class ProblemChecks(ContractChecks):
             self.begin(i)
         if self.width is None:
             return
-        if hasattr(self.problem, "outputs"):
+        if isinstance(self.problem, ListsOutputs):
             self.list_outputs()
         else:
             self.borrow_outputs()
@@ -117,9 +124,9 @@ class ProblemChecks(ContractChecks):
             self.infer_all(at, again=True)
         for i in self.pool:
             self.compare_true_output_again(i)
-        if hasattr(self.problem, "cuts"):
+        if isinstance(self.problem, InfersBatches):
             self.check_cuts(everywhere)
-        if hasattr(self.problem, "make_oracle"):
+        if isinstance(self.problem, MakesOracle):
             self.check_make_oracle(everywhere)
         self.true_keys = {
             i: {candidate.key for candidate in pool if candidate.source == TRUE}
@@ -267,7 +274,7 @@ class ProblemChecks(ContractChecks):
                     self.compare_again(self.answers[-1])
                 else:
                     self.know(i, [found])
-        if hasattr(self.problem, "k_best") and not again:
+        if isinstance(self.problem, HasKBest) and not again:
             with suppress(Broken):
                 self.infer_k_best(i, at)
 

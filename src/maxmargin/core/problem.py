@@ -112,13 +112,6 @@ class HasKBest(Protocol):
 
 
 @runtime_checkable
-class HasMarginals(Protocol):
-    """That has the marginal probabilities of the parts of its outputs."""
-
-    def marginals(self, x: Any, w: Floats, temperature: float, /) -> Any: ...
-
-
-@runtime_checkable
 class RescalesSlack(Protocol):
     """With loss-augmented inference for slack rescaling."""
 
