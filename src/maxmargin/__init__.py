@@ -53,7 +53,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.ranking.estimator": "Ranker",
         "structures.taxonomy.estimator": "HierarchicalClassifier",
         "training.distributed_dual": "DistributedDual",
-        "training.engines": "EngineError engine",
+        "training.engines": "EngineError",
+        "training.fit": "engine",
         "training.streams": "SourceStream",
     },
 )

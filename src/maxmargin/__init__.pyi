@@ -68,7 +68,7 @@ from maxmargin.structures.ranking.estimator import Ranker as Ranker
 from maxmargin.structures.taxonomy.estimator import HierarchicalClassifier as HierarchicalClassifier
 from maxmargin.training.distributed_dual import DistributedDual as DistributedDual
 from maxmargin.training.engines import EngineError as EngineError
-from maxmargin.training.engines import engine as engine
+from maxmargin.training.fit import engine as engine
 from maxmargin.training.streams import SourceStream as SourceStream
 
 __version__: str

@@ -21,12 +21,12 @@ from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.registry import as_named_now
 from maxmargin.core.result import Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.structures.dependency.formats import DependencySentence
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
+from maxmargin.training.fit import SOLVERS, make_solver
 from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import shard_oracle
 

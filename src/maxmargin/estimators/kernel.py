@@ -14,7 +14,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.checks import conforms
-from maxmargin.core.inputs import label_array
+from maxmargin.core.inputs import check_loss_matrix, label_array
 from maxmargin.core.kernel import Pairs, n_rows
 from maxmargin.core.kernel_model import KernelModel, predict
 from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multiclass, class_scores
@@ -27,12 +27,12 @@ from maxmargin.estimators.base import (
     check_classes,
     estimator,
     fitted,
-    train_warm,
 )
-from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.checks import check_features
 from maxmargin.estimators.structured import HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
+from maxmargin.training.fit import costs, train_oracle
 
 Floats = NDArray[np.float64]
 
@@ -91,8 +91,7 @@ class KernelEstimator(CertifiedEstimator):
             }
 
         shape = type(solver), len(oracle.C)
-        result = train_warm(self, solver, oracle, shape, X, Y, attributes)
-        self._warn_unless_converged(result, X)
+        train_oracle(self, solver, oracle, X, Y, attributes, shape)
         return self
 
 
@@ -209,7 +208,7 @@ class KernelStructuredSVM(KernelEstimator, HasProblem):
             raise ValueError(f"X has {n} inputs but y has {len(y)} outputs: give one for each.")
         if not n:
             raise ValueError("X is empty: there is nothing to learn from.")
-        C = self._costs(n, sample_weight)
+        C = costs(self, n, sample_weight)
         kernel = make_kernel(self.kernel, self.gamma, self.degree, self.coef0)
         if isinstance(self.problem, Multiclass):
             return self._fit_classes(X, y, C, kernel)

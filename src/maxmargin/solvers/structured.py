@@ -474,6 +474,9 @@ class StructuredSolver(Solver):
 
     requires: ClassVar[tuple[type, ...]] = (Oracle,)
 
+    on_shards: ClassVar[bool] = False
+    """Whether it trains on shards of the data."""
+
     def finish(self, run: Any, status: Status) -> Result:
         """The answer of a run, certified by `Oracle.primal` and `Oracle.dual` alone."""
         return _certified(run, status)

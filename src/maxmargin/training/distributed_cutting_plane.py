@@ -5,7 +5,7 @@ each request which numbers are still in use.
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,8 @@ class DistributedOneSlack(OneSlack):
     --------
     OneSlack, DistributedDual
     """
+
+    on_shards: ClassVar[bool] = True
 
     def start(
         self, oracle: Any, stopping: Stopping, threads: Threads, seed: int

@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.inputs import all_classes, label_array
+from maxmargin.core.inputs import all_classes, check_loss_matrix, label_array
 from maxmargin.estimators.base import estimator, fitted
-from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.structures.ordinal.problem import Ordinal, distances
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle

@@ -14,15 +14,16 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import LARGEST, are_moderate, check_shape
+from maxmargin.core.inputs import as_floats
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.estimators.base import estimator, fitted
-from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
 from maxmargin.structures.pose.oracle import PoseOracle
 from maxmargin.structures.pose.problem import PoseProblem
+from maxmargin.training.fit import costs
 
 Floats = NDArray[np.float64]
 
@@ -236,7 +237,7 @@ class PoseEstimator(KernelEstimator):
         if not images:
             raise ValueError("X is empty: there is nothing to learn from.")
         y_true = check_poses(y, len(images), problem.grid)
-        C = self._costs(len(images), sample_weight)
+        C = costs(self, len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, y_true, strict=True))]
         oracle = PoseOracle(problem, windows, on_grid, C, self.rescaling)
