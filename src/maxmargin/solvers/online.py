@@ -412,7 +412,7 @@ class Online(StructuredSolver):
         oracle: Any,
         stopping: Stopping,
         *,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         seed: int = 0,
         start: Any = None,
         on_iteration: OnIteration | None = None,

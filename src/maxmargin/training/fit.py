@@ -23,7 +23,7 @@ from maxmargin.core.inputs import all_classes, check_costs, check_per_sample
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Iteration, Result, Status, Stopping
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
@@ -204,11 +204,12 @@ def train_oracle(
     shape: Hashable = None,
 ) -> None:
     """Train, with `warm_start` from where the last fit ended, if that was of the same shape."""
-    shape = shape or oracle.shape
-    known, point = (estimator.warm_start and getattr(estimator, "_warm", None)) or (None, None)
+    warm = estimator.warm_start
+    shape = (shape or oracle.shape) if warm else None
+    known, point = (warm and getattr(estimator, "_warm", None)) or (None, None)
     solve = partial(solver.solve, oracle, start=point if known == shape else None)
     result = train(estimator, X, y, solve, attributes)
-    estimator._warm = (shape, result.dual_point) if estimator.warm_start else None
+    estimator._warm = (shape, result.dual_point) if warm else None
     estimator._warn_unless_converged(result, X)
 
 
@@ -232,7 +233,7 @@ def train(
     context = estimator._init_callback_context(max_subtasks=None)
     context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
     cancelled = cancelled or threading.Event()
-    bounds = estimator.tol, estimator.max_iter, estimator.time_limit, cancelled
+    on_iteration = _calls_back(estimator, X, y, attributes)
     patient: Any = nullcontext()
     kept: dict[str, Checkpoint] = {}
     if estimator.checkpoint is not None:
@@ -241,10 +242,12 @@ def train(
     try:
         with patient:
             result = solve(
-                stopping=Stopping.within(*bounds),
-                n_jobs=n_threads(estimator.n_jobs),
+                stopping=Stopping.within(
+                    estimator.tol, estimator.max_iter, estimator.time_limit, cancelled
+                ),
+                n_jobs=estimator.n_jobs,
                 seed=int(check_random_state(estimator.random_state).randint(2**31)),
-                on_iteration=_calls_back(estimator, X, y, attributes),
+                on_iteration=on_iteration,
                 **kept,
             )
     except ProblemError as error:
@@ -414,7 +417,7 @@ def _explore(
     oracle: Oracle,
     *,
     stopping: Stopping,
-    n_jobs: int,
+    n_jobs: int | None,
     seed: int,
     on_iteration: Any,
     checkpoint: Any = None,
