@@ -8,8 +8,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "": "data structures",
-        "checking.check": "ProblemReport check_problem",
-        "checking.contract": "ProblemCheck",
+        "checking": "ProblemCheck ProblemReport check_problem",
         "core.certificate": "Certificate",
         "core.cuts": "Cuts",
         "core.kernel": "Candidates KernelProblem",
