@@ -60,9 +60,8 @@ def _find(column, table):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def spread(start, stop, columns, values, table):  # type: ignore[no-untyped-def]
-    """Put a cutting plane in the table; returns how many places it took."""
-    taken = 0
+def spread(start, stop, columns, values, factor, taken, table):  # type: ignore[no-untyped-def]
+    """Add `factor` times a cut to what is in the table; returns how many places are taken."""
     for q in range(start, stop):
         h = _find(columns[q], table)
         if table.keys[h] == EMPTY:
@@ -70,7 +69,7 @@ def spread(start, stop, columns, values, table):  # type: ignore[no-untyped-def]
             table.sums[h] = 0.0
             table.places[taken] = h
             taken += 1
-        table.sums[h] += values[q]
+        table.sums[h] += factor * values[q]
     return taken
 
 

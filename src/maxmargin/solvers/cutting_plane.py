@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_shape
 from maxmargin.core.oracle import Hinges, Oracle
