@@ -18,8 +18,12 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.checks import LARGEST, first_immoderate
-from maxmargin.core.linear import LinearProblem, OneVersusRest
-from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
+from maxmargin.core.linear import (
+    GaussianPrior,
+    LinearProblem,
+    OneVersusRest,
+    WhitenedFeatures,
+)
 from maxmargin.core.result import Result, Stopping
 from maxmargin.core.threads import n_threads
 from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted
