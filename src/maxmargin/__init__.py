@@ -13,8 +13,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "core.cuts": "Cuts",
         "core.kernel": "Candidates KernelProblem",
         "core.latent": "LatentProblem",
+        "core.linear": "GaussianPrior",
         "core.oracle_check": "ProblemWarning",
-        "core.prior": "GaussianPrior",
         "core.problem": "Problem ProblemError",
         "core.result": "AbsoluteGap",
         "core.kernels": "FunctionKernel JointKernel KernelError LinearKernel PolynomialKernel "

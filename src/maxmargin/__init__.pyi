@@ -15,8 +15,8 @@ from maxmargin.core.kernels import PolynomialKernel as PolynomialKernel
 from maxmargin.core.kernels import ProductKernel as ProductKernel
 from maxmargin.core.kernels import RBFKernel as RBFKernel
 from maxmargin.core.latent import LatentProblem as LatentProblem
+from maxmargin.core.linear import GaussianPrior as GaussianPrior
 from maxmargin.core.oracle_check import ProblemWarning as ProblemWarning
-from maxmargin.core.prior import GaussianPrior as GaussianPrior
 from maxmargin.core.problem import Problem as Problem
 from maxmargin.core.problem import ProblemError as ProblemError
 from maxmargin.core.result import AbsoluteGap as AbsoluteGap

@@ -17,7 +17,7 @@ from structured_referee import (
     widen,
 )
 
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import certify
 from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError

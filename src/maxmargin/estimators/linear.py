@@ -19,8 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.checks import LARGEST, first_immoderate
 from maxmargin.core.inputs import as_floats, check_bias, check_costs
-from maxmargin.core.linear import LinearProblem, OneVersusRest
-from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
+from maxmargin.core.linear import GaussianPrior, LinearProblem, OneVersusRest, WhitenedFeatures
 from maxmargin.core.result import Result, Stopping
 from maxmargin.core.threads import n_threads
 from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted

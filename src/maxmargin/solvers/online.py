@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.cuts import slopes
+from maxmargin.compiled.rows import slopes
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.problem import ProblemError

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
