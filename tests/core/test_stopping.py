@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.progress import TimeLeft

@@ -14,7 +14,7 @@ from sklearn.datasets import load_iris
 from test_models import MODELS, Signs
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.registry import registered
 from maxmargin.io.tensors import read_tensors, write_tensors
 from maxmargin.structures.chain.latent import HiddenChains

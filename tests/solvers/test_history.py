@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.registry import as_named_now

@@ -31,7 +31,7 @@ STRUCTURES = (
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
-        "core.kernel_multiclass": "Multiclass",
+        "core.kernel_oracle": "Multiclass",
         "structures.chain.latent": "HiddenChains",
         "structures.chain.problem": "Chain",
         "structures.constituency.problem": "GrammarProblem",

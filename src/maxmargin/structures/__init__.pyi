@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from maxmargin.core.kernel_multiclass import Multiclass as Multiclass
+from maxmargin.core.kernel_oracle import Multiclass as Multiclass
 from maxmargin.structures.chain.latent import HiddenChains as HiddenChains
 from maxmargin.structures.chain.problem import Chain as Chain
 from maxmargin.structures.constituency.problem import GrammarProblem as GrammarProblem
