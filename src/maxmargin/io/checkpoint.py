@@ -27,17 +27,15 @@ def fingerprint(value: Any) -> str:
     Goes through all of arrays, lists, dictionaries, and the attributes of any other object. Of what
     has none, such as functions, only the type counts.
     """
-    found = _WholeHash("")
-    found.add(value)
-    return found.text()
+    return _WholeHash("", value).text()
 
 
 class _WholeHash(SampledHash):
     """A hash that leaves nothing out."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: str, *values: Any) -> None:
         self._met: dict[int, Any] = {}
+        super().__init__(kind, *values)
 
     def _places(self, n: int) -> Iterable[int]:
         return range(n)
