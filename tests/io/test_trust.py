@@ -16,7 +16,7 @@ from test_models import MODELS, Signs
 import maxmargin as mm
 from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.registry import registered
-from maxmargin.io.tensors import read_tensors, write_tensors
+from maxmargin.io.files import read_tensors, write_tensors
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 
