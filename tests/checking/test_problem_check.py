@@ -29,7 +29,7 @@ from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.multilabel.problem import LabelSets

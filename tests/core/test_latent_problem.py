@@ -17,7 +17,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import make_solver
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
 
 ONE = Threads(1)

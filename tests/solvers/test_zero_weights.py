@@ -13,7 +13,7 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel_multiclass import Multiclass
 from maxmargin.data.opening import open_examples
 from maxmargin.report.page import certified
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.constituency.formats import read_trees
 
 RANDOM = np.random.default_rng(0)

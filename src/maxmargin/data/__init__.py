@@ -13,8 +13,8 @@ __getattr__, __dir__, __all__ = lazy_names(
         "data.sources": "CountedSource Examples Source",
         "data.opening": "convert open_examples",
         "data.sources_python": "ArraySource DaskArrays DaskSource DatasetSource FunctionSource",
-        "structures.chain.columns": "ColumnSentence iter_columns read_columns write_columns",
-        "structures.chain.svm_hmm": "SvmHmmFile read_svm_hmm",
+        "structures.chain.formats": "ColumnSentence SvmHmmFile iter_columns read_columns "
+        "read_svm_hmm write_columns",
         "structures.chain.templates": "ColumnFile Templates",
         "structures.constituency.formats": "read_tree_file",
         "structures.dependency.formats": "DependencySentence read_conllu read_dependencies read_dp "

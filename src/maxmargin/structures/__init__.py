@@ -32,8 +32,7 @@ __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
         "core.kernel_multiclass": "Multiclass",
-        "structures.chain.latent": "HiddenChains",
-        "structures.chain.problem": "Chain",
+        "structures.chain.problem": "Chain HiddenChains",
         "structures.constituency.problem": "GrammarProblem",
         "structures.dependency.problem": "DependencyTrees",
         "structures.graph.problem": "GraphLabelling",
@@ -51,7 +50,7 @@ READERS = (
     "structures.constituency.formats",
     "structures.dependency.formats",
     "structures.ranking.formats",
-    "structures.chain.svm_hmm",
+    "structures.chain.formats",
     "data.libsvm",
     "structures.chain.templates",
 )
