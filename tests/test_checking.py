@@ -28,7 +28,7 @@ from maxmargin.core.oracle_check import EVERY, FIRST, OracleChecker
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.multilabel.problem import LabelSets

@@ -22,16 +22,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from maxmargin.core.checks import conforms
-from maxmargin.core.inputs import check_loss_matrix, label_array
-from maxmargin.core.kernel import Pairs, n_rows
-from maxmargin.core.kernel_model import KernelModel, predict
-from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multiclass, class_scores
-from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
-from maxmargin.core.problem import check_instance
 from maxmargin.core.checks import check_shape, conforms
-from maxmargin.core.inputs import label_array
+from maxmargin.core.inputs import check_loss_matrix, label_array
 from maxmargin.core.kernel import (
     NAMES,
     SAMPLE,

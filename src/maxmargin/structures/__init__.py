@@ -34,7 +34,7 @@ READERS = (
     "structures.constituency.formats",
     "structures.dependency.formats",
     "structures.ranking.formats",
-    "structures.chain.svm_hmm",
+    "structures.chain.formats",
     "data.libsvm",
     "structures.chain.templates",
 )

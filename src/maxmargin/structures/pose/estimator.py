@@ -21,10 +21,8 @@ from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.oracle import PoseOracle
-from maxmargin.structures.pose.problem import PoseProblem
-from maxmargin.training.fit import costs
 from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
+from maxmargin.training.fit import costs
 
 Floats = NDArray[np.float64]
 
