@@ -21,10 +21,11 @@ from maxmargin.structures.constituency.grammar import (
     GrammarError,
     Lexicon,
     Sentence,
+    Tree,
+    brackets,
     shape,
 )
 from maxmargin.structures.constituency.problem import GrammarModel, GrammarProblem
-from maxmargin.structures.constituency.trees import Tree, brackets
 
 ONE = Threads(1)
 seeds = st.integers(0, 2**32 - 1)
