@@ -20,10 +20,11 @@ from maxmargin.structures.constituency.grammar import (
     GrammarError,
     Lexicon,
     Sentence,
+    Tree,
+    brackets,
     shape,
 )
 from maxmargin.structures.constituency.problem import GrammarModel, GrammarProblem
-from maxmargin.structures.constituency.trees import Tree, brackets
 from maxmargin.training.fit import SOLVERS, make_solver
 
 ONE = Threads(1)

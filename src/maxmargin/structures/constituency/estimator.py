@@ -17,10 +17,15 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import HasEngine, check_weights, estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.constituency.formats import as_tree
-from maxmargin.structures.constituency.grammar import Grammar, Sentence
+from maxmargin.structures.constituency.grammar import (
+    Grammar,
+    Sentence,
+    Tree,
+    TreeError,
+    bracket_scores,
+)
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
-from maxmargin.structures.constituency.trees import Tree, TreeError, bracket_scores
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
@@ -48,7 +53,7 @@ class GrammarParser(HasEngine, RescaledEstimator):
     the grammar has for a sentence, found exactly. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
     hinge_i(w)`` over sentences.
 
-    Trees come as brackets in a string, as `maxmargin.structures.constituency.trees.Tree`,
+    Trees come as brackets in a string, as `maxmargin.structures.constituency.grammar.Tree`,
     or as trees of NLTK. Function tags and traces are removed unless they come as `Tree`. See Notes.
 
     Parameters
@@ -328,7 +333,7 @@ class GrammarParser(HasEngine, RescaledEstimator):
         return self._model.marginals(self._checked(X), float(temperature))
 
     def score(self, X: Any, y: Any = None) -> float:
-        """F1 of labelled brackets, see `maxmargin.structures.constituency.trees.bracket_scores`.
+        """F1 of labelled brackets, see `maxmargin.structures.constituency.grammar.bracket_scores`.
 
         Parameters
         ----------
