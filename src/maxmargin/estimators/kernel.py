@@ -22,14 +22,9 @@ from maxmargin.core.kernel_oracle import KernelOracle
 from maxmargin.core.kernels import NAMES, Kernel, ProductKernel, make_kernel
 from maxmargin.core.problem import check_instance
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.estimators.base import (
-    CertifiedEstimator,
-    check_classes,
-    estimator,
-    fitted,
-    train_warm,
-)
+from maxmargin.estimators.base import CertifiedEstimator, check_classes, train_warm
 from maxmargin.estimators.checks import check_features, check_loss_matrix
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual

@@ -17,7 +17,8 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
-from maxmargin.estimators.base import callers_level, check_weights, estimator, fitted
+from maxmargin.estimators.base import callers_level, check_weights
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import HasProblem, StructuredEstimator
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.solvers.names import make_solver

@@ -22,7 +22,7 @@ from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
 from maxmargin.core.result import Result, Stopping
 from maxmargin.core.threads import n_threads
-from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted
+from maxmargin.estimators.base import CertifiedEstimator
 from maxmargin.estimators.checks import (
     as_floats,
     check_bias,
@@ -32,6 +32,7 @@ from maxmargin.estimators.checks import (
     check_lengths,
     check_per_sample,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual

@@ -24,8 +24,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from maxmargin.core.checks import check_shape
 from maxmargin.core.kernels import NAMES, SAMPLE, Kernel, check_gram, make_kernel
 from maxmargin.core.problem import Problem
-from maxmargin.estimators.base import StoredEstimator, check_weights, estimator, fitted
+from maxmargin.estimators.base import StoredEstimator, check_weights
 from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.declared import estimator, fitted
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,9 @@ from sklearn.utils.validation import validate_data
 from maxmargin.core.checks import LARGEST, are_moderate, check_finite
 from maxmargin.core.linear import LinearProblem, ScalarProblem
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_weights, estimator, fitted
+from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import as_floats
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.training.streams import CheckedExamples, LinearStream
 

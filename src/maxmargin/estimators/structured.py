@@ -22,14 +22,8 @@ from maxmargin.core.problem import (
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import (
-    CertifiedEstimator,
-    HasEngine,
-    check_weights,
-    estimator,
-    fitted,
-    train_warm,
-)
+from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights, train_warm
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (

@@ -18,7 +18,7 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_features,
     check_loss_matrix,
@@ -26,6 +26,7 @@ from maxmargin.estimators.checks import (
     check_names,
     remember_names,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences

@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import HasEngine, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_weights
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.grammar import Grammar, Sentence

@@ -19,7 +19,8 @@ from maxmargin.core.checks import check_indices
 from maxmargin.core.inputs import label_array
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 from maxmargin.structures.dependency.inference import (

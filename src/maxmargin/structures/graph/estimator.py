@@ -14,13 +14,14 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_loss_matrix,
     check_names,
     check_per_sample,
     remember_names,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs

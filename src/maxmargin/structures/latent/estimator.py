@@ -9,7 +9,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_features,
     check_labels,
@@ -17,6 +17,7 @@ from maxmargin.estimators.checks import (
     check_names,
     remember_names,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
 

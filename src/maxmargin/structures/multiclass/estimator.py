@@ -25,13 +25,14 @@ from maxmargin.core.linear import (
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Stopping
 from maxmargin.data.sources import Source, widened
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights
 from maxmargin.estimators.checks import (
     as_floats,
     check_costs,
     check_loss_matrix,
     check_per_sample,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.sequential_dual import SequentialDual

@@ -12,8 +12,9 @@ from sklearn.utils._param_validation import StrOptions
 from maxmargin.core.inputs import all_classes, label_array
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, estimator, fitted
+from maxmargin.estimators.base import check_classes
 from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator

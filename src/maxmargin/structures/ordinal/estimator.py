@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.inputs import all_classes, label_array
-from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.ordinal.problem import Ordinal, distances
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle

@@ -12,7 +12,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import (
     check_bias,
     check_costs,
@@ -20,6 +20,7 @@ from maxmargin.estimators.checks import (
     check_labels,
     check_lengths,
 )
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle

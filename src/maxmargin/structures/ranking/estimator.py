@@ -11,8 +11,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_weights, estimator, fitted
+from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import as_floats, check_features, check_lengths, one_sentence
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
 from maxmargin.training.fit import (

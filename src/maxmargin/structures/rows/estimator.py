@@ -9,8 +9,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
 from maxmargin.training.fit import (

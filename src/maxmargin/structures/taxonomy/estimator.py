@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.inputs import class_numbers
-from maxmargin.estimators.base import estimator, fitted
 from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
