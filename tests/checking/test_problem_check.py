@@ -33,7 +33,7 @@ from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.multilabel.problem import LabelSets
-from maxmargin.structures.ordinal.problem import Ordinal
+from maxmargin.structures.ordinal.estimator import Ordinal
 
 
 def check(problem, X, Y, **options):

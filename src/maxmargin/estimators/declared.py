@@ -7,6 +7,8 @@ estimators share is written once.
 import inspect
 import re
 from dataclasses import dataclass, field, fields
+from functools import update_wrapper
+from types import FunctionType
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
 Class = TypeVar("Class", bound=type)
@@ -51,10 +53,24 @@ def estimator(cls: Class) -> Class:
     parameters = sorted(signature.parameters.values(), key=distance)
     made.__init__.__signature__ = signature.replace(parameters=parameters)
     made.__doc__ = _class_page(made, [one.name for one in parameters])
-    for name, method in vars(cls).items():
-        if inspect.isfunction(method) and not name.startswith("_"):
-            method.__doc__ = _method_page(cls, name, list(inspect.signature(method).parameters))
+    for name, method in inspect.getmembers_static(cls, inspect.isfunction):
+        if not name.startswith("_") and method.__module__.startswith("maxmargin."):
+            page = _method_page(cls, name, list(inspect.signature(method).parameters))
+            if page != method.__doc__:
+                own = method if name in vars(cls) else _copied(method)
+                own.__doc__ = page
+                setattr(cls, name, own)
     return cls
+
+
+def _copied(method: Any) -> Any:
+    """The same method for a class whose page of it is another."""
+    copy = FunctionType(
+        method.__code__, method.__globals__, method.__name__, method.__defaults__,
+        method.__closure__,
+    )  # fmt: skip
+    copy.__kwdefaults__ = method.__kwdefaults__
+    return update_wrapper(copy, method)
 
 
 class Documented:

@@ -39,7 +39,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.graph.problem": "GraphLabelling",
         "structures.multiclass.problem": "Classes",
         "structures.multilabel.problem": "LabelSets",
-        "structures.ordinal.problem": "Ordinal",
+        "structures.ordinal.estimator": "Ordinal",
         "structures.performance.problem": "PerformanceProblem",
         "structures.pose.problem": "PoseProblem",
         "structures.ranking.problem": "RankingProblem",

@@ -45,7 +45,6 @@ class HierarchicalClassifier(RowClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
     nodes_ : list of length n_nodes
         Names of the nodes, each after its parent.
     parents_ : ndarray of shape (n_nodes,)
@@ -58,8 +57,6 @@ class HierarchicalClassifier(RowClassifier):
         The same for intercepts; zeros where not fitted.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
         What the column's class costs where the row's is right.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -108,7 +105,7 @@ class HierarchicalClassifier(RowClassifier):
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
         codes = class_numbers(examples.y, metadata["classes_"]).astype(np.int32)[:, None]
-        return self._row_training(examples.X, codes, C, metadata["_problem"])
+        return self._row_oracle(examples.X, codes, C, metadata["_problem"])
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         problem = metadata["_problem"]
