@@ -23,7 +23,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "estimators.kernel": "KernelStructuredSVM",
         "estimators.latent": "LatentStructuredSVM",
         "estimators.low_rank": "LowRankKernel LowRankProblem",
-        "estimators.regressor": "LinearRegressor",
+        "estimators.linear": "LinearRegressor",
         "estimators.structured": "StructuredSVM",
         "io.checkpoint": "Checkpoint CheckpointWarning",
         "io.models": "ModelFileError load read_header save",

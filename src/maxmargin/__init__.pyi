@@ -22,11 +22,11 @@ from maxmargin.core.problem import ProblemError as ProblemError
 from maxmargin.core.result import AbsoluteGap as AbsoluteGap
 from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredSVM
 from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM
+from maxmargin.estimators.linear import LinearRegressor as LinearRegressor
 from maxmargin.estimators.low_rank import LowRankKernel as LowRankKernel
 from maxmargin.estimators.low_rank import LowRankProblem as LowRankProblem
 from maxmargin.estimators.pruning import Pruned as Pruned
 from maxmargin.estimators.pruning import prune as prune
-from maxmargin.estimators.regressor import LinearRegressor as LinearRegressor
 from maxmargin.estimators.structured import StructuredSVM as StructuredSVM
 from maxmargin.io.checkpoint import Checkpoint as Checkpoint
 from maxmargin.io.checkpoint import CheckpointWarning as CheckpointWarning

@@ -31,9 +31,9 @@ from maxmargin.core.threads import Threads
 from maxmargin.solvers.names import SOLVERS
 from maxmargin.structures.chain.latent import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
-from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.multilabel.problem import LabelSets
 from maxmargin.structures.ordinal.estimator import Ordinal
+from maxmargin.structures.rows.oracle import Classes
 
 
 def check(problem, X, Y, **options):

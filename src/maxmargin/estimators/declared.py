@@ -33,11 +33,13 @@ def estimator(cls: Class) -> Class:
 
     Parameters are annotated names with a default, by keyword only unless ``field(kw_only=False)``
     says otherwise. Those of the class come before those of its bases, whose constraints it
-    inherits. What docstrings leave out of the class's "Parameters" and "Attributes", and of what
-    its methods take, return, raise and warn of, is taken from those of its bases.
+    inherits; flags need none. What docstrings leave out of the class's "Parameters" and
+    "Attributes", and of what its methods take, return, raise and warn of, comes from its bases.
     """
     made: Any = dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
-    constraints: dict[str, Any] = {}
+    constraints: dict[str, Any] = {
+        one.name: ["boolean"] for one in fields(made) if one.init and one.type in (bool, "bool")
+    }
     for base in reversed(made.__mro__):
         constraints |= vars(base).get("_parameter_constraints", {})
     made._parameter_constraints = constraints
@@ -55,7 +57,7 @@ def estimator(cls: Class) -> Class:
     made.__doc__ = _class_page(made, [one.name for one in parameters])
     for name, method in inspect.getmembers_static(cls, inspect.isfunction):
         if not name.startswith("_") and method.__module__.startswith("maxmargin."):
-            page = _method_page(cls, name, list(inspect.signature(method).parameters))
+            page = _method_page(cls, name, inspect.signature(method))
             if page != method.__doc__:
                 own = method if name in vars(cls) else _copied(method)
                 own.__doc__ = page
@@ -164,7 +166,7 @@ def _class_page(cls: Any, parameters: list[str]) -> str:
     return _text(page)
 
 
-def _method_page(cls: type, method: str, arguments: list[str]) -> str:
+def _method_page(cls: type, method: str, signature: inspect.Signature) -> str:
     """The docstring of a method with what those of the bases, and their `_pages`, add."""
     page: Page = {}
     entries: dict[str, dict[str, str]] = {"Parameters": {}, "Raises": {}, "Warns": {}}
@@ -181,13 +183,27 @@ def _method_page(cls: type, method: str, arguments: list[str]) -> str:
             page |= {title: text for title, text in one.items() if text}
             for title, known in entries.items():
                 known.update(_entries(one.get(title, "")))
+    described = entries["Parameters"]
     entries["Parameters"] = {
-        name: entries["Parameters"][name] for name in arguments if name in entries["Parameters"]
+        name: _with_default(described[name], argument.default)
+        for name, argument in signature.parameters.items()
+        if name in described
     }
     more = page.pop(_MORE, "")
     if more and "\n\n" not in page[""]:
         page[""] += f"\n\n{more}"
     return _text(page | {t: "\n".join(dict.fromkeys(e.values())) for t, e in entries.items()})
+
+
+def _with_default(entry: str, default: Any) -> str:
+    """The entry of an argument, if it has one of its own, with the default of the signature."""
+    head, newline, rest = entry.partition("\n")
+    if ", " in head.partition(" : ")[0]:
+        return entry
+    head = head.partition(", default=")[0]
+    if default is not inspect.Parameter.empty:
+        head += f", default={default!r}"
+    return head + newline + rest
 
 
 def _clean(doc: str | None) -> str:

@@ -37,7 +37,7 @@ __getattr__, __dir__, __all__ = lazy_names(
         "structures.constituency.problem": "GrammarProblem",
         "structures.dependency.problem": "DependencyTrees",
         "structures.graph.problem": "GraphLabelling",
-        "structures.multiclass.problem": "Classes",
+        "structures.rows.oracle": "Classes",
         "structures.multilabel.problem": "LabelSets",
         "structures.ordinal.estimator": "Ordinal",
         "structures.performance.problem": "PerformanceProblem",

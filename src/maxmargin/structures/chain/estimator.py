@@ -133,8 +133,6 @@ class SequenceTagger(ExampleEstimator, Prunable):
         "loss": [StrOptions(_LOSSES), "array-like", dict],
         "order": [Options(int, {1, 2})],
         "pair_features": [StrOptions({"all"}), "array-like", None],
-        "fit_intercept": ["boolean"],
-        "fit_ends": ["boolean"],
     }
 
     classes_: NDArray[Any] = fitted()
@@ -294,24 +292,20 @@ class SequenceTagger(ExampleEstimator, Prunable):
     def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
         layout, table = self._layout, self._table.copy()
         table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
-        metadata = {
-            "classes_": self.classes_,
-            "n_features_in_": self.n_features_in_,
-            "_layout": layout,
-            "_tied": self._tied,
-        }
+        names = "classes_", "n_features_in_", "_layout", "_tied"
+        metadata = {name: getattr(self, name) for name in names}
         if hasattr(self, "vocabulary_"):
             stays: NDArray[np.bool_] = np.any(keep, axis=0)
             if self._tied is not None:  # these have weights of transitions, too
                 stays[self._tied] = True
                 metadata["_tied"] = (np.cumsum(stays) - 1)[self._tied]
-            names = [name for name, column in self.vocabulary_.items() if stays[column]]
+            kept = [name for name, column in self.vocabulary_.items() if stays[column]]
             table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
             metadata |= {
-                "vocabulary_": Vocabulary(names),
-                "n_features_in_": len(names),
+                "vocabulary_": Vocabulary(kept),
+                "n_features_in_": len(kept),
                 "_layout": Layout.of(
-                    len(names),
+                    len(kept),
                     layout.n_labels,
                     bias=layout.bias >= 0,
                     ends=layout.first >= 0,

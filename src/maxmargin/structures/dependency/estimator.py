@@ -227,9 +227,6 @@ class DependencyParser(RescaledEstimator):
 
     _parameter_constraints = {
         "structure": [StrOptions({"projective", "non-projective"})],
-        "labelled": ["boolean"],
-        "single_root": ["boolean"],
-        "projectivize": ["boolean"],
         "features": [callable, None],
         "n_features": [Interval(Integral, 1, 2**31, closed="both")],
         "tag": [StrOptions({"upos", "xpos"})],

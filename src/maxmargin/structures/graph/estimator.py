@@ -127,8 +127,6 @@ class GraphLabeler(ExampleEstimator):
 
     _parameter_constraints = {
         "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
-        "directed": ["boolean"],
-        "fit_intercept": ["boolean"],
         "inference_method": [StrOptions(set(METHODS))],
         "void": "no_validation",
     }

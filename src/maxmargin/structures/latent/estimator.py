@@ -86,7 +86,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     _parameter_constraints = {
         "background": [object],
         "loss_matrix": ["array-like", dict, None],
-        "fit_intercept": ["boolean"],
     }
 
     _arguments = """

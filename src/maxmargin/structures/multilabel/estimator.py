@@ -86,7 +86,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     _parameter_constraints = {
         "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
         "loss": [StrOptions(set(LOSSES))],
-        "fit_intercept": ["boolean"],
     }
 
     _problem: LabelSets = fitted()

@@ -121,7 +121,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             None,
         ],
         "pos_label": [object],
-        "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
     }
 

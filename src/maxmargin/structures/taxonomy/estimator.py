@@ -83,7 +83,6 @@ class HierarchicalClassifier(RowClassifier):
         "taxonomy": [StrOptions({"auto"}), dict, "array-like"],
         "loss": [StrOptions({"tree", "zero-one"}), "array-like", dict],
         "edge_lengths": [dict, None],
-        "fit_intercept": ["boolean"],
     }
 
     nodes_: list[Any] = fitted()
