@@ -15,7 +15,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
-from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.structures import Classes
 from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.training.streams import SourceStream
 

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 from maxmargin.core.result import Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.online import Online
-from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.structures import Classes
 from maxmargin.training.streams import SourceStream
 
 

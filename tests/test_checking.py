@@ -30,9 +30,9 @@ from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
-from maxmargin.structures.multiclass.problem import Classes
 from maxmargin.structures.multilabel.problem import LabelSets
-from maxmargin.structures.ordinal.problem import Ordinal
+from maxmargin.structures.ordinal.estimator import Ordinal
+from maxmargin.structures.rows.oracle import Classes
 from maxmargin.training.fit import SOLVERS
 
 

@@ -24,9 +24,9 @@ from maxmargin.estimators.kernel import KernelStructuredSVM as KernelStructuredS
 from maxmargin.estimators.kernel import LowRankKernel as LowRankKernel
 from maxmargin.estimators.kernel import LowRankProblem as LowRankProblem
 from maxmargin.estimators.latent import LatentStructuredSVM as LatentStructuredSVM
+from maxmargin.estimators.linear import LinearRegressor as LinearRegressor
 from maxmargin.estimators.pruning import Pruned as Pruned
 from maxmargin.estimators.pruning import prune as prune
-from maxmargin.estimators.regressor import LinearRegressor as LinearRegressor
 from maxmargin.estimators.structured import StructuredSVM as StructuredSVM
 from maxmargin.io.checkpoint import Checkpoint as Checkpoint
 from maxmargin.io.checkpoint import CheckpointWarning as CheckpointWarning

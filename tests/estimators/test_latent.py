@@ -441,7 +441,7 @@ def test_bad_parameters_get_a_sentence(model):
         LatentClassifier(loss_matrix=np.eye(2)).fit(X, LABELS)
     with pytest.raises(ValueError, match="X has 3 features, but LatentClassifier was trained with"):
         model.predict([x[:, :3] for x in X])
-    with pytest.raises(ValueError, match="a class that was not seen in training"):
+    with pytest.raises(ValueError, match="which is not one of the classes"):
         model.predict_instances(X, ["none"] * len(X))
     with pytest.raises(ValueError, match="problem"):
         LatentStructuredSVM(object()).fit(X, Y)

@@ -32,7 +32,7 @@ from maxmargin.io import checkpoint as checkpoint_module
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.io.files import read_tensors, write_tensors
 from maxmargin.structures.graph.problem import GraphLabelling
-from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.structures.rows.oracle import Classes
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")
 

@@ -21,7 +21,7 @@ from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.stream import Evaluation, FrozenPoint, InMemory
-from maxmargin.structures.multiclass.problem import Classes as ManyClasses
+from maxmargin.structures.rows.oracle import Classes as ManyClasses
 from maxmargin.training.streams import SourceStream
 
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]

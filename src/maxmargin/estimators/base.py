@@ -10,12 +10,11 @@ What a file may hold of an estimator: attributes it declares, of the types it de
 import copy
 import inspect
 import os
-import re
 import warnings
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal, Self, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,71 +27,8 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.checks import check_shape
 from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status
 from maxmargin.estimators.convergence import NotConvergedWarning, likely_cause
+from maxmargin.estimators.declared import Documented, estimator, fitted
 from maxmargin.io.checkpoint import Checkpoint
-
-Class = TypeVar("Class", bound=type)
-
-
-def fitted(*, init: Literal[False] = False) -> Any:
-    """An attribute that `fit` sets, in the body of an `estimator`."""
-    return field(init=init)
-
-
-@dataclass_transform(eq_default=False, kw_only_default=True, field_specifiers=(field, fitted))
-def estimator(cls: Class) -> Class:
-    """Make ``__init__`` of the parameters that a class and its bases declare, and document them.
-
-    Parameters are annotated names with a default, by keyword only unless ``field(kw_only=False)``
-    says otherwise. Those of the class come before those of its bases, whose constraints it
-    inherits. What the class's own docstring leaves out of "Parameters" and "Attributes" is taken
-    from those of its bases.
-    """
-    made: Any = dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
-    constraints: dict[str, Any] = {}
-    for base in reversed(made.__mro__):
-        constraints |= vars(base).get("_parameter_constraints", {})
-    made._parameter_constraints = constraints
-    signature = inspect.signature(made.__init__)
-
-    def distance(one: inspect.Parameter) -> int:
-        """How far among the bases a parameter comes from."""
-        declared = [
-            i for i, base in enumerate(made.__mro__) if one.name in inspect.get_annotations(base)
-        ]
-        return max(declared) if one.kind is one.KEYWORD_ONLY else -1
-
-    parameters = sorted(signature.parameters.values(), key=distance)
-    made.__init__.__signature__ = signature.replace(parameters=parameters)
-    learned = [one.name for one in fields(made) if not one.init]
-    doc = _with_inherited(made, made.__doc__ or "", "Attributes", learned)
-    names = [one.name for one in parameters]
-    made.__doc__ = _with_inherited(made, doc, "Parameters", names, order=names.index) + "\n"
-    return cls
-
-
-def _entries(doc: str, title: str) -> tuple[str, dict[str, str]]:
-    """A section of a docstring, and its entries by name."""
-    found = re.search(rf"^{title}\n-+\n(.*?)(?=\n\n\S[^\n]*\n---|\Z)", doc, re.M | re.S)
-    body = found.group(1) if found else ""
-    entries = re.split(r"\n(?=\S)", body) if body else []
-    return body, {entry.partition(" : ")[0]: entry for entry in entries}
-
-
-def _with_inherited(cls: Any, doc: str, title: str, names: list[str], order: Any = None) -> str:
-    """A docstring that also has the entries of the bases."""
-    doc = inspect.cleandoc(doc)
-    body, entries = _entries(doc, title)
-    if not body:
-        return doc
-    for base in cls.__mro__[1:]:
-        inherited = _entries(inspect.cleandoc(vars(base).get("__doc__") or ""), title)[1]
-        for name in [name for name in names if name in inherited and name not in entries]:
-            entry, default = inherited[name], getattr(cls, name, None)
-            if default != getattr(base, name, None):
-                entry = re.sub("default=.*", f"default={default!r}", entry, count=1)
-            entries[name] = entry
-    shown = sorted(entries, key=order) if order else entries
-    return doc.replace(body, "\n".join(entries[name] for name in shown), 1)
 
 
 @estimator
@@ -158,7 +94,7 @@ MOST_THREADS = 1024
 
 
 @estimator
-class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, BaseEstimator):
+class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, BaseEstimator):
     """Base of all estimators: a fit is a solve with a certificate.
 
     Parameters

@@ -9,7 +9,9 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import (
     _check_feature_names,
     check_consistent_length,
+    check_is_fitted,
     column_or_1d,
+    validate_data,
 )
 
 from maxmargin.core.inputs import check_kinds, check_moderate
@@ -41,14 +43,20 @@ def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> 
     return X
 
 
-def remember_names(estimator: Any, X: Any) -> None:
-    """Set ``feature_names_in_`` to the names of the columns, or remove it if there are none."""
-    _check_feature_names(estimator, _named(X), reset=True)
+def check_rows(estimator: Any, X: Any) -> Any:
+    """Rows to predict for, checked, with the columns of the training data."""
+    check_is_fitted(estimator)
+    rows = check_features(X, type(estimator).__name__)
+    validate_data(estimator, X, reset=False, skip_check_array=True)
+    return rows
 
 
-def check_names(estimator: Any, X: Any) -> None:
-    """Refuse columns of other names, or in another order, than those of the training data."""
-    _check_feature_names(estimator, _named(X), reset=False)
+def check_names(estimator: Any, X: Any, reset: bool = False) -> None:
+    """Refuse columns of other names, or in another order, than those of the training data.
+
+    Or set ``feature_names_in_`` to their names, and remove it if they have none.
+    """
+    _check_feature_names(estimator, _named(X), reset=reset)
 
 
 def _named(X: Any) -> Any:
@@ -76,6 +84,29 @@ def check_labels(y: Any, name: str) -> NDArray[Any]:
         return np.asarray(column_or_1d(y, warn=True))
     except ValueError as error:
         raise ValueError(one_sentence(str(error), y, "y")) from error
+
+
+def check_several(classes: NDArray[Any], name: str) -> None:
+    """Refuse a single class."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"{name} needs examples of at least two classes, but y holds only one class, "
+            f"{classes.tolist()[0]!r}."
+        )
+
+
+def check_k(k: int) -> int:
+    """How many of the best outputs are asked for."""
+    if k < 1:
+        raise ValueError(f"k must be at least 1, but is {k}.")
+    return int(k)
+
+
+def check_temperature(temperature: float) -> float:
+    """What scores are divided by."""
+    if not temperature > 0.0:
+        raise ValueError(f"temperature must be positive, but is {temperature}.")
+    return float(temperature)
 
 
 def one_sentence(message: str, values: Any, name: str) -> str:

@@ -52,16 +52,9 @@ class NotConvergedWarning(ConvergenceWarning):
 def likely_cause(X: Any, result: Result, C: float, asked: bool) -> str:
     """A sentence or two about the likely cause and its cure; empty if there is nothing to say.
 
-    Parameters
-    ----------
-    X : object
-        What the estimator was fitted to: a matrix, or a list of inputs that are matrices or begin
-        with one; anything else has no features to blame.
-    result : Result
-    C : float
-    asked : bool
-        Whether the limit that stopped the fit was asked for. Then only features are blamed, and
-        only if the fit went nowhere.
+    `X` may be a matrix, or a list of inputs that are matrices or begin with one; anything else has
+    no features to blame. If the limit that stopped the fit was `asked` for, only features are
+    blamed, and only if the fit went nowhere.
     """
     gap = result.certificate.relative_gap
     if asked and not gap > LARGE_RELATIVE_GAP:

@@ -50,10 +50,9 @@ from maxmargin.estimators.base import (
     StoredEstimator,
     check_classes,
     check_weights,
-    estimator,
-    fitted,
 )
 from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual

@@ -17,12 +17,18 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.latent import LatentOracle, as_pair, make_latent_oracle
 from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
-from maxmargin.estimators.base import callers_level, check_weights, estimator, fitted
+from maxmargin.estimators.base import callers_level, check_weights
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import HasProblem, StructuredEstimator
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.training.fit import costs, make_solver, train
 
 Floats = NDArray[np.float64]
+
+METHODS = [
+    "joint_feature", "loss", "inference", "loss_augmented_inference", "latent", "init_latent",
+]  # fmt: skip
+"""What a problem with latent variables has."""
 
 
 @estimator
@@ -72,6 +78,16 @@ class LatentEstimator(StructuredEstimator):
     n_iter_ : int
         Number of these.
     """
+
+    _pages = {
+        "fit": """
+        Warns
+        -----
+        ConvergenceWarning
+            If `max_imputations`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
+            the best weights so far are kept, with their certificate.
+        """
+    }
 
     restarts: int = 1
     max_imputations: int = 100
@@ -156,20 +172,14 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     See `LatentProblem`.
     """
 
-    _parameter_constraints = {
-        "problem": [
-            HasMethods(
-                [
-                    "joint_feature",
-                    "loss",
-                    "inference",
-                    "loss_augmented_inference",
-                    "latent",
-                    "init_latent",
-                ]
-            )
-        ],
-    }
+    _parameter_constraints = {"problem": [HasMethods(METHODS)]}
+
+    _arguments = """
+    X : sequence of n_samples inputs
+        Inputs, as the problem understands them.
+    y : sequence of n_samples outputs
+        Their true outputs.
+    """
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -184,29 +194,14 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
 
         Parameters
         ----------
-        X, y : sequence of length n_samples
-            Inputs and outputs, as the problem understands them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
         initial : sequence of length n_samples, default=None
             Latent variables of the true outputs for the first start; None asks the problem.
-
-        Returns
-        -------
-        self : LatentStructuredSVM
-            The fitted estimator.
 
         Raises
         ------
         ProblemError
             If a method of the problem raises or breaks its contract. What was learned up to then
             stays in the estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_imputations`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
-            the best weights so far are kept, with their certificate.
         """
         check_instance(self.problem)
         for name, given in {"y": y, "initial": initial}.items():
@@ -229,11 +224,6 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """The best output of each input.
 
-        Parameters
-        ----------
-        X : sequence of inputs
-            Inputs, as the problem understands them.
-
         Returns
         -------
         y : list
@@ -243,11 +233,6 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
 
     def predict_latent(self, X: Sequence[Any]) -> list[tuple[Any, Any]]:
         """The best output of each input with its latent variable.
-
-        Parameters
-        ----------
-        X : sequence of inputs
-            Inputs, as the problem understands them.
 
         Returns
         -------
@@ -259,37 +244,13 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         return [as_pair(pair) for pair in found]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
-        """Score of the best output of each input.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            One score for each input, the higher the better.
-        """
+        """Score of the best output of each input."""
         pairs = self.predict_latent(X)
         features = [self.problem.joint_feature(x, *pair) for x, pair in zip(X, pairs, strict=True)]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-        y : sequence of length n_samples
-            Their true outputs.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Minus the mean loss of the predictions: zero is perfect."""
         losses = [
             self.problem.loss(y_true, y_pred)
             for y_true, y_pred in zip(y, self.predict(X), strict=True)

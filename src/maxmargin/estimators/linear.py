@@ -1,36 +1,42 @@
-"""What the linear classifier and the linear regressor share: from arrays to a certified fit."""
+"""LinearRegressor, and what it shares with LinearClassifier: from arrays to a certified fit."""
 
 import threading
 import time
 from abc import ABC, abstractmethod
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from sklearn.base import RegressorMixin, _fit_context, clone
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
-from maxmargin.core.checks import LARGEST, first_immoderate
+from maxmargin.core.checks import LARGEST, are_moderate, check_finite, first_immoderate
 from maxmargin.core.inputs import as_floats, check_bias, check_costs
-from maxmargin.core.linear import GaussianPrior, LinearProblem, OneVersusRest, WhitenedFeatures
+from maxmargin.core.linear import (
+    GaussianPrior,
+    LinearProblem,
+    OneVersusRest,
+    ScalarProblem,
+    WhitenedFeatures,
+)
 from maxmargin.core.result import Result, Stopping
 from maxmargin.core.threads import n_threads
-from maxmargin.estimators.base import CertifiedEstimator, estimator, fitted
-from maxmargin.estimators.checks import check_features, check_labels, check_lengths
+from maxmargin.data.sources import Source
+from maxmargin.estimators.base import CertifiedEstimator, check_weights
+from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
 from maxmargin.training.fit import costs, refuse_checkpoint, train
-
-if TYPE_CHECKING:
-    from maxmargin.training.streams import LinearStream
+from maxmargin.training.streams import CheckedExamples, LinearStream
 
 Floats = NDArray[np.float64]
 
@@ -74,6 +80,12 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         Threads; None means 1 and -1 one for each core.
     random_state : int, RandomState instance or None, default=0
         Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of columns; only when trained on data frames.
     """
 
     fit_intercept: bool = True
@@ -82,11 +94,39 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     prior: Any = None
 
     _parameter_constraints = {
-        "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
-        "nonnegative": ["boolean"],
         "prior": [GaussianPrior, tuple, None],
         "solver": [StrOptions({"auto"}), SequentialDual, StreamedDual],
+    }
+
+    _arguments = """
+    Cs : array-like of float
+        Values of C, in any order.
+    """
+
+    _pages = {
+        "fit": """
+        `X` may also be a `Source` of examples and targets in batches, which need not fit in memory
+        together; then `y` is left out. An iteration is then a pass over the source, and Ctrl-C or
+        `time_limit` still take what is left of a pass, or one more, for the certificate.
+        """,
+        "partial_fit": """
+        Rows that still matter stay in a cache (`StreamedDual.cache_bytes`) and go on adapting to
+        those that follow. A `fit` before is forgotten but for its classes.
+
+        Returns
+        -------
+        self : object
+            The model is ready to predict. ``certificate_.dual`` is a lower bound of the objective
+            over all examples so far, at any weights; ``certificate_.primal`` is infinite,
+            because nobody can value weights on examples that are gone.
+        """,
+        "path": """
+        Returns
+        -------
+        models : list of estimators
+            In the order of `Cs`; this estimator itself stays as it is.
+        """,
     }
 
     coef_: Any = fitted()
@@ -221,7 +261,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         fitted = self._set_weights(targets, original, self._bias * weights[-1])
         return fitted | {"n_features_in_": len(original)}
 
-    def _fit_source(self, stream: "LinearStream") -> Self:
+    def _fit_source(self, stream: LinearStream) -> Self:
         """Fit on batches of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = train(
@@ -232,13 +272,14 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         self._warn_unless_converged(result, None)
         return self
 
-    def _learn_online(self, X: Any, targets: Targets, C: Floats) -> None:
+    def _learn_online(self, original_X: Any, X: Any, targets: Targets, C: Floats) -> Self:
         """Dual coordinate steps on further examples, which have been checked."""
+        online = self._online
+        validate_data(self, original_X, reset=online is None, skip_check_array=True)
         refuse_checkpoint(self)
         solver = self._streamed_solver
         features = self._features(X, targets.n_outputs)
         problem = self._problem(features, targets, C)
-        online = self._online
         if online is None:
             seed = int(check_random_state(self.random_state).randint(2**31))
             online = OnlineDual(solver.cache_bytes, seed)
@@ -257,6 +298,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
                 "_warm": None,
             }
         )
+        return self
 
     def _fit_path(
         self, X: Any, y: Any, targets: Targets, C: Floats, original_X: Any, Cs: ArrayLike
@@ -298,9 +340,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
 
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""
-        check_is_fitted(self)
-        given, X = X, check_features(X, type(self).__name__)
-        validate_data(self, given, reset=False, skip_check_array=True)
+        X = check_rows(self, X)
         coef = self.coef_ if sp.issparse(self.coef_) else np.atleast_2d(self.coef_)
         scores = np.asarray(safe_sparse_dot(X, coef.T, dense_output=True)) + self.intercept_
         return scores[:, 0] if scores.shape[1] == 1 else scores
@@ -326,3 +366,136 @@ def _carried_over(
     if old_C != new_C:
         candidates.append(problem.feasible(scaled))
     return max(candidates, key=problem.dual)
+
+
+@dataclass(frozen=True)
+class _NumberTargets(Targets):
+    values: Floats
+    epsilon: float
+    n_outputs: int = 1
+
+    def problem(self, shared: dict[str, Any]) -> LinearProblem:
+        return ScalarProblem.epsilon_insensitive(self.values, self.epsilon, **shared)
+
+
+@estimator
+class LinearRegressor(RegressorMixin, LinearEstimator):
+    """Linear support vector regression, with a certificate of optimality.
+
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * max(0, |y_i - w'x_i| - epsilon)``.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.0
+        Errors up to this size cost nothing.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (n_features,)
+    intercept_ : float
+
+    See Also
+    --------
+    LinearClassifier : The same for labels as targets.
+    SequentialDual : The solver.
+    StreamedDual : The solver for sources.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> import maxmargin as mm
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = mm.LinearRegressor(C=100.0, epsilon=5.0).fit(X, y)
+    >>> bool(model.score(X, y) > 0.4), model.certificate_.relative_gap <= 1e-3
+    (True, True)
+    """
+
+    epsilon: float = 0.0
+
+    _parameter_constraints = {
+        "epsilon": [Interval(Real, 0, None, closed="left")],
+    }
+
+    _arguments = """
+    y : array-like of shape (n_samples,)
+        The true values.
+    """
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Train on examples and their target values."""
+        if isinstance(X, Source):
+            weights = None if sample_weight is None else as_floats(sample_weight, "sample_weight")
+            return self._fit_source(_NumberStream(self, X, y, weights))
+        return self._fit(*self._check(X, y, sample_weight), original_X=X)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def partial_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from further examples, without those of earlier calls."""
+        rows, y, C = self._check_samples(X, y, sample_weight, alone=False)
+        return self._learn_online(X, rows, self._targets(y), C)
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def path(
+        self, X: Any, y: ArrayLike, Cs: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> list[Self]:
+        """A certified model for each C, each fit started from the one before."""
+        return self._fit_path(*self._check(X, y, sample_weight), original_X=X, Cs=Cs)
+
+    def predict(self, X: Any) -> Floats:
+        """Predicted values."""
+        return self._scores(X)
+
+    def _check(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None
+    ) -> tuple[Any, Any, _NumberTargets, Floats]:
+        """Checked features, values, targets and costs."""
+        X, y, C = self._check_samples(X, y, sample_weight)
+        return X, y, self._targets(y), C
+
+    def _targets(self, y: NDArray[Any]) -> _NumberTargets:
+        """Checked values."""
+        try:
+            values = y.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"y must hold numbers, but is of type {y.dtype}: use LinearClassifier for labels."
+            ) from error
+        if not np.isfinite(values).all():
+            at = int(np.flatnonzero(~np.isfinite(values))[0])
+            raise ValueError(
+                f"y[{at}] is {values[at]} (NaN and inf are not allowed): leave that sample out."
+            )
+        if not are_moderate(values):
+            at = int(np.argmax(np.abs(values)))
+            raise ValueError(
+                f"y[{at}] is {values[at]:g}, but beyond {LARGEST:g} sums of errors overflow: scale "
+                f"the targets, to about 1."
+            )
+        if self.epsilon > LARGEST:
+            raise ValueError(f"epsilon is {self.epsilon:g}, but must not be beyond {LARGEST:g}.")
+        return _NumberTargets(values, float(self.epsilon))
+
+    intercept_: float = fitted()
+
+    def _check_fitted(self) -> None:
+        super()._check_fitted()
+        one_row = (1,) if sp.issparse(self.coef_) else ()
+        check_weights("coef_", self.coef_, *one_row, self.n_features_in_)
+        check_finite("intercept_", np.array(self.intercept_))
+
+    def _set_weights(
+        self, targets: _NumberTargets, weights: Floats, intercept: Floats
+    ) -> dict[str, Any]:
+        return {"coef_": weights[:, 0].copy(), "intercept_": float(intercept[0])}
+
+
+class _NumberStream(LinearStream):
+    """Batches of a source whose targets are numbers."""
+
+    estimator: LinearRegressor
+
+    def targets(self, examples: CheckedExamples) -> tuple[Targets, Floats]:
+        return self.estimator._targets(examples.y), examples.C

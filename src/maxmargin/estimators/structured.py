@@ -21,13 +21,8 @@ from maxmargin.core.problem import (
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import (
-    CertifiedEstimator,
-    HasEngine,
-    check_weights,
-    estimator,
-    fitted,
-)
+from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (
     SOLVERS,

@@ -26,18 +26,17 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
-from maxmargin.estimators.checks import check_features, check_names, remember_names
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_features, check_k, check_names, check_temperature
+from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.estimators.pruning import Prunable
-from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 from maxmargin.structures.chain.problem import ChainModel
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
     first_examples,
-    fit_examples,
-    fit_source,
     known_metadata,
     partial_fit,
     partial_fit_classes,
@@ -52,7 +51,7 @@ _LOSSES = {"hamming", "hamming-normalized", "zero-one"}
 
 
 @estimator
-class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
+class SequenceTagger(ExampleEstimator, Prunable):
     """Chains of labels: a structural SVM for tagging, with a certificate of optimality.
 
     The score of a labelling is the sum of emissions (features of a position with its label),
@@ -135,8 +134,6 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
         "loss": [StrOptions(_LOSSES), "array-like", dict],
         "order": [Options(int, {1, 2})],
         "pair_features": [StrOptions({"all"}), "array-like", None],
-        "fit_intercept": ["boolean"],
-        "fit_ends": ["boolean"],
     }
 
     classes_: NDArray[Any] = fitted()
@@ -152,6 +149,18 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     _table: Floats = fitted()
     _tied: NDArray[np.int64] | None = fitted()
 
+    _arguments = """
+    X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
+        Matrices with one row a position, lists of feature dictionaries, or with `lengths` one
+        matrix of all rows.
+    y : list of n_sequences label lists, or array-like of shape (n_rows,)
+        The true labels, numbers or strings; all labels one after the other go with `lengths`.
+    lengths : array-like of shape (n_sequences,), default=None
+        Number of positions of each sequence, if `X` is one matrix.
+    sample_weight : array-like of shape (n_sequences,), default=None
+        Multiplies the C of each sequence.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -161,40 +170,8 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
         lengths: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Train on sequences and their labels.
-
-        Parameters
-        ----------
-        X : list of matrices, matrix of all rows, list of lists of dictionaries, or Source
-            A `Source` gives matrices, or lists of dictionaries, with their labels, which need not
-            fit in memory together. Then `Online` trains, whose parameters count if `solver` is
-            one; labels and names are found by a pass before.
-        y : list of label sequences, or all labels one after the other, default=None
-            Numbers or strings. The latter form goes with `lengths`. None for a source.
-        lengths : array-like of shape (n_sequences,), default=None
-            Rows of each sequence, if `X` is one matrix.
-        sample_weight : array-like of shape (n_sequences,), default=None
-            Multiplies the C of each sequence. Not for a source.
-
-        Returns
-        -------
-        self : SequenceTagger
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
-        """
-        if isinstance(X, Source):
-            fit_source(self, X, y=y, lengths=lengths, sample_weight=sample_weight)
-            return self
-        examples = self._encode(X, y, None, lengths)
-        if lengths is not None and runs_on_shards(self):
-            X, y = _cut(X, examples.X.lengths), _cut(examples.y, examples.X.lengths)
-        fit_examples(self, X, y, examples, sample_weight)
-        return self
+        """Train on sequences and their labels."""
+        return self._fit(X, y, sample_weight, lengths=lengths)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -208,40 +185,27 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     ) -> Self:
         """Learn from some more sequences, without those of earlier calls.
 
-        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
-        what the certificate is of.
-
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        y : list of n_sequences label lists, or array-like of shape (n_rows,)
-            The true labels.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will ever come; needed in the first call.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-        sample_weight : array-like of shape (n_sequences,), default=None
-            Multiplies the C of each sequence.
-
-        Returns
-        -------
-        self : SequenceTagger
-            The fitted estimator.
+        Of feature dictionaries all names must be known from a `fit` before. The model can be used
+        after every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is
+        of.
         """
-        classes, metadata = partial_fit_classes(self, classes), known_metadata(self)
-        if metadata is None and lengths is None and has_dictionaries(X):
+        all_classes = partial_fit_classes(self, classes)
+        if known_metadata(self) is None and lengths is None and has_dictionaries(X):
             if not hasattr(self, "vocabulary_"):
                 raise ValueError(
                     "X holds feature dictionaries, of which partial_fit must know all names: call "
                     "fit on some of them before, or give matrices."
                 )
-            metadata = _named_columns(self.vocabulary_)
-        if known_metadata(self) is not None:
-            check_names(self, X)
-        examples = self._encode(X, y, metadata, lengths)
-        partial_fit(self, X, y, examples, sample_weight, classes)
-        return self
+            examples = self._encode(X, y, _named_columns(self.vocabulary_))
+            partial_fit(self, X, y, examples, sample_weight, all_classes)
+            return self
+        return self._partial_fit(X, y, sample_weight, all_classes, lengths=lengths)
+
+    def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
+        if others["lengths"] is None or not runs_on_shards(self):
+            return X, y
+        ends = examples.X.ends.tolist()
+        return _cut(X, ends), _cut(examples.y, ends)
 
     def _encode(
         self, X: Any, Y: Any, metadata: Metadata | None, lengths: ArrayLike | None = None
@@ -329,24 +293,20 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     def _keep_weights(self, keep: NDArray[np.bool_]) -> None:
         layout, table = self._layout, self._table.copy()
         table[: layout.n_features, : layout.n_labels][~keep.T] = 0.0
-        metadata = {
-            "classes_": self.classes_,
-            "n_features_in_": self.n_features_in_,
-            "_layout": layout,
-            "_tied": self._tied,
-        }
+        names = "classes_", "n_features_in_", "_layout", "_tied"
+        metadata = {name: getattr(self, name) for name in names}
         if hasattr(self, "vocabulary_"):
             stays: NDArray[np.bool_] = np.any(keep, axis=0)
             if self._tied is not None:  # these have weights of transitions, too
                 stays[self._tied] = True
                 metadata["_tied"] = (np.cumsum(stays) - 1)[self._tied]
-            names = [name for name, column in self.vocabulary_.items() if stays[column]]
+            kept = [name for name, column in self.vocabulary_.items() if stays[column]]
             table = np.concatenate([table[: layout.n_features][stays], table[layout.n_features :]])
             metadata |= {
-                "vocabulary_": Vocabulary(names),
-                "n_features_in_": len(names),
+                "vocabulary_": Vocabulary(kept),
+                "n_features_in_": len(kept),
                 "_layout": Layout.of(
-                    len(names),
+                    len(kept),
                     layout.n_labels,
                     bias=layout.bias >= 0,
                     ends=layout.first >= 0,
@@ -373,71 +333,39 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     def _finish(self, X: Any, metadata: Metadata) -> None:
         if "vocabulary_" not in metadata:
             self.__dict__.pop("vocabulary_", None)
-        remember_names(self, X)
+        super()._finish(X, metadata)
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        check_names(self, X, reset)
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> Any:
         """Labels of every position.
 
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-
         Returns
         -------
         y : list of ndarray, or ndarray of shape (n_rows,) if `lengths` are given
-            What is predicted for each input.
+            What is predicted for each position.
         """
         sequences = self._checked(X, lengths)
-        with Threads(n_threads(self.n_jobs)) as threads:
-            numbers, _ = self._model.inference(sequences, threads)
-        return self._named(numbers, sequences, lengths)
+        labels = self.classes_[self._inferred(sequences)[0]]
+        return labels if lengths is not None else _cut(labels, sequences.ends.tolist())
 
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
-        """Score of the best labelling of each sequence.
-
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_sequences,)
-            One score for each input, the higher the better.
-        """
-        with Threads(n_threads(self.n_jobs)) as threads:
-            return self._model.inference(self._checked(X, lengths), threads)[1]
+        """Score of the best labelling of each sequence."""
+        return self._inferred(self._checked(X, lengths))[1]
 
     def predict_marginals(
         self, X: Any, *, lengths: ArrayLike | None = None, temperature: float = 1.0
     ) -> Any:
         """Marginal probability of each label at each position.
 
-        Labellings have probabilities in proportion to ``exp(score / temperature)``; the lower the
-        temperature, the more the best labelling counts. They are not calibrated.
-
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-        temperature : float, default=1.0
-            Scores are divided by it before they are exponentiated.
-
         Returns
         -------
         marginals : list of ndarray of shape (length, n_classes)
             Or one ndarray of shape (n_rows, n_classes) if `lengths` are given.
         """
-        if not temperature > 0.0:
-            raise ValueError(f"temperature must be positive, but is {temperature}.")
-        found = self._model.marginals(self._checked(X, lengths), float(temperature))
+        temperature = check_temperature(temperature)
+        found = self._model.marginals(self._checked(X, lengths), temperature)
         return found if lengths is None else np.concatenate(found)
 
     def predict_k_best(
@@ -445,50 +373,29 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
     ) -> list[list[tuple[NDArray[Any], float]]]:
         """The k best labellings of each sequence with their scores, best first.
 
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        k : int
-            How many, at most.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-
         Returns
         -------
         k_best : list of lists of (labels, score)
             Fewer than k where there are fewer labellings.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, but is {k}.")
-        found = self._model.k_best(self._checked(X, lengths), int(k))
+        k = check_k(k)
+        found = self._model.k_best(self._checked(X, lengths), k)
         return [
             [(self.classes_[row], float(score)) for row, score in zip(labels, scores, strict=True)]
             for labels, scores in found
         ]
 
     def score(self, X: Any, y: Any, *, lengths: ArrayLike | None = None) -> float:
-        """Fraction of positions whose label is right; labels not seen in training are mistakes.
-
-        Parameters
-        ----------
-        X : list of n_sequences sequences, or matrix of shape (n_rows, n_features)
-            Sequences, in any of the forms that `fit` takes.
-        y : list of n_sequences label lists, or array-like of shape (n_rows,)
-            The true labels.
-        lengths : array-like of shape (n_sequences,), default=None
-            Number of positions of each sequence, if `X` is one matrix.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Fraction of positions whose label is right; labels not seen in training are mistakes."""
         sequences = self._checked(X, lengths)
         y_true = _flat_labels(y, sequences.lengths)
+        labels = self.classes_[self._inferred(sequences)[0]]
+        return float(np.mean(labels == y_true)) if len(y_true) else 1.0
+
+    def _inferred(self, sequences: Sequences) -> tuple[NDArray[Any], Floats]:
+        """Numbers of the best labels, and their scores."""
         with Threads(n_threads(self.n_jobs)) as threads:
-            numbers, _ = self._model.inference(sequences, threads)
-        return float(np.mean(self.classes_[numbers] == y_true)) if len(y_true) else 1.0
+            return self._model.inference(sequences, threads)
 
     @property
     def _model(self) -> ChainModel:
@@ -537,12 +444,6 @@ class SequenceTagger(HasEngine, RescaledEstimator, Prunable):
                 raise ValueError(f"pair_features names {name!r}, which is no feature of X.")
         return np.array(columns, dtype=np.int64)
 
-    def _named(self, numbers: NDArray[Any], sequences: Sequences, lengths: Any) -> Any:
-        labels = self.classes_[numbers]
-        if lengths is not None:
-            return labels
-        return [labels[start:end] for start, end in pairwise(sequences.ends.tolist())]
-
 
 def _sequences(
     X: Any, lengths: Any, vocabulary: Vocabulary | None, grow: bool, width: int | None = None
@@ -560,9 +461,8 @@ def _sequences(
     return Sequences(rows, ends)
 
 
-def _cut(rows: Any, lengths: NDArray[np.int64]) -> list[Any]:
+def _cut(rows: Any, ends: list[int]) -> list[Any]:
     """Rows of all sequences as a list of those of each."""
-    ends = np.cumsum(np.r_[0, lengths]).tolist()
     return [rows[start:stop] for start, stop in pairwise(ends)]
 
 

@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.sources import Source
-from maxmargin.estimators.base import HasEngine, check_weights, estimator, fitted
-from maxmargin.estimators.structured import RescaledEstimator
+from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.checks import check_k, check_temperature
+from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.grammar import (
     Grammar,
@@ -29,13 +30,8 @@ from maxmargin.structures.constituency.problem import GrammarModel
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
-    fit_examples,
-    fit_source,
-    known_metadata,
-    partial_fit,
     runs_on_shards,
 )
-from maxmargin.training.partitions import Survey
 
 Floats = NDArray[np.float64]
 
@@ -45,7 +41,7 @@ class UnparsedWarning(UserWarning):
 
 
 @estimator
-class GrammarParser(HasEngine, RescaledEstimator):
+class GrammarParser(ExampleEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
     The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
@@ -128,24 +124,22 @@ class GrammarParser(HasEngine, RescaledEstimator):
     grammar_: Grammar = fitted()
     coef_: Floats = fitted()
 
+    _arguments = """
+    X : list of n_sentences sentences, or of trees
+        Lists of words, of tags, or of (word, tag) pairs; see Notes of the class.
+    y : list of n_sentences trees, default=None
+        The true trees; None if `X` are the trees.
+    sample_weight : array-like of shape (n_sentences,), default=None
+        Multiplies the C of each sentence.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
         """Train on sentences and their trees.
 
-        Parameters
-        ----------
-        X : sequence of sentences, or of trees, or Source
-            With a `grammar` given, also a `Source` of sentences and their trees, which need not
-            fit in memory together. Then `Online` trains, whose parameters count if `solver` is one.
-        y : sequence of trees, default=None
-            None if `X` are the trees, or a source.
-        sample_weight : array-like of shape (n_sentences,), default=None
-            Multiplies the C of each sentence. Not for a source.
-
-        Returns
-        -------
-        self : GrammarParser
-            The fitted estimator.
+        With a `grammar` given, `X` may also be a `Source` of sentences and their trees, which need
+        not fit in memory together; then all other arguments are left out. `Online` trains, whose
+        parameters count if `solver` is one.
 
         Raises
         ------
@@ -153,21 +147,8 @@ class GrammarParser(HasEngine, RescaledEstimator):
             If something is no tree; says which.
         GrammarError
             If the given `grammar` does not have one of the trees; says which, and what it lacks.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
         """
-        if isinstance(X, Source):
-            fit_source(self, X, y=y, sample_weight=sample_weight)
-            return self
-        examples = self._encode(X, y, None)
-        if runs_on_shards(self):
-            X, y = examples.X or examples.y, examples.y
-        fit_examples(self, X, y, examples, sample_weight)
-        return self
+        return self._fit(X, y, sample_weight)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
@@ -175,24 +156,12 @@ class GrammarParser(HasEngine, RescaledEstimator):
 
         Only with a `grammar` given, which must have all the trees. The model can be used after
         every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is of.
-
-        Parameters
-        ----------
-        X : list of sentences
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
-        y : list of trees
-            The true trees.
-        sample_weight : array-like of shape (n_sentences,), default=None
-            Multiplies the C of each sentence.
-
-        Returns
-        -------
-        self : GrammarParser
-            The fitted estimator.
         """
         self._check_grammar("partial_fit")
-        partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
-        return self
+        return self._partial_fit(X, y, sample_weight)
+
+    def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
+        return (examples.X or examples.y, examples.y) if runs_on_shards(self) else (X, y)
 
     def _check_grammar(self, what: str) -> None:
         if self.grammar is None:
@@ -207,16 +176,14 @@ class GrammarParser(HasEngine, RescaledEstimator):
             raise ValueError("X is empty: there is nothing to learn from.")
         return Encoded(None if Y is None else X, trees, len(trees))
 
-    def _survey(self, source: Source) -> Metadata:
+    def _survey(self, source: Any) -> Metadata:
         self._check_grammar("A source")
         return {"grammar_": self.grammar}
 
     def _survey_partition(self, X: Any, y: Any) -> None:
         """Nothing: the grammar is given."""
 
-    def _metadata_of(self, surveys: list[Survey]) -> Metadata:
-        self._check_grammar("A source")
-        return {"grammar_": self.grammar}
+    _metadata_of = _survey
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         grammar = self.grammar or Grammar.read(
@@ -251,17 +218,12 @@ class GrammarParser(HasEngine, RescaledEstimator):
         check_weights("coef_", self.coef_, self.grammar_.n_features)
 
     def predict(self, X: Any) -> list[Tree]:
-        """The best tree of each sentence.
-
-        Parameters
-        ----------
-        X : sequence of sentences, or of trees, whose words are parsed anew
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
+        """The best tree of each sentence; of a tree, the words are parsed anew.
 
         Returns
         -------
         y : list of Tree
-            What is predicted for each input.
+            What is predicted for each sentence.
 
         Warns
         -----
@@ -273,52 +235,28 @@ class GrammarParser(HasEngine, RescaledEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best tree of each sentence, ``-inf`` where there is none.
 
-        Parameters
-        ----------
-        X : list of sentences
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
-
         Returns
         -------
         scores : ndarray of shape (n_sentences,)
-            One score for each input, the higher the better.
+            The higher, the better.
         """
         return np.array([score for _, score in self._inferred_best(X)])
 
     def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
         """The k best trees of each sentence with their scores, best first.
 
-        Parameters
-        ----------
-        X : list of sentences
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
-        k : int
-            How many, at most.
-
         Returns
         -------
         k_best : list of lists of (tree, score)
             Fewer than k where there are fewer trees; where there is none, the flat one.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, but is {k}.")
-        sentences = self._checked(X)
-        found = self._model.k_best(sentences, int(k))
+        k, sentences = check_k(k), self._checked(X)
+        found = self._model.k_best(sentences, k)
         self._warn_of_unparsed(sentences, [answers[0][1] for answers in found])
         return found
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
         """Marginal probability of each label at each span.
-
-        Trees get the weight ``exp(score / temperature)``; the lower the temperature, the more the
-        best tree counts. These are no calibrated probabilities.
-
-        Parameters
-        ----------
-        X : list of sentences
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
-        temperature : float, default=1.0
-            Scores are divided by it before they are exponentiated.
 
         Returns
         -------
@@ -328,25 +266,11 @@ class GrammarParser(HasEngine, RescaledEstimator):
             exceed one where a phrase stands alone under another of the same label. Zeros where
             the grammar has no tree.
         """
-        if not temperature > 0.0:
-            raise ValueError(f"temperature must be positive, but is {temperature}.")
-        return self._model.marginals(self._checked(X), float(temperature))
+        temperature = check_temperature(temperature)
+        return self._model.marginals(self._checked(X), temperature)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """F1 of labelled brackets, see `maxmargin.structures.constituency.grammar.bracket_scores`.
-
-        Parameters
-        ----------
-        X : sequence of sentences, or of trees
-            Lists of words, or of (word, tag) pairs, as `fit` takes them.
-        y : sequence of trees, default=None
-            None if `X` are the trees.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """F1 of labelled brackets, see `maxmargin.structures.constituency.grammar.bracket_scores`."""
         y_true = _trees(X if y is None else y)
         predictions = self.predict(X)
         if len(predictions) != len(y_true):

@@ -19,7 +19,9 @@ from maxmargin.core.checks import check_indices
 from maxmargin.core.inputs import label_array
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_k, check_temperature
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 from maxmargin.structures.dependency.inference import (
@@ -226,9 +228,6 @@ class DependencyParser(RescaledEstimator):
 
     _parameter_constraints = {
         "structure": [StrOptions({"projective", "non-projective"})],
-        "labelled": ["boolean"],
-        "single_root": ["boolean"],
-        "projectivize": ["boolean"],
         "features": [callable, None],
         "n_features": [Interval(Integral, 1, 2**31, closed="both")],
         "tag": [StrOptions({"upos", "xpos"})],
@@ -245,35 +244,24 @@ class DependencyParser(RescaledEstimator):
     _n_arc_features: int = fitted()
     _weights: Floats = fitted()
 
+    _arguments = """
+    X : list of n_sentences sentences, path or text
+        See Notes of the class.
+    y : list of n_sentences trees, default=None
+        Heads of the words of each sentence, counted from 1, 0 for the root; with labels, pairs
+        (heads, labels). None if `X` brings the trees along.
+    sample_weight : array-like of shape (n_sentences,), default=None
+        Multiplies the C of each sentence.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Train on sentences and their trees.
-
-        Parameters
-        ----------
-        X : list of n_sentences sentences, path or text
-            See Notes of the class.
-        y : list of n_sentences trees, default=None
-            Heads of the words of each sentence, counted from 1, 0 for the root; with labels, pairs
-            (heads, labels). None if `X` brings the trees along.
-        sample_weight : array-like of shape (n_sentences,), default=None
-            Multiplies the C of each sentence.
-
-        Returns
-        -------
-        self : DependencyParser
-            The fitted estimator.
 
         Raises
         ------
         ValueError
             If heads are no tree, or not of the structure asked for; names the sentence.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
         """
         sentences, y = self._sentences(X, y)
         if not sentences:
@@ -333,50 +321,27 @@ class DependencyParser(RescaledEstimator):
     def predict(self, X: Any) -> list[Any]:
         """The best tree of each sentence.
 
-        Parameters
-        ----------
-        X : list of sentences
-            Sentences, in any of the forms that `fit` takes.
-
         Returns
         -------
         trees : list of ndarray of shape (n_words,), or of DependencyTree if labelled
             Heads, or heads and labels.
         """
         arcs = self._arcs(X)
-        with Threads(n_threads(self.n_jobs)) as threads:
-            found, _ = parse(arcs, self._weights, self._structure, threads)
+        found, _ = self._parsed(arcs)
         return [self._tree(found[start:stop]) for start, stop in pairwise(arcs.ends.tolist())]
 
     def decision_function(self, X: Any) -> Floats:
         """Score of the best tree of each sentence.
 
-        Parameters
-        ----------
-        X : list of sentences
-            Sentences, in any of the forms that `fit` takes.
-
         Returns
         -------
         scores : ndarray of shape (n_sentences,)
-            One score for each input, the higher the better.
+            The higher, the better.
         """
-        arcs = self._arcs(X)
-        with Threads(n_threads(self.n_jobs)) as threads:
-            return parse(arcs, self._weights, self._structure, threads)[1]
+        return self._parsed(self._arcs(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Marginal probability of each arc.
-
-        Trees get the weight ``exp(score / temperature)``, summed over labels; the lower the
-        temperature, the more the best tree counts. These are no calibrated probabilities.
-
-        Parameters
-        ----------
-        X : list of sentences
-            Sentences, in any of the forms that `fit` takes.
-        temperature : float, default=1.0
-            Scores are divided by it before they are exponentiated.
+        """Marginal probability of each arc, summed over labels.
 
         Returns
         -------
@@ -384,15 +349,11 @@ class DependencyParser(RescaledEstimator):
             ``marginals[i][h, m]``: probability of the arc from h to m; each column but the first
             sums to one.
         """
-        if not temperature > 0.0:
-            raise ValueError(f"temperature must be positive, but is {temperature}.")
-        arcs = self._arcs(X)
-        projective, single_root = self._structure
+        temperature, arcs = check_temperature(temperature), self._arcs(X)
         return [
             tree_marginals(
                 arcs.arc_scores(self._weights, i, temperature) / temperature,
-                projective=projective,
-                single_root=single_root,
+                **self._structure._asdict(),
             )[0]
             for i in range(len(arcs.lengths))
         ]
@@ -400,30 +361,15 @@ class DependencyParser(RescaledEstimator):
     def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Numbers, float]]]:
         """The k best trees of each sentence with their scores, best first.
 
-        Parameters
-        ----------
-        X : list of sentences
-            Sentences, in any of the forms that `fit` takes.
-        k : int
-            How many, at most.
-
         Returns
         -------
         k_best : list of lists of (heads, score)
             Heads only: with labels, the score is that of the best labels. Fewer than k where there
             are fewer trees.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, but is {k}.")
-        arcs = self._arcs(X)
-        projective, single_root = self._structure
+        k, arcs = check_k(k), self._arcs(X)
         found = [
-            top_trees(
-                arcs.arc_scores(self._weights, i),
-                k,
-                projective=projective,
-                single_root=single_root,
-            )
+            top_trees(arcs.arc_scores(self._weights, i), k, **self._structure._asdict())
             for i in range(len(arcs.lengths))
         ]
         return [[(heads.astype(np.int64), score) for heads, score in trees] for trees in found]
@@ -433,24 +379,14 @@ class DependencyParser(RescaledEstimator):
 
         Parameters
         ----------
-        X : list of sentences
-            Sentences, in any of the forms that `fit` takes.
-        y : list of trees, default=None
-            The true trees; None if the sentences bring them along.
         ignore_tags : collection of str, default=()
             Words with these tags do not count; punctuation, for example.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
         """
         check_is_fitted(self)
         sentences, y = self._sentences(X, y)
         arcs = self._encoded(sentences)
         y_true = flat_trees(y, arcs.lengths, self.labelled)
-        with Threads(n_threads(self.n_jobs)) as threads:
-            found, _ = parse(arcs, self._weights, self._structure, threads)
+        found, _ = self._parsed(arcs)
         heads, numbers = np.divmod(found.astype(np.int64), arcs.n_labels)
         right = heads == y_true.heads
         if y_true.labels is not None:
@@ -460,6 +396,11 @@ class DependencyParser(RescaledEstimator):
                 raise ValueError("ignore_tags needs sentences of (word, tag) pairs.")
             right = right[[tag not in ignore_tags for one in sentences for _, tag in one]]
         return float(np.mean(right)) if len(right) else 1.0
+
+    def _parsed(self, arcs: ArcFeatures) -> tuple[NDArray[Any], Floats]:
+        """The best arcs, and the scores of the trees."""
+        with Threads(n_threads(self.n_jobs)) as threads:
+            return parse(arcs, self._weights, self._structure, threads)
 
     def _sentences(self, X: Any, y: Any) -> tuple[list[Any], Any]:
         """Lists of (word, tag) pairs, or arrays of arc features; and the trees."""

@@ -14,9 +14,10 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
-from maxmargin.estimators.checks import check_names, remember_names
-from maxmargin.estimators.structured import RescaledEstimator
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_names, check_temperature
+from maxmargin.estimators.declared import estimator, fitted
+from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
 from maxmargin.structures.graph.oracle import GraphOracle
@@ -24,10 +25,6 @@ from maxmargin.structures.graph.problem import GraphModel
 from maxmargin.training.fit import (
     Encoded,
     Metadata,
-    fit_examples,
-    fit_source,
-    known_metadata,
-    partial_fit,
     partial_fit_classes,
     runs_on_shards,
     survey_classes,
@@ -40,7 +37,7 @@ FRACTION_OF_TOL = 0.1
 
 
 @estimator
-class GraphLabeler(HasEngine, RescaledEstimator):
+class GraphLabeler(ExampleEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
@@ -125,8 +122,6 @@ class GraphLabeler(HasEngine, RescaledEstimator):
 
     _parameter_constraints = {
         "loss": [StrOptions({"hamming", "hamming-normalized"}), "array-like", dict],
-        "directed": ["boolean"],
-        "fit_intercept": ["boolean"],
         "inference_method": [StrOptions(set(METHODS))],
         "void": "no_validation",
     }
@@ -139,6 +134,20 @@ class GraphLabeler(HasEngine, RescaledEstimator):
     _layout: GraphLayout = fitted()
     _weights: Floats = fitted()
 
+    _arguments = """
+    X : list of n_graphs graphs
+        Tuples or networkx graphs, see the page of the class.
+    y : list of n_graphs label arrays
+        Numbers or strings, one for each node, in the order of the rows or of the graph's
+        ``nodes``; for networkx graphs also dictionaries by node.
+    classes : array-like of shape (n_classes,), default=None
+        All labels that will ever come, without `void`; needed in the first call.
+    sample_weight : array-like of shape (n_graphs,), default=None
+        Multiplies the C of each graph.
+    node_weight : list of n_graphs arrays, default=None
+        Multiplies the loss of each node.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -150,25 +159,6 @@ class GraphLabeler(HasEngine, RescaledEstimator):
     ) -> Self:
         """Train on graphs and the labels of their nodes.
 
-        Parameters
-        ----------
-        X : list of n_graphs graphs, or Source
-            A `Source` gives graphs and labels in batches, which need not fit in memory together.
-            Then `Online` trains, whose parameters count if `solver` is one; labels are found by a
-            pass before.
-        y : list of n_graphs label arrays, default=None
-            Numbers or strings, one for each node, in the order of the rows or of the graph's
-            ``nodes``; for networkx graphs also dictionaries by node. None for a source.
-        sample_weight : array-like of shape (n_graphs,), default=None
-            Multiplies the C of each graph. Not for a source.
-        node_weight : list of n_graphs arrays, default=None
-            Multiplies the loss of each node. Not for a source.
-
-        Returns
-        -------
-        self : GraphLabeler
-            The fitted estimator.
-
         Warns
         -----
         ConvergenceWarning
@@ -176,15 +166,9 @@ class GraphLabeler(HasEngine, RescaledEstimator):
             inference cannot close the gap; the best weights so far are kept, with their
             certificate.
         """
-        if isinstance(X, Source):
-            others = {"sample_weight": sample_weight, "node_weight": node_weight}
-            fit_source(self, X, y=y, **others)
-            return self
-        examples = self._encode(X, y, None, node_weight)
         if node_weight is not None and runs_on_shards(self):
             raise ValueError("node_weight needs all data in one process: use engine='threads'.")
-        fit_examples(self, X, y, examples, sample_weight)
-        return self
+        return self._fit(X, y, sample_weight, node_weight=node_weight)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -196,35 +180,9 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         sample_weight: ArrayLike | None = None,
         node_weight: Any = None,
     ) -> Self:
-        """Learn from some more graphs, without those of earlier calls.
-
-        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
-        what the certificate is of.
-
-        Parameters
-        ----------
-        X : list of n_graphs graphs
-            Graphs, in any of the forms that `fit` takes.
-        y : list of n_graphs label arrays
-            The true labels of the nodes.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will ever come, without `void`; needed in the first call.
-        sample_weight : array-like of shape (n_graphs,), default=None
-            Multiplies the C of each graph.
-        node_weight : list of n_graphs arrays, default=None
-            Multiplies the loss of each node.
-
-        Returns
-        -------
-        self : GraphLabeler
-            The fitted estimator.
-        """
-        classes, metadata = partial_fit_classes(self, classes), known_metadata(self)
-        if metadata is not None:
-            check_names(self, node_features(X))
-        examples = self._encode(X, y, metadata, node_weight)
-        partial_fit(self, X, y, examples, sample_weight, classes)
-        return self
+        """Learn from some more graphs, without those of earlier calls."""
+        all_classes = partial_fit_classes(self, classes)
+        return self._partial_fit(X, y, sample_weight, all_classes, node_weight=node_weight)
 
     def _encode(
         self, X: Any, Y: Any, metadata: Metadata | None, node_weight: Any = None
@@ -298,21 +256,16 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         check_weights("_weights", self._weights, layout.n_rows * layout.n_columns)
         self.__dict__.update(_parts(self._weights, layout))
 
-    def _finish(self, X: Any, metadata: Metadata) -> None:
-        remember_names(self, node_features(X))
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        check_names(self, node_features(X), reset)
 
     def predict(self, X: Any) -> list[NDArray[Any]]:
         """Labels of all nodes of each graph.
 
-        Parameters
-        ----------
-        X : list of graphs
-            Graphs, in any of the forms that `fit` takes.
-
         Returns
         -------
         y : list of ndarray of shape (n_nodes,)
-            What is predicted for each input.
+            What is predicted for each node.
         """
         graphs = self._checked(X)
         labels, _ = self._infer_best(graphs)
@@ -321,15 +274,10 @@ class GraphLabeler(HasEngine, RescaledEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the labels that `predict` gives each graph.
 
-        Parameters
-        ----------
-        X : list of n_graphs graphs
-            Graphs, in any of the forms that `fit` takes.
-
         Returns
         -------
         scores : ndarray of shape (n_graphs,)
-            One score for each input, the higher the better.
+            The higher, the better.
         """
         return self._infer_best(self._checked(X))[1]
 
@@ -340,37 +288,16 @@ class GraphLabeler(HasEngine, RescaledEstimator):
         more the best labelling counts. These are no calibrated probabilities. Only for graphs that
         allow exact inference.
 
-        Parameters
-        ----------
-        X : list of n_graphs graphs
-            Graphs, in any of the forms that `fit` takes.
-        temperature : float, default=1.0
-            Scores are divided by it before they are exponentiated.
-
         Returns
         -------
         marginals : list of ndarray of shape (n_nodes, n_classes)
-            Marginal probabilities, classes in the order of ``classes_``.
+            Classes in the order of ``classes_``.
         """
-        if not temperature > 0.0:
-            raise ValueError(f"temperature must be positive, but is {temperature}.")
-        return self._model.marginals(self._checked(X), float(temperature))
+        temperature = check_temperature(temperature)
+        return self._model.marginals(self._checked(X), temperature)
 
     def score(self, X: Any, y: Any) -> float:
-        """Fraction of nodes whose label is right; labels not seen in training are mistakes.
-
-        Parameters
-        ----------
-        X : list of n_graphs graphs
-            Graphs, in any of the forms that `fit` takes.
-        y : list of n_graphs label arrays
-            The true labels of the nodes.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Fraction of nodes whose label is right; labels not seen in training are mistakes."""
         graphs = self._checked(X)
         y_true = _of_nodes(y, X, graphs, "labels", self.void)
         known = self._known(y_true)

@@ -9,9 +9,21 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.inputs import check_loss_matrix
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
-from maxmargin.estimators.checks import check_features, check_labels, check_names, remember_names
+from maxmargin.core.inputs import (
+    as_matrix,
+    check_loss_matrix,
+    class_numbers,
+    ends_of,
+    stacked_matrices,
+)
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import (
+    check_features,
+    check_labels,
+    check_names,
+    check_several,
+)
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
 from maxmargin.training.fit import costs
@@ -80,8 +92,19 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     _parameter_constraints = {
         "background": [object],
         "loss_matrix": ["array-like", dict, None],
-        "fit_intercept": ["boolean"],
     }
+
+    _arguments = """
+    X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
+        Bags; or an array of shape (n_bags, n_instances, n_features); or, with `lengths`, one
+        matrix of all instances, one bag after the other.
+    y : array-like of shape (n_bags,)
+        The true classes, numbers or strings.
+    sample_weight : array-like of shape (n_bags,), default=None
+        Multiplies the C of each bag.
+    lengths : array-like of shape (n_bags,), default=None
+        Number of instances of each bag, if `X` is one matrix.
+    """
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
@@ -97,38 +120,14 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
-            Bags; or an array of shape (n_bags, n_instances, n_features); or, with `lengths`, one
-            matrix of all instances, one bag after the other.
-        y : array-like of shape (n_bags,)
-            Numbers or strings.
-        sample_weight : array-like of shape (n_bags,), default=None
-            Multiplies the C of each bag.
-        lengths : array-like of shape (n_bags,), default=None
-            Number of instances of each bag.
         initial : array-like of shape (n_bags,), default=None
             The instance that shows the class of each bag, as far as one knows, for the first start;
             -1 for the mean of the bag.
-
-        Returns
-        -------
-        self : LatentClassifier
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_imputations`, `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit;
-            the best weights so far are kept, with their certificate.
         """
         instances, ends = _bags(X, lengths)
         labels = _labels(y, len(ends) - 1)
         classes, numbers = np.unique(labels, return_inverse=True)
-        if len(classes) == 1:
-            raise ValueError(
-                f"LatentClassifier needs bags of at least two classes, but y holds only one class, "
-                f"{classes.tolist()[0]!r}."
-            )
+        check_several(classes, "LatentClassifier")
         if not np.array_equal(getattr(self, "classes_", classes), classes):
             self._end = None
         background = self._background_number(classes)
@@ -153,7 +152,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
             }
 
         self._fit_latent(latent, X, y, attributes, _first_instances(initial, np.diff(ends)))
-        remember_names(self, X)
+        check_names(self, X, reset=True)
         return self
 
     classes_: NDArray[Any] = fitted()
@@ -172,13 +171,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def decision_function(self, X: Any, *, lengths: ArrayLike | None = None) -> Floats:
         """Scores of the classes: of the best instance for each.
 
-        Parameters
-        ----------
-        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
-            Bags, in any of the forms that `fit` takes.
-        lengths : array-like of shape (n_bags,), default=None
-            Number of instances of each bag, if `X` is one matrix.
-
         Returns
         -------
         scores : ndarray of shape (n_bags,) or (n_bags, n_classes)
@@ -190,17 +182,10 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> NDArray[Any]:
         """Classes of bags.
 
-        Parameters
-        ----------
-        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
-            Bags, in any of the forms that `fit` takes.
-        lengths : array-like of shape (n_bags,), default=None
-            Number of instances of each bag, if `X` is one matrix.
-
         Returns
         -------
         y : ndarray of shape (n_bags,)
-            What is predicted for each input.
+            What is predicted for each bag.
         """
         numbers = self._scores(X, lengths)[0].argmax(axis=1)
         return np.asarray(self.classes_[numbers])
@@ -212,12 +197,8 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
-            Bags, in any of the forms that `fit` takes.
         y : array-like of shape (n_bags,), default=None
             The classes to look for; None means those that are predicted.
-        lengths : array-like of shape (n_bags,), default=None
-            Number of instances of each bag, if `X` is one matrix.
 
         Returns
         -------
@@ -227,7 +208,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         of_bags, of_instances, ends = self._scores(X, lengths)
         numbers = of_bags.argmax(axis=1)
         if y is not None:
-            numbers = self._numbers(_labels(y, len(of_bags)))
+            numbers = class_numbers(_labels(y, len(of_bags)), self.classes_)
         bag_of = np.repeat(np.arange(len(of_bags)), np.diff(ends))
         scores = of_instances[np.arange(len(bag_of)), numbers[bag_of]]
         order = np.lexsort([-scores, bag_of])  # stable: of equal ones the first
@@ -241,19 +222,8 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
 
         Parameters
         ----------
-        X : list of {array-like, sparse matrix} of shape (n_instances, n_features)
-            Bags, in any of the forms that `fit` takes.
-        y : array-like of shape (n_bags,)
-            The true classes.
         sample_weight : array-like of shape (n_bags,), default=None
             Weights of the bags.
-        lengths : array-like of shape (n_bags,), default=None
-            Number of instances of each bag, if `X` is one matrix.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
         """
         right = self.predict(X, lengths=lengths) == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
@@ -265,16 +235,6 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         instances, ends = _bags(X, lengths, self.n_features_in_)
         scores = np.asarray(instances @ self.coef_.T) + self.intercept_
         return np.maximum.reduceat(scores, ends[:-1]), scores, ends
-
-    def _numbers(self, labels: NDArray[Any]) -> Order:
-        numbers = np.searchsorted(self.classes_, labels).clip(max=len(self.classes_) - 1)
-        unknown = np.flatnonzero(self.classes_[numbers] != labels)
-        if len(unknown):
-            raise ValueError(
-                f"y[{unknown[0]}] is {labels[unknown].tolist()[0]!r}, a class that was not seen in "
-                f"training."
-            )
-        return numbers
 
     def _background_number(self, classes: NDArray[Any]) -> int:
         if self.background is None:
@@ -296,7 +256,7 @@ def _bags(X: Any, lengths: Any, n_features: int | None = None) -> tuple[Any, Ord
     empty = np.flatnonzero(counts < 1)
     if len(empty):
         raise ValueError(f"Bag {empty[0]} is empty: give it an instance, or leave it out.")
-    ends = np.concatenate([[0], np.cumsum(counts)])
+    ends = ends_of(counts)
     if ends[-1] != X.shape[0]:
         raise ValueError(f"lengths add up to {ends[-1]}, but X has {X.shape[0]} rows.")
     _check_finite(X, ends)
@@ -317,48 +277,25 @@ def _stacked(X: Any) -> tuple[Any, list[int]]:
         )
     if X is None or not len(X):
         raise ValueError("X is empty: give at least one bag.")
-    bags = [_as_matrix(bag, i) for i, bag in enumerate(X)]
+    bags = [as_matrix(bag, f"Bag {i}", "one row an instance") for i, bag in enumerate(X)]
     width = bags[0].shape[1]
     for i, bag in enumerate(bags):
-        if bag.shape[1] != width:
+        if bag.shape[0] and bag.shape[1] != width:
             raise ValueError(
                 f"Bag {i} has {bag.shape[1]} features, but bag 0 has {width}: all must have the "
                 f"same."
             )
-    lengths = [bag.shape[0] for bag in bags]
-    if any(map(sp.issparse, bags)):
-        return sp.vstack([sp.csr_array(bag) for bag in bags], format="csr"), lengths
-    return np.concatenate(bags), lengths
-
-
-def _as_matrix(bag: Any, i: int) -> Any:
-    if sp.issparse(bag):
-        return bag
-    try:
-        rows = np.asarray(bag)
-        rows = rows if np.issubdtype(rows.dtype, np.floating) else rows.astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"Bag {i} must be a matrix of numbers, one row an instance.") from error
-    if rows.size == 0:
-        raise ValueError(f"Bag {i} is empty: give it an instance, or leave it out.")
-    if rows.ndim != 2:
-        raise ValueError(
-            f"Bag {i} must be a matrix with one row an instance, but has {rows.ndim} dimensions."
-        )
-    return rows
+    return stacked_matrices(bags, width), [bag.shape[0] for bag in bags]
 
 
 def _check_finite(X: Any, ends: Order) -> None:
     """No NaN or infinity, or a sentence that says in which bag."""
-    values = X.data if sp.issparse(X) else np.asarray(X)
+    found = sp.coo_array(X) if sp.issparse(X) else None
+    values = np.asarray(X) if found is None else found.data
     if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():
         return
-    bad = sp.coo_array(X) if sp.issparse(X) else None
-    row, column = (
-        np.argwhere(~np.isfinite(values))[0]
-        if bad is None
-        else [place[~np.isfinite(bad.data)][0] for place in bad.coords]
-    )
+    bad = np.argwhere(~np.isfinite(values))[0]
+    row, column = bad if found is None else [place[bad[0]] for place in found.coords]
     bag = int(np.searchsorted(ends, row, side="right")) - 1
     raise ValueError(
         f"Bag {bag} has NaN or infinity in instance {row - ends[bag]}, column {column}: remove or "

@@ -40,19 +40,8 @@ NOTHING = -1
 class LatentBags(LatentOracle):
     """Bags with their classes; imputations are numbers of instances within their bags, or `MEAN`.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_instances, n_features)
-        Instances of all bags, one bag after the other.
-    ends : ndarray of int64, shape (n_bags + 1,)
-        Bag ``i`` has the rows ``ends[i]:ends[i + 1]``, at least one.
-    labels : ndarray of int32, shape (n_bags,)
-    loss : ndarray of shape (n_classes, n_classes)
-        ``loss[a, b]``: what class b costs where a is right.
-    C : ndarray of shape (n_bags,)
-    background : int
-        The class that has no weights, or `NOTHING`.
-    fit_intercept : bool
+    Bag ``i`` has the rows ``ends[i]:ends[i + 1]`` of `X`, at least one. ``loss[a, b]`` is what
+    class b costs where a is right. The class `background`, if not `NOTHING`, has no weights.
     """
 
     def __init__(
@@ -114,7 +103,7 @@ class LatentBags(LatentOracle):
         check_shape("imputations", imputations, len(self.lengths))
         check_indices("imputations", imputations, int(self.lengths.max()), start=MEAN)
         if (imputations >= self.lengths).any():
-            raise ValueError("a imputation is no instance of its bag")
+            raise ValueError("an imputation is no instance of its bag")
         return BagOracle(self, make_rows(self._shown(imputations), self.bias))
 
     def changes(self, before: Order, after: Order) -> NDArray[np.bool_]:
@@ -134,14 +123,7 @@ class LatentBags(LatentOracle):
 
 
 class BagOracle(CompiledOracle):
-    """Bags whose truth shows one row each; outputs are a class with an instance, as bytes.
-
-    Parameters
-    ----------
-    bags : LatentBags
-    shown : Rows
-        What the truth of each bag shows.
-    """
+    """Bags whose truth shows one row each; outputs are a class with an instance, as bytes."""
 
     output_dtype = np.dtype((np.int32, (2,)))
 

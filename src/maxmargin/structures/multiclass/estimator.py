@@ -33,12 +33,14 @@ from maxmargin.core.linear import (
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Stopping
 from maxmargin.data.sources import Source, widened
-from maxmargin.estimators.base import HasEngine, check_classes, check_weights, estimator, fitted
+from maxmargin.estimators.base import HasEngine, check_classes, check_weights
+from maxmargin.estimators.checks import check_several
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
-from maxmargin.structures.multiclass.problem import Classes
+from maxmargin.structures.rows.oracle import Classes
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.fit import Encoded, Metadata, refuse_with_source, runs_on_shards, train
 from maxmargin.training.partitions import Survey
@@ -100,8 +102,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
     Parameters
     ----------
-    C : float, default=1.0
-        Weight of the sum of the losses.
     formulation : {"crammer-singer", "weston-watkins", "one-vs-rest"}, default="crammer-singer"
         Loss of an example with more than two classes: its worst violation, the sum of its
         violations, or one binary problem for each class. With two classes they are all
@@ -136,8 +136,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         class, of the classes so far).
     n_iter_ : int
         Number of passes (for "one-vs-rest", of the class that took most).
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -173,6 +171,11 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         ],
     }
 
+    _arguments = """
+    margins : array-like of shape (n_samples,), default=None
+        Margin of each example.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -181,32 +184,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         sample_weight: ArrayLike | None = None,
         margins: ArrayLike | None = None,
     ) -> Self:
-        """Train on examples and their labels.
+        """Train on examples and their labels, numbers or strings.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and labels in batches, which need not fit in memory together.
-            An iteration is then a pass over the source, and Ctrl-C or `time_limit` still
-            take what is left of a pass, or one more, for the certificate. `prior`, `loss_matrix`
-            and ``class_weight="balanced"`` take one pass more.
-        y : array-like of shape (n_samples,), default=None
-            Labels: numbers or strings. None for a source.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-        margins : array-like of shape (n_samples,), default=None
-            Margin of each example.
-
-        Returns
-        -------
-        self : LinearClassifier
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
+        `X` may also be a `Source` of examples and labels in batches, which need not fit in memory
+        together; then `y` is left out. An iteration is then a pass over the source, and Ctrl-C or
+        `time_limit` still take what is left of a pass, or one more, for the certificate. `prior`,
+        `loss_matrix` and ``class_weight="balanced"`` take one pass more.
         """
         structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)
         if structured or runs_on_shards(self):
@@ -227,27 +210,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     ) -> Self:
         """Learn from further examples, without those of earlier calls.
 
-        Rows that still matter stay in a cache (`StreamedDual.cache_bytes`) and go on adapting to
-        those that follow. A `fit` before is forgotten but for its classes.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            The true classes.
-        classes : array-like of shape (n_classes,), default=None
-            All labels that will ever come; needed in the first call.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self : LinearClassifier
-            The model is ready to predict. ``certificate_.dual`` is a lower bound of the objective
-            over all examples so far, at any weights; ``certificate_.primal`` is infinite,
-            because nobody can value weights on examples that are gone.
-
         Examples
         --------
         >>> from sklearn.datasets import load_digits
@@ -260,16 +222,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         >>> bool(model.score(X[1500:] / 16, y[1500:]) > 0.85)
         True
         """
-        first = self._online is None
-        classes = self._known_classes(classes, first)
-        self._check_classes(classes)
-        given, (X, y, C) = X, self._check_samples(X, y, sample_weight, alone=False)
+        known = self._known_classes(classes, first=self._online is None)
+        self._check_classes(known)
+        rows, y, C = self._check_samples(X, y, sample_weight, alone=False)
         check_classification_targets(y)
-        labels = class_numbers(y, classes)
-        targets, C = self._targets(classes, labels, C, None, None)
-        validate_data(self, given, reset=first, skip_check_array=True)
-        self._learn_online(X, targets, C)
-        return self
+        targets, C = self._targets(known, class_numbers(y, known), C, None, None)
+        return self._learn_online(X, rows, targets, C)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def path(
@@ -281,22 +239,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         margins: ArrayLike | None = None,
     ) -> list[Self]:
         """A certified model for each C, each fit started from the one before.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            The true classes.
-        Cs : array-like of float
-            Values of C, in any order.
-        sample_weight, margins : array-like of shape (n_samples,), default=None
-            As in `fit`.
-
-        Returns
-        -------
-        models : list of LinearClassifier
-            In the order of `Cs`; this estimator itself stays as it is.
 
         Examples
         --------
@@ -313,11 +255,6 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Scores.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
         Returns
         -------
         scores : ndarray of shape (n_samples,) or (n_samples, n_classes)
@@ -326,18 +263,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         return self._scores(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            What is predicted for each input.
-        """
+        """Labels."""
         scores = self.decision_function(X)
         numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[numbers])
@@ -361,11 +287,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         return X, y, targets, C
 
     def _check_classes(self, classes: NDArray[Any]) -> None:
-        if len(classes) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs examples of at least two classes, but y holds only "
-                f"one class, {classes.tolist()[0]!r}."
-            )
+        check_several(classes, type(self).__name__)
         if isinstance(self.class_weight, Mapping):
             _check_keys(self.class_weight, classes.tolist())
         if (

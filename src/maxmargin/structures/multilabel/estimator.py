@@ -1,32 +1,24 @@
 """MultilabelClassifier: any number of labels for each example."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.inputs import all_classes, label_array
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.data.sources import Source
-from maxmargin.estimators.base import check_classes, estimator, fitted
-from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.base import check_classes
+from maxmargin.estimators.checks import check_features, check_k, check_rows
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.multilabel.inference import LOSSES
 from maxmargin.structures.multilabel.problem import LabelSets, chow_liu_tree
 from maxmargin.structures.rows.estimator import RowEstimator
 from maxmargin.structures.rows.oracle import Codes, RowOracle
-from maxmargin.training.fit import (
-    Encoded,
-    Metadata,
-    fit_examples,
-    fit_source,
-    known_metadata,
-    partial_fit_classes,
-    runs_on_shards,
-)
+from maxmargin.training.fit import Encoded, Metadata, known_metadata, runs_on_shards
 
 Floats = NDArray[np.float64]
 Edges = NDArray[np.int64]
@@ -44,8 +36,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     ----------
     graph : {"independent", "tree", "full"} or list of pairs, default="tree"
         Pairs of labels that are scored together: none; those of the tree with the most mutual
-        information between labels in training (Chow and Liu); all; or those given, by label. All
-        pairs, and others with cycles, are for at most 18 labels.
+        information between labels in training (Chow and Liu; of a source and in `partial_fit`, in
+        the first batch); all; or those given, by label. All pairs, and others with cycles, are for
+        at most 18 labels.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
         Number of wrong labels; ``1 - F1`` of the true and the predicted set, 0 if both are empty;
         one for any mistake.
@@ -64,8 +57,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     pair_coef_ : ndarray of shape (n_edges, 2, 2)
         ``pair_coef_[e, s, t]`` is added when the first label of edge ``e`` is on (s = 1) or off
         (s = 0), and the second so as t says.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -95,7 +86,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     _parameter_constraints = {
         "graph": [StrOptions({"independent", "tree", "full"}), "array-like"],
         "loss": [StrOptions(set(LOSSES))],
-        "fit_intercept": ["boolean"],
     }
 
     _problem: LabelSets = fitted()
@@ -110,77 +100,22 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         check_classes(self.classes_, self._problem.code_width)
         _ = self._sets
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on examples and their sets of labels.
+    _arguments = """
+    y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
+        Zeros and ones, one column a label; or the labels of each example, as a set, or as a list of
+        strings. In the same form in all calls.
+    classes : array-like of shape (n_labels,), default=None
+        All labels that will ever come; needed in the first call of `partial_fit` if `y` holds sets.
+        A matrix has a column for each.
+    """
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features) or Source
-            A `Source` gives examples and labels in batches, which need not fit in memory together.
-            Then `Online` trains, whose parameters count if `solver` is one, and ``graph="tree"`` is
-            the tree of the first batch.
-        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
-            Zeros and ones, one column a label; or the labels of each example, as a set, or as a
-            list of strings. None for a source.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example. Not for a source.
+    def _all_classes(self, classes: ArrayLike | None, y: Any) -> NDArray[Any] | None:
+        if known_metadata(self) is not None or _holds_sets(y):
+            return super()._all_classes(classes, y)
+        return None if classes is None else all_classes(classes, _columns(y))
 
-        Returns
-        -------
-        self : MultilabelClassifier
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
-        """
-        if isinstance(X, Source):
-            fit_source(self, X, y=y, sample_weight=sample_weight)
-            return self
-        examples = self._encode(X, y, None)
-        outputs = y if runs_on_shards(self) else examples.y
-        fit_examples(self, examples.X, outputs, examples, sample_weight)
-        self._finish(X, {})
-        return self
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def partial_fit(
-        self,
-        X: Any,
-        y: Any,
-        classes: ArrayLike | None = None,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from some more examples, without those of earlier calls.
-
-        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
-        what the certificate is of. With ``graph="tree"`` the tree is that of the first call.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
-            In the same form in all calls.
-        classes : array-like of shape (n_labels,), default=None
-            All labels that will ever come; needed in the first call if `y` holds sets. A matrix
-            has a column for each.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
-        """
-        if known_metadata(self) is None and not _holds_sets(y):
-            given = None if classes is None else all_classes(classes, _columns(y))
-        else:
-            given = partial_fit_classes(self, classes)
-        return self._learn_rows(X, y, given, sample_weight)
+    def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
+        return examples.X, y if runs_on_shards(self) else examples.y
 
     def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         X = check_features(X, type(self).__name__)
@@ -212,7 +147,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
         codes = _codes(examples, metadata["classes_"])
-        return self._row_training(examples.X, codes, C, metadata["_problem"])
+        return self._row_oracle(examples.X, codes, C, metadata["_problem"])
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         problem, n_labels = metadata["_problem"], len(metadata["classes_"])
@@ -228,11 +163,6 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     def predict(self, X: Any) -> Any:
         """The best set of labels of each example.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
         Returns
         -------
         y : ndarray of shape (n_samples, n_labels) or list of sets
@@ -246,15 +176,10 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
         Positive where `predict` has the label. For independent labels that is the label's score.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
         Returns
         -------
         margins : ndarray of shape (n_samples, n_labels)
-            One score for each input, the higher the better.
+            The higher, the surer.
         """
         gains, bonus = self._reduced(X)
         if not len(bonus):
@@ -281,44 +206,20 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
         For at most 18 labels: all sets are scored.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        k : int
-            How many, at most.
-
         Returns
         -------
         k_best : list of lists of (labels, score)
             Labels as in `predict`. Fewer than k where there are fewer sets.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, but is {k}.")
-        X = self._checked(X)
+        k, X = check_k(k), check_rows(self, X)
         scores = self._problem.scores(X, self._weights)
-        found = self._problem.top_of(scores, self._problem.split(self._weights)[1], int(k))
+        found = self._problem.top_of(scores, self._problem.split(self._weights)[1], k)
         return [
             list(zip(self._named(sets), totals.tolist(), strict=True)) for sets, totals in found
         ]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Fraction of examples whose set is right as a whole, as in scikit-learn.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : {array-like, sparse matrix} of shape (n_samples, n_labels), or list of sets
-            The true sets of labels.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the examples.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Fraction of examples whose set is right as a whole, as in scikit-learn."""
         gains, bonus = self._reduced(X)
         if _holds_sets(y):
             y_true, known = _from_sets(y, self.classes_)
@@ -335,7 +236,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     def _reduced(self, X: Any) -> tuple[Floats, Floats]:
         """What labels add, and pairs."""
-        X = self._checked(X)
+        X = check_rows(self, X)
         problem = self._problem
         return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])
 

@@ -1,4 +1,19 @@
-"""OrdinalClassifier: classes in an order."""
+"""OrdinalClassifier and its problem: one weight vector for all classes, thresholds along it.
+
+Class ``k`` of ``0 .. K-1`` scores ``sum_{j <= k} (<w, x> - threshold_j)``, with thresholds
+``1 .. K-1``. With thresholds in ascending order the best class is the number of thresholds below
+``<w, x>``.
+
+For a loss that is convex in the prediction on either side of the true class, such as the absolute
+and the squared one, thresholds are in ascending order at the optimum. Were two consecutive ones in
+descending order, setting both to their mean would shorten the weights and raise the score of the
+class between them to the mean of the scores on either side. For examples of that class the hinge
+falls; for others the class does not become the most violating one, since its score plus loss is at
+most the mean of those on either side. So no hinge would grow. In ascending order, and with the
+absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the thresholds
+below its class and of those above. (The "all thresholds" or "implicit constraints" loss of ordinal
+regression adds both sums, which bounds the absolute error less tightly.)
+"""
 
 from typing import Any
 
@@ -6,16 +21,73 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
+from maxmargin.core.checks import check_shape
 from maxmargin.core.inputs import all_classes, check_loss_matrix, label_array
-from maxmargin.estimators.base import estimator, fitted
-from maxmargin.structures.ordinal.problem import Ordinal, distances
+from maxmargin.core.registry import registered
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
-from maxmargin.structures.rows.oracle import RowOracle
+from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle
 from maxmargin.training.fit import Encoded, Metadata
 
 Floats = NDArray[np.float64]
 
 _POWERS = {"absolute": 1, "squared": 2}
+
+
+@registered("Ordinal")
+class Ordinal(ClassProblem):
+    """Ordered classes 0 to n_classes - 1 by one weight vector and thresholds.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of an input.
+    n_classes : int
+    loss_matrix : array-like of shape (n_classes, n_classes), default=None
+        Loss of predicting the column's class where the row's is true; None is the absolute loss.
+
+    See Also
+    --------
+    maxmargin.OrdinalClassifier : The estimator.
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.structures.ordinal.estimator import Ordinal
+    >>> X, Y = [[0.1], [0.4], [0.6], [0.9]], [0, 1, 1, 2]
+    >>> mm.StructuredSVM(Ordinal(1, 3), C=100.0).fit(X, Y).predict([[0.0], [0.5], [1.0]])
+    [0, 1, 2]
+    """
+
+    def __init__(self, n_features: int, n_classes: int, loss_matrix: Floats | None = None) -> None:
+        if loss_matrix is None:
+            loss_matrix = distances(n_classes)
+        check_shape("the loss matrix", loss_matrix, n_classes, n_classes)
+        super().__init__(loss_matrix, n_features, 1, n_classes - 1, fit_intercept=False)
+
+    def parts(self) -> dict[str, Any]:
+        return {
+            "n_features": self.n_inputs,
+            "n_classes": self.n_classes,
+            "loss_matrix": self.loss_matrix,
+        }
+
+    def factors(self, codes: Codes) -> Codes:
+        return codes
+
+    def extras(self, codes: Codes) -> Codes:
+        passed = np.arange(1, self.n_classes, dtype=np.int32) <= codes
+        return -passed.astype(np.int32)
+
+    def class_scores(self, scores: Floats, extras: Floats) -> Floats:
+        passed = np.concatenate([[0.0], np.cumsum(extras)])
+        return np.asarray(scores[:, :1] * np.arange(self.n_classes) - passed)
+
+
+def distances(n_classes: int) -> Floats:
+    """The absolute loss of each two classes."""
+    ranks = np.arange(n_classes, dtype=np.float64)
+    return np.abs(ranks[:, None] - ranks)
 
 
 @estimator
@@ -47,8 +119,6 @@ class OrdinalClassifier(RowClassifier):
     thresholds_ : ndarray of shape (n_classes - 1,)
         Between neighbouring classes.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -83,22 +153,7 @@ class OrdinalClassifier(RowClassifier):
     thresholds_: Floats = fitted()
 
     def score(self, X: Any, y: ArrayLike, sample_weight: Any = None) -> float:
-        """Minus how many classes predictions are off, on average: zero is perfect.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            The true classes.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Weights of the examples.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Minus how many classes predictions are off, on average: zero is perfect."""
         predicted = self._class_scores(X).argmax(axis=1)
         y_true = _ranks(np.asarray(y), self.classes_)
         return -float(np.average(np.abs(predicted - y_true), weights=sample_weight))
@@ -120,9 +175,9 @@ class OrdinalClassifier(RowClassifier):
             raise ValueError(f"classes lists {values[counts > 1].tolist()[0]!r} more than once.")
         return classes
 
-    def _all_classes(self, classes: ArrayLike | None) -> NDArray[Any]:
+    def _all_classes(self, classes: ArrayLike | None, y: Any) -> NDArray[Any] | None:
         order = self._order()
-        return super()._all_classes(classes) if order is None else all_classes(classes, order)
+        return super()._all_classes(classes, y) if order is None else all_classes(classes, order)
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None) -> Metadata:
         found, order = self._found_classes(examples.y, classes), self._order()
@@ -133,7 +188,7 @@ class OrdinalClassifier(RowClassifier):
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
         ranks = _ranks(examples.y, metadata["classes_"])
-        return self._row_training(examples.X, ranks[:, None], C, metadata["_problem"])
+        return self._row_oracle(examples.X, ranks[:, None], C, metadata["_problem"])
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         table, thresholds = metadata["_problem"].split(weights)

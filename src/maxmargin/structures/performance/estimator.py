@@ -9,12 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from maxmargin.core.inputs import check_bias, check_costs
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_classes, check_weights, estimator, fitted
-from maxmargin.estimators.checks import check_features, check_labels, check_lengths
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle
@@ -115,7 +116,6 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             None,
         ],
         "pos_label": [object],
-        "fit_intercept": ["boolean"],
         "intercept_scaling": [Interval(Real, 0, None, closed="neither")],
     }
 
@@ -125,23 +125,10 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
 
         Parameters
         ----------
-        X : array-like or sparse matrix of shape (n_samples, n_features)
-            One row for each example.
         y : array-like of shape (n_samples,)
             Two classes, numbers or strings.
         sample_weight : None
             Refused: the measures count rows.
-
-        Returns
-        -------
-        self : PerformanceClassifier
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
         """
         if sample_weight is not None:
             raise ValueError(
@@ -213,36 +200,12 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
         check_weights("intercept_", self.intercept_, 1)
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of each row; the positive class where it is above zero.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            One score for each input, the higher the better.
-        """
-        check_is_fitted(self)
-        given, X = X, check_features(X, type(self).__name__)
-        validate_data(self, given, reset=False, skip_check_array=True)
+        """Score of each row; the positive class where it is above zero."""
+        X = check_rows(self, X)
         return np.asarray(np.ravel(X @ self.coef_[0]) + self.intercept_[0])
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Class of each row.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
-        Returns
-        -------
-        y : ndarray of shape (n_samples,)
-            What is predicted for each input.
-        """
+        """Class of each row."""
         called = self.decision_function(X) > 0.0
         larger = called if self.classes_[1] == self.pos_label_ else ~called
         return np.asarray(self.classes_[larger.astype(np.intp)])
@@ -255,17 +218,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            The true labels.
         sample_weight : None
             Refused: the measures count rows.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
         """
         if sample_weight is not None:
             raise ValueError("The measures of PerformanceClassifier count rows: no sample_weight.")

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
-from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
+from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
 
 
 @compiled
@@ -117,15 +117,10 @@ TABLE_LOSSES = AT_K | {"f1", "error"}
 
 
 class Measure(NamedTuple):
-    """A measure of contingency tables.
+    """A measure of contingency tables: one of `TABLE_LOSSES`.
 
-    Parameters
-    ----------
-    name : {"f1", "error", "precision@k", "recall@k", "break-even"}
-    beta : float
-        Of the F measure: weight of recall relative to precision.
-    k : int or float or None
-        Rows predicted positive, or their fraction.
+    `beta` is the weight of recall in the F measure; `k` rows are predicted positive, or that
+    fraction.
     """
 
     name: str
@@ -260,15 +255,7 @@ class PerformanceProblem(Problem):
 
 
 class TableOracle(RowSumOracle):
-    """Oracle of data sets whose loss is a measure of their contingency tables.
-
-    Parameters
-    ----------
-    X, ends, C, bias
-        As in `RowSumOracle`.
-    positive : ndarray of bool, shape (n_rows,)
-    measure : Measure
-    """
+    """Oracle of data sets whose loss is a measure of their contingency tables."""
 
     output_dtype = np.uint8
 

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.checks import LARGEST, are_moderate, check_shape
 from maxmargin.core.inputs import as_floats
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.estimators.base import estimator, fitted
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps

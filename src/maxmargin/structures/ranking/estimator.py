@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from maxmargin.core.inputs import as_floats
 from maxmargin.core.oracle import Oracle
-from maxmargin.estimators.base import check_weights, estimator, fitted
-from maxmargin.estimators.checks import check_features, check_lengths, one_sentence
+from maxmargin.estimators.base import check_weights
+from maxmargin.estimators.checks import check_features, check_lengths, check_rows, one_sentence
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg
 from maxmargin.training.fit import (
@@ -98,6 +99,17 @@ class Ranker(RescaledEstimator):
         "threshold": [Interval(Real, 0, None, closed="neither")],
     }
 
+    _arguments = """
+    X : {array-like, sparse matrix} of shape (n_documents, n_features)
+        One row for each document.
+    y : array-like of shape (n_documents,)
+        Relevance: zero or more, higher is better.
+    groups : array-like of shape (n_documents,) or (n_queries,)
+        Query of each document, or number of documents of each query.
+    sample_weight : array-like of shape (n_queries,), default=None
+        Multiplies the C of each query, in the order in which they first occur.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -109,29 +121,10 @@ class Ranker(RescaledEstimator):
     ) -> Self:
         """Train on documents, their relevance and their queries.
 
-        Parameters
-        ----------
-        X : array-like or sparse matrix of shape (n_documents, n_features)
-            One row for each example.
-        y : array-like of shape (n_documents,)
-            Relevance: zero or more, higher is better.
-        groups : array-like of shape (n_documents,) or (n_queries,)
-            Query of each document, or number of documents of each query.
-        sample_weight : array-like of shape (n_queries,), default=None
-            Multiplies the C of each query, in the order in which they first occur.
-
-        Returns
-        -------
-        self : Ranker
-            The fitted estimator.
-
         Warns
         -----
         UserWarning
             If queries are left out because they cannot tell one order from another.
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
         """
         examples = self._encode(X, y, None, groups)
         fit_in_memory(self, examples.X, y, examples, sample_weight)
@@ -149,25 +142,6 @@ class Ranker(RescaledEstimator):
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Learn from some more queries, each of them whole, without those of earlier calls.
-
-        The model can be used after every call. `StructuredSVM.partial_fit` says what is kept, and
-        what the certificate is of.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            Relevance of each row.
-        groups : array-like of shape (n_documents,) or (n_queries,)
-            Query of each document, or number of documents of each query.
-        sample_weight : array-like of shape (n_queries,), default=None
-            Multiplies the C of each query.
-
-        Returns
-        -------
-        self : Ranker
-            The fitted estimator.
 
         Warns
         -----
@@ -244,45 +218,25 @@ class Ranker(RescaledEstimator):
     def predict(self, X: Any) -> Floats:
         """Score of each document: the higher, the further up in the list of its query.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
         Returns
         -------
         scores : ndarray of shape (n_documents,)
-            What is predicted for each input.
+            The higher, the better.
         """
-        check_is_fitted(self)
-        given, X = X, check_features(X, type(self).__name__)
-        validate_data(self, given, reset=False, skip_check_array=True)
-        return np.asarray(X @ self.coef_)
+        return np.asarray(check_rows(self, X) @ self.coef_)
 
     def decision_function(self, X: Any) -> Floats:
         """The same as `predict`.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-
         Returns
         -------
-        scores : ndarray of shape (n_samples,)
-            One score for each row, the higher the better.
+        scores : ndarray of shape (n_documents,)
+            The higher, the better.
         """
         return self.predict(X)
 
     def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
         """Documents of each query from the first to the last.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        groups : array-like of shape (n_documents,) or (n_queries,)
-            Query of each document, or number of documents of each query.
 
         Returns
         -------
@@ -301,20 +255,6 @@ class Ranker(RescaledEstimator):
 
         Counted as in the evaluation tool of LETOR, see
         `maxmargin.structures.ranking.problem.ndcg`: queries without relevant documents count zero.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            One row for each example.
-        y : array-like of shape (n_samples,)
-            Relevance of each row.
-        groups : array-like of shape (n_documents,) or (n_queries,)
-            Query of each document, or number of documents of each query.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
         """
         scores = self.predict(X)
         relevance = _check_relevance(scores, y)

@@ -14,7 +14,7 @@ from maxmargin.structures.ranking.inference import (
     set_reach,
     sort_descending,
 )
-from maxmargin.structures.rows.sums import RowSumOracle
+from maxmargin.structures.rows.oracle import RowSumOracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

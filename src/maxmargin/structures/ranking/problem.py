@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
-from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
+from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
 
 Floats = NDArray[np.float64]
 

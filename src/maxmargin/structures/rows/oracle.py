@@ -1,14 +1,18 @@
-"""Problems whose input is one row of features, and their oracle with batched inference.
+"""Oracles of feature rows: of problems on one row each, and of those that sum rows.
 
-An output takes the row a whole number of times in each column of a weight table (a label that is
-on takes it once, one that is off never), and a few further features do not depend on the row. So
-the joint features of ``(x, y)`` are
+Where the input is one row, an output takes it a whole number of times in each column of a weight
+table (a label that is on takes it once, one that is off never), and a few further features do not
+depend on the row. So the joint features of ``(x, y)`` are
 
     outer(x, factors(y)), row by row, then extras(y)
 
 where ``x`` ends with a one if there are intercepts, and the columns are padded for vector
 instructions. A problem says what factors, extras and losses its outputs have, many at a time, and
 infers from a matrix of scores ``X @ table``; the rest is here, once for all of them.
+
+Where an example has several rows (a ranking, a whole data set), an output gives every row a
+coefficient, and psi is the sum of the rows with these. So inference sees the scores of the rows and
+nothing else of the features.
 """
 
 from abc import abstractmethod
@@ -21,7 +25,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.rows import add_row_scores, make_rows
+from maxmargin.compiled.rows import add_row_scores, make_rows, row_score
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
@@ -36,15 +40,8 @@ Order = NDArray[np.int64]
 class RowProblem(Remade, Problem):
     """Base of the problems on feature rows; outputs are rows of integers, *codes*, in here.
 
-    Parameters
-    ----------
-    n_features : int
-    n_columns : int
-        Columns of the weight table.
-    n_extras : int
-        Features that do not depend on the input.
-    fit_intercept : bool
-        Whether each column has an intercept.
+    The weight table has `n_columns`, each with an intercept or not; `n_extras` features do not
+    depend on the input.
     """
 
     code_width = 1
@@ -77,22 +74,11 @@ class RowProblem(Remade, Problem):
     def infer(
         self, scores: Floats, extras: Floats, y_true: Codes | None = None, slack: bool = False
     ) -> Codes:
-        """The best output of each row of scores.
+        """Codes of the best outputs ``(n, code_width)``, from scores ``(n, n_columns or more)``.
 
-        Parameters
-        ----------
-        scores : ndarray of shape (n, at least n_columns)
-            Rows times the weight table.
-        extras : ndarray of shape (n_extras,)
-            Weights of the extra features.
-        y_true : ndarray of shape (n, code_width) or None
-            None asks for the highest scores, else for the highest scores plus losses.
-        slack : bool
-            Asks for the highest ``loss * (1 + score - score of the y_true)`` instead.
-
-        Returns
-        -------
-        codes : ndarray of shape (n, code_width)
+        `extras` are the weights of the extra features. Without `y_true` the highest scores count,
+        with it the highest scores plus losses, or with `slack` the highest ``loss * (1 + score -
+        score of y_true)``.
         """
 
     @property
@@ -186,16 +172,9 @@ class RowProblem(Remade, Problem):
 
 
 class RowOracle(CompiledOracle):
-    """Feature rows with their true outputs; inference is made for a batch at once.
+    """Feature rows with their true outputs, ``(n_examples, code_width)``, inferred in batches.
 
-    Parameters
-    ----------
-    problem : RowProblem
-    X : ndarray or CSR matrix of shape (n_examples, n_features)
-    y_true : ndarray of int32, shape (n_examples, code_width)
-    C : ndarray of shape (n_examples,)
-    slack : bool
-        Slack rescaling: the loss multiplies the violation.
+    With `slack`, the loss multiplies the violation.
     """
 
     def __init__(
@@ -254,12 +233,7 @@ class RowOracle(CompiledOracle):
 class ClassProblem(RowProblem):
     """Base of the row problems whose outputs are a few classes: inference tries them all.
 
-    Parameters
-    ----------
-    loss_matrix : ndarray of shape (n_classes, n_classes)
-        What the column's class costs where the row's is right.
-    n_features, n_columns, n_extras, fit_intercept
-        As in `RowProblem`.
+    ``loss_matrix[a, b]`` is what class b costs where a is right.
     """
 
     def __init__(self, loss_matrix: Floats, *args: Any, **options: Any) -> None:
@@ -294,6 +268,64 @@ class ClassProblem(RowProblem):
             else:
                 of_classes = of_classes + losses
         return np.asarray(of_classes.argmax(axis=1)[:, None], dtype=np.int32)
+
+
+class Classes(ClassProblem):
+    """Classes 0 to n_classes - 1, each with a weight vector (Crammer and Singer).
+
+    `LinearClassifier` trains the same model faster, from data in memory. This is for what only
+    structured solvers do.
+
+    Parameters
+    ----------
+    n_features : int
+        Features of an input.
+    n_classes : int
+    loss_matrix : array-like of shape (n_classes, n_classes), default=None
+        Loss of predicting the column's class where the row's is true; None is the zero-one loss.
+    fit_intercept : bool, default=True
+
+    See Also
+    --------
+    maxmargin.LinearClassifier
+
+    Examples
+    --------
+    >>> import maxmargin as mm
+    >>> from maxmargin.structures import Classes
+    >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
+    >>> mm.StructuredSVM(Classes(2, 3), C=100.0).fit(X, Y).predict([[2.0, 0.0], [-1.0, -2.0]])
+    [0, 2]
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_classes: int,
+        loss_matrix: Floats | None = None,
+        fit_intercept: bool = True,
+    ) -> None:
+        if loss_matrix is None:
+            loss_matrix = 1.0 - np.eye(n_classes)
+        super().__init__(loss_matrix, n_features, n_classes, fit_intercept=fit_intercept)
+
+    def factors(self, codes: Codes) -> Codes:
+        return np.asarray(np.arange(self.n_classes) == codes, dtype=np.int32)
+
+    def class_scores(self, scores: Floats, extras: Floats) -> Floats:
+        return scores[:, : self.n_classes]
+
+    def make_oracle(
+        self, X: Any, Y: Sequence[Any], C: Floats, rescaling: str = "margin"
+    ) -> RowOracle:
+        """The oracle with batched inference; a whole array of outputs is checked at once."""
+        codes = np.asarray(Y)
+        are_codes = codes.ndim == 1 and codes.dtype.kind in "iu"
+        if not are_codes or not ((codes >= 0) & (codes < self.n_classes)).all():
+            return super().make_oracle(X, Y, C, rescaling)
+        oracle = super().make_oracle(X, Y[:1], C, rescaling)
+        oracle.y_true = codes.astype(np.int32)[:, None]
+        return oracle
 
 
 def as_row(x: Any) -> Floats:
@@ -335,3 +367,119 @@ def fill_cuts(  # type: ignore[no-untyped-def]
                 columns[at] = n_rows * width + e
                 values[at] = scales[k] * extras[k, e]
                 at += 1
+
+
+def stacked_rows(X: Sequence[Any]) -> tuple[Any, Order]:
+    """The rows of several matrices as one, float32 or float64, and where each ends."""
+    stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
+    rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
+    return rows, np.cumsum([0, *(x.shape[0] for x in X)], dtype=np.int64)
+
+
+class RowSumOracle(CompiledOracle):
+    """Examples of several rows, ``ends[i]:ends[i + 1]`` of `X`, whose cuts are sums of rows.
+
+    `bias` is the value of a constant last feature; 0.0 is none.
+    """
+
+    def __init__(self, X: Any, ends: Order, C: Floats, bias: float = 0.0) -> None:
+        self.rows, self.ends, self.C = make_rows(X, bias), ends, C
+        self.n_columns = X.shape[1]
+        self.n_features = self.n_columns + (bias != 0.0)
+        self.sizes = np.diff(ends)
+        entries = X.nnz if sp.issparse(X) else X.size
+        rows = len(self.rows.starts) - 1
+        # Every row is scored, sorted, and most are added up.
+        self._work = float(2 * entries + rows * np.log2(rows + 1)) / max(self.n_examples, 1)
+
+    @abstractmethod
+    def infer_from(
+        self, scores: Floats, rows: Order, examples: Order, starts: Order, found: NDArray[Any]
+    ) -> None:
+        """Write the most violated outputs to `found`; the rows score ``scores[rows[k]:]``."""
+
+    @abstractmethod
+    def set_coefficients(
+        self, examples: Order, starts: Order, found: NDArray[Any], rows: Order, coef: Floats,
+        losses: Floats,
+    ) -> None:  # fmt: skip
+        """Set the coefficients of the rows, ``coef[rows[k]:]``, and the loss of each output.
+
+        ValueError if these are no outputs of the examples.
+        """
+
+    @property
+    def oracle_work(self) -> float:
+        return self._work
+
+    def infer(self, weights: Floats, examples: Order, starts: Order, found: NDArray[Any]) -> None:
+        rows = starts_of(self.sizes[examples])
+        scores = np.empty(rows[-1])
+        score_all_rows(self.rows, self.ends, examples, rows, weights, scores)
+        self.infer_from(scores, rows, examples, starts, found)
+
+    def check_outputs(self, examples: Order, starts: Order, found: NDArray[Any]) -> None:
+        """Checked when they are measured."""
+
+    def entries_of(self, examples: Order, starts: Order, found: NDArray[Any]) -> Entries:
+        rows = starts_of(self.sizes[examples])
+        coef, losses = np.empty(rows[-1]), np.empty(len(examples))
+        self.set_coefficients(examples, starts, found, rows, coef, losses)
+        most = np.diff(self.rows.starts[self.ends])[examples] + (self.n_features > self.n_columns)
+        room = int(np.minimum(most, self.n_features).sum())
+        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
+        counts = np.empty(len(examples), dtype=np.int64)
+        totals, seen = np.zeros(self.n_features), np.zeros(self.n_features, dtype=np.bool_)
+        used = sum_rows(
+            self.rows, self.n_columns, self.ends, examples, rows, coef, counts, columns, values,
+            totals, seen,
+        )  # fmt: skip
+        return starts_of(counts), columns[:used], values[:used], losses
+
+
+@compiled
+def score_all_rows(rows, ends, examples, starts, weights, scores):  # type: ignore[no-untyped-def]
+    """Scores of the rows of each example, written to ``scores[starts[k]:]``."""
+    for k in range(len(examples)):
+        for t in range(starts[k + 1] - starts[k]):
+            scores[starts[k] + t] = row_score(rows, ends[examples[k]] + t, weights)
+
+
+@compiled
+def sum_rows(  # type: ignore[no-untyped-def]
+    rows, n_columns, ends, examples, starts, coef, counts, columns, values, totals, seen
+):
+    """Sum the rows of each example with their coefficients; returns how many entries that took.
+
+    Entries go to `columns` and `values` one example after the other, ``counts[k]`` of them each.
+    Scratch: `totals` and `seen`, a number and a flag for each feature, zero before and after.
+    """
+    used = 0
+    for k in range(len(examples)):
+        first = used
+        constant = 0.0
+        for t in range(starts[k + 1] - starts[k]):
+            c = coef[starts[k] + t]
+            if c == 0.0:
+                continue
+            i = ends[examples[k]] + t
+            constant += c * rows.bias
+            at = rows.starts[i]
+            for q in range(at, rows.starts[i + 1]):
+                j = rows.columns[q if rows.indexed else q - at]
+                if not seen[j]:
+                    seen[j] = True
+                    columns[used] = j
+                    used += 1
+                totals[j] += c * rows.values[q]
+        for q in range(first, used):
+            j = columns[q]
+            values[q] = totals[j]
+            totals[j] = 0.0
+            seen[j] = False
+        if constant != 0.0:
+            columns[used] = n_columns
+            values[used] = constant
+            used += 1
+        counts[k] = used - first
+    return used

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.inputs import check_loss_matrix, class_numbers
-from maxmargin.estimators.base import estimator, fitted
+from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle
 from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
@@ -44,7 +44,6 @@ class HierarchicalClassifier(RowClassifier):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (n_classes,)
     nodes_ : list of length n_nodes
         Names of the nodes, each after its parent.
     parents_ : ndarray of shape (n_nodes,)
@@ -57,8 +56,6 @@ class HierarchicalClassifier(RowClassifier):
         The same for intercepts; zeros where not fitted.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
         What the column's class costs where the row's is right.
-    n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features,)
 
     See Also
     --------
@@ -85,7 +82,6 @@ class HierarchicalClassifier(RowClassifier):
         "taxonomy": [StrOptions({"auto"}), dict, "array-like"],
         "loss": [StrOptions({"tree", "zero-one"}), "array-like", dict],
         "edge_lengths": [dict, None],
-        "fit_intercept": ["boolean"],
     }
 
     nodes_: list[Any] = fitted()
@@ -107,7 +103,7 @@ class HierarchicalClassifier(RowClassifier):
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata) -> RowOracle:
         codes = class_numbers(examples.y, metadata["classes_"]).astype(np.int32)[:, None]
-        return self._row_training(examples.X, codes, C, metadata["_problem"])
+        return self._row_oracle(examples.X, codes, C, metadata["_problem"])
 
     def _fitted(self, metadata: Metadata, weights: Floats) -> dict[str, Any]:
         problem = metadata["_problem"]

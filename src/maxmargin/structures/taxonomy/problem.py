@@ -55,21 +55,10 @@ class Taxonomy:
 
     @classmethod
     def of(cls, taxonomy: Any, classes: Sequence[Hashable]) -> "Taxonomy":
-        """Read a taxonomy in any of its forms; only paths to `classes` are kept.
+        """Read a taxonomy in any form that `HierarchicalClassifier` takes.
 
-        Parameters
-        ----------
-        taxonomy : dict, list of str or "auto"
-            ``{child: parent}``; nested ``{node: {child: {...}}}``, the innermost also as lists;
-            paths such as "a/b/c" (or "a.b.c" if none has a slash), which are also the names of
-            the classes; "auto" takes the classes themselves for such paths.
-        classes : sequence
-            Names of the classes; they may also be inner nodes.
-
-        Raises
-        ------
-        ValueError
-            If a node is on a cycle or has two parents, or a class is not in the taxonomy.
+        Only paths to `classes` are kept, which may also be inner nodes. ValueError if a node is on
+        a cycle or has two parents, or a class is not in the taxonomy.
         """
         parent_of = _parents(taxonomy, classes)
         nodes: list[Any] = []
@@ -110,11 +99,7 @@ class Taxonomy:
     def distances(self, edge_lengths: Mapping[Any, float] | None = None) -> Floats:
         """Lengths of the paths between classes, ``(n_classes, n_classes)``.
 
-        Parameters
-        ----------
-        edge_lengths : mapping, default=None
-            Length of the edge from a node to its parent, from a root to a common root; 1 where left
-            out.
+        An edge to a parent, or from a root to a common root, has the length 1 where none is given.
         """
         given = dict(edge_lengths or {})
         lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
