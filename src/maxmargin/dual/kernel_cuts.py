@@ -16,7 +16,6 @@ Rows are kept once, and each value of the kernel between them is computed once (
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
@@ -61,20 +60,14 @@ class GrowingGram:
         self.kernel = kernel
         self.values = np.empty((_FIRST_ROOM, _FIRST_ROOM))
         """The Gram matrix in the upper left corner; the rest is room to grow."""
+        self.rows: Any = None
+        """All rows; None before the first."""
         self.evaluations = 0
-        self._size = 0
-        self._rows: Any = None
-        """Perhaps with room to grow, too."""
         self._numbers: dict[Any, int] = {}
         self._next_check = SAMPLE
 
     def __len__(self) -> int:
-        return self._size
-
-    @property
-    def rows(self) -> Any:
-        """All rows; None before the first."""
-        return None if self._rows is None else self._rows[: self._size]
+        return 0 if self.rows is None else int(self.rows.shape[0])
 
     @property
     def gram(self) -> Floats:
@@ -102,36 +95,29 @@ class GrowingGram:
 
     def restore(self, state: GramState, rows: Any) -> None:
         """Take over a state, whose rows are these."""
-        self._size, self._rows = rows.shape[0], rows
+        self.rows = rows
         self._numbers = {key: number for number, key in enumerate(row_keys(rows))}
         self.values = state.values
         self.evaluations, self._next_check = state.evaluations, state.next_check
 
     def keep(self, which: Order) -> None:
         """Forget all rows but these; the row ``which[k]`` becomes row ``k``."""
-        size = len(which)
-        values = np.empty((_room(size),) * 2)
-        values[:size, :size] = self.values[np.ix_(which, which)]
         place = {int(old): k for k, old in enumerate(which)}
-        self._numbers = {
-            key: place[number] for key, number in self._numbers.items() if number in place
-        }
-        self._rows, self.values, self._size = self._rows[which], values, size
+        self._numbers = {key: place[old] for key, old in self._numbers.items() if old in place}
+        values = _with_room(self.values[np.ix_(which, which)])
+        self.values, self.rows = values, self.rows[which]
 
     def _grow(self, new: Any) -> None:
         size, n = len(self), new.shape[0]
-        store = new if self._rows is None else _appended(self._rows, size, new)
-        block = self.kernel(new, store[: size + n])
+        rows = new if self.rows is None else stacked([self.rows, new])
+        block = self.kernel(new, rows)
         self.evaluations += block.size
-        own = block[:, size:]
-        self._check(block[:, :size], own, new)
+        self._check(block[:, :size], block[:, size:], new)
         if size + n > len(self.values):
-            values = np.empty((_room(size + n),) * 2)
-            values[:size, :size] = self.gram
-            self.values = values
+            self.values = _with_room(self.gram, size + n)
         self.values[size : size + n, : size + n] = block
         self.values[:size, size : size + n] = block[:, :size].T
-        self._rows, self._size = store, size + n
+        self.rows = rows
         if size + n >= self._next_check:  # now and then, a larger sample
             self._next_check = 2 * (size + n)
             some = np.random.default_rng(size).permutation(size + n)[: 2 * SAMPLE]
@@ -149,22 +135,12 @@ class GrowingGram:
             raise asymmetric(name, block[0, -1], back)
 
 
-def _appended(store: Any, size: int, new: Any) -> Any:
-    """The first `size` rows of a store, then new ones; with room for more where rows are dense."""
-    if sp.issparse(store):
-        return stacked([store[:size], new])
-    needed = size + new.shape[0]
-    if needed > len(store):
-        wider = np.empty_like(store, shape=(_room(needed), *store.shape[1:]))
-        wider[:size] = store[:size]
-        store = wider
-    store[size:needed] = new
-    return store
-
-
-def _room(size: int) -> int:
-    """Rows to make room for: so many that copies do not matter."""
-    return max(_FIRST_ROOM, size + size // 2)
+def _with_room(gram: Floats, least: int = 0) -> Floats:
+    """A Gram matrix with room for `least` rows, and for so many that copies do not matter."""
+    size = max(least, len(gram))
+    values = np.empty((max(_FIRST_ROOM, size + size // 2),) * 2)
+    values[: len(gram), : len(gram)] = gram
+    return values
 
 
 @registered("Atoms")
@@ -304,17 +280,13 @@ class KernelCuts:
             np.append(old.idle, np.zeros(n, dtype=np.int64)),
             (*old.outputs, *new.outputs),
         )
-        if not are_true_outputs and new.coef.any():
-            self._take_from_true_outputs(new.coef, new.examples)
+        if not are_true_outputs and new.coef.any():  # which comes from the true outputs
+            atoms = self.atoms
+            used = np.bincount(new.examples, weights=new.coef, minlength=len(self.cost))
+            y_true = np.flatnonzero(atoms.is_true_output)
+            atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
+            atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
         return n
-
-    def _take_from_true_outputs(self, coef: Floats, examples: Order) -> None:
-        """What new outputs start with comes from the true ones; scores are made anew."""
-        atoms = self.atoms
-        used = np.bincount(examples, weights=coef, minlength=len(self.cost))
-        y_true = np.flatnonzero(atoms.is_true_output)
-        atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
-        atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
         """Scores of outputs with these rows."""
