@@ -234,11 +234,9 @@ class KernelOracle:
         sample = self.y_true(np.random.default_rng(0).permutation(len(C))[:SAMPLE])
         parts, labels = self.kernel.parts, self.kernel.labels
         self.kernel = ProductKernel(parts.fitted(sample.parts), labels.fitted(sample.labels))
-        for own, rows in (
-            (self.kernel.parts, sample.parts),
-            (self.kernel.labels, sample.labels),
-        ):
-            check_gram(own(rows, rows), own.name)
+        parts, labels = self.kernel.parts, self.kernel.labels
+        check_gram(parts(sample.parts, sample.parts), parts.name)
+        check_gram(labels(sample.labels, sample.labels), labels.name)
 
     @property
     def content(self) -> Any:
@@ -593,21 +591,18 @@ class ClassOracle:
 
     def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
         """Primal and dual value of feasible coefficients, given what `scores_of` says of them."""
-        self._check_feasible(dual_coef)
+        is_own, C = np.arange(self.n_classes) == self.labels[:, None], self.C[:, None]
+        highest = np.where(is_own, C, 0.0) + 1e-9 * C
+        lowest = np.where(is_own, -1e-9 * C, -np.inf)
+        in_bounds = (dual_coef >= lowest) & (dual_coef <= highest)
+        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
+            raise ValueError("The dual coefficients are not feasible.")
         losses = self.problem.loss_matrix[self.labels]
         own = np.take_along_axis(scores, self.labels[:, None], axis=1)
         hinges = (scores + losses - own).max(axis=1)
         half_square = 0.5 * float(np.sum(dual_coef * scores))
         linear = -float(np.sum(dual_coef * losses))
         return Certificate(half_square + float(self.C @ hinges), linear - half_square)
-
-    def _check_feasible(self, dual_coef: Floats) -> None:
-        own = np.arange(self.n_classes) == self.labels[:, None]
-        C = self.C[:, None]
-        room = 1e-9 * C
-        in_bounds = np.where(own, (dual_coef >= -room) & (dual_coef <= C + room), dual_coef <= room)
-        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
-            raise ValueError("The dual coefficients are not feasible.")
 
 
 def class_scores(model: KernelModel, codes: Floats, X: Any, threads: Threads) -> Floats:
