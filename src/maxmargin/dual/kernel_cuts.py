@@ -16,6 +16,7 @@ Rows are kept once, and each value of the kernel between them is computed once (
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
@@ -60,14 +61,20 @@ class GrowingGram:
         self.kernel = kernel
         self.values = np.empty((_FIRST_ROOM, _FIRST_ROOM))
         """The Gram matrix in the upper left corner; the rest is room to grow."""
-        self.rows: Any = None
-        """All rows; None before the first."""
         self.evaluations = 0
+        self._size = 0
+        self._rows: Any = None
+        """Perhaps with room to grow, too."""
         self._numbers: dict[Any, int] = {}
         self._next_check = SAMPLE
 
     def __len__(self) -> int:
-        return 0 if self.rows is None else int(self.rows.shape[0])
+        return self._size
+
+    @property
+    def rows(self) -> Any:
+        """All rows; None before the first."""
+        return None if self._rows is None else self._rows[: self._size]
 
     @property
     def gram(self) -> Floats:
@@ -81,7 +88,7 @@ class GrowingGram:
         new = []
         for k, key in enumerate(keys):
             if key not in numbers:
-                numbers[key] = len(numbers)
+                numbers[key] = len(self) + len(new)
                 new.append(k)
         if new:
             self._grow(rows[np.array(new)])
@@ -95,7 +102,7 @@ class GrowingGram:
 
     def restore(self, state: GramState, rows: Any) -> None:
         """Take over a state, whose rows are these."""
-        self.rows = rows
+        self._rows, self._size = rows, rows.shape[0]
         self._numbers = {key: number for number, key in enumerate(row_keys(rows))}
         self.values = state.values
         self.evaluations, self._next_check = state.evaluations, state.next_check
@@ -104,20 +111,23 @@ class GrowingGram:
         """Forget all rows but these; the row ``which[k]`` becomes row ``k``."""
         place = {int(old): k for k, old in enumerate(which)}
         self._numbers = {key: place[old] for key, old in self._numbers.items() if old in place}
-        values = _with_room(self.values[np.ix_(which, which)])
-        self.values, self.rows = values, self.rows[which]
+        values = np.empty((_room(len(which)),) * 2)
+        values[: len(which), : len(which)] = self.values[np.ix_(which, which)]
+        self._rows, self.values, self._size = self._rows[which], values, len(which)
 
     def _grow(self, new: Any) -> None:
         size, n = len(self), new.shape[0]
-        rows = new if self.rows is None else stacked([self.rows, new])
-        block = self.kernel(new, rows)
+        rows = new if self._rows is None else _appended(self._rows, size, new)
+        block = self.kernel(new, rows[: size + n])
         self.evaluations += block.size
         self._check(block[:, :size], block[:, size:], new)
         if size + n > len(self.values):
-            self.values = _with_room(self.gram, size + n)
+            values = np.empty((_room(size + n),) * 2)
+            values[:size, :size] = self.gram
+            self.values = values
         self.values[size : size + n, : size + n] = block
         self.values[:size, size : size + n] = block[:, :size].T
-        self.rows = rows
+        self._rows, self._size = rows, size + n
         if size + n >= self._next_check:  # now and then, a larger sample
             self._next_check = 2 * (size + n)
             some = np.random.default_rng(size).permutation(size + n)[: 2 * SAMPLE]
@@ -135,12 +145,22 @@ class GrowingGram:
             raise asymmetric(name, block[0, -1], back)
 
 
-def _with_room(gram: Floats, least: int = 0) -> Floats:
-    """A Gram matrix with room for `least` rows, and for so many that copies do not matter."""
-    size = max(least, len(gram))
-    values = np.empty((max(_FIRST_ROOM, size + size // 2),) * 2)
-    values[: len(gram), : len(gram)] = gram
-    return values
+def _appended(store: Any, size: int, new: Any) -> Any:
+    """The first `size` rows of a store, then new ones; with room for more where rows are dense."""
+    if sp.issparse(store):
+        return stacked([store[:size], new])
+    needed = size + new.shape[0]
+    if needed > len(store):
+        wider = np.empty_like(store, shape=(_room(needed), *store.shape[1:]))
+        wider[:size] = store[:size]
+        store = wider
+    store[size:needed] = new
+    return store
+
+
+def _room(size: int) -> int:
+    """Rows to make room for: so many that copies do not matter."""
+    return max(_FIRST_ROOM, size + size // 2)
 
 
 @registered("Atoms")
