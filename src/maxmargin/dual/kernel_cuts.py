@@ -85,7 +85,7 @@ class GrowingGram:
         """Numbers of the rows in the table; those that are not in it yet are taken in."""
         keys = row_keys(rows)
         numbers = dict(self._numbers)
-        new = []
+        new: list[int] = []
         for k, key in enumerate(keys):
             if key not in numbers:
                 numbers[key] = len(self) + len(new)
