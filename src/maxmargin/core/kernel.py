@@ -383,7 +383,7 @@ def stacked(parts: Sequence[Any]) -> Any:
 
 
 def row_keys(rows: Any) -> list[Any]:
-    """Hashable keys, equal for equal rows."""
+    """Hashable keys, equal for equal rows, for as long as there are these rows."""
     if sp.issparse(rows):
         rows.sort_indices()
         starts, columns, values = rows.indptr, rows.indices, rows.data
@@ -401,19 +401,6 @@ def _digest(content: bytes) -> bytes:
     return hashlib.blake2b(content, digest_size=16).digest()
 
 
-class _Same:
-    """An object that is equal to itself only, kept alive so that its id stays its own."""
-
-    def __init__(self, thing: Any) -> None:
-        self.thing = thing
-
-    def __hash__(self) -> int:
-        return id(self.thing)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.thing is other.thing
-
-
 def _object_key(thing: Any) -> Any:
     if isinstance(thing, tuple):  # an input with an output, as joint kernels compare them
         return tuple(_object_key(part) for part in thing)
@@ -422,7 +409,7 @@ def _object_key(thing: Any) -> Any:
     try:
         hash(thing)
     except TypeError:
-        return _Same(thing)
+        return type(thing), id(thing)  # equal to itself only
     return type(thing), thing
 
 

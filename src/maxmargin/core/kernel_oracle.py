@@ -18,7 +18,6 @@ from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.checks import LARGEST, check_shape
 from maxmargin.core.kernel import (
     SAMPLE,
-    AdaptedProblem,
     Candidates,
     ConstantKernel,
     JointFeatures,
@@ -230,15 +229,14 @@ class KernelOracle:
         self.X, self.Y, self.C = X, Y, C
         self.checker = OracleChecker()
         self.by_slack = rescaling == "slack"
+        self._given, self._name = problem, type(problem).__name__
         self.problem, self.kernel = _parts_and_labels(problem, kernel)
         sample = self.y_true(np.random.default_rng(0).permutation(len(C))[:SAMPLE])
         parts, labels = self.kernel.parts, self.kernel.labels
         self.kernel = ProductKernel(parts.fitted(sample.parts), labels.fitted(sample.labels))
-        for own, rows in (
-            (self.kernel.parts, sample.parts),
-            (self.kernel.labels, sample.labels),
-        ):
-            check_gram(own(rows, rows), own.name)
+        parts, labels = self.kernel.parts, self.kernel.labels
+        check_gram(parts(sample.parts, sample.parts), parts.name)
+        check_gram(labels(sample.labels, sample.labels), labels.name)
 
     @property
     def content(self) -> Any:
@@ -250,15 +248,6 @@ class KernelOracle:
     def n_examples(self) -> int:
         """Number of examples."""
         return len(self.C)
-
-    @property
-    def _given(self) -> Any:
-        """The problem as the user wrote it."""
-        return self.problem.problem if isinstance(self.problem, AdaptedProblem) else self.problem
-
-    @property
-    def _name(self) -> str:
-        return type(self._given).__name__
 
     def y_true(self, examples: Order) -> NewOutputs:
         """The true outputs of examples."""
@@ -424,12 +413,9 @@ class KernelOracle:
         return losses
 
     def check_agreement(self, outputs: NewOutputs) -> None:
-        """Compare what was listed for a single output with its own `loss`, `part` and `label`.
+        """Raise ProblemError if what was listed for an output is not its `loss`, `part`, `label`.
 
-        Raises
-        ------
-        ProblemError
-            If the true output has a loss, or the two differ.
+        Or if the true output has a loss.
         """
         i, y, name = int(outputs.examples[0]), outputs.outputs[0], self._name
         own = self._loss(i, self.Y[i])
@@ -528,12 +514,8 @@ class Multiclass(Remade, KernelProblem):
 class KernelClasses(Multiclass):
     """`Multiclass` with the classes of the training data, sorted.
 
-    Attributes
-    ----------
-    scale : float
-        Kernel value of a class with itself: with two classes, what makes it the binary hinge.
-    codes : ndarray of shape (n_classes, n_classes)
-        Label row of each class: one-hot, times the root of `scale`.
+    The label row of a class in `codes` is one-hot times the root of `scale`, the kernel of a class
+    with itself: with two classes, what makes it the binary hinge.
     """
 
     def __init__(self, classes: NDArray[Any], loss_matrix: Floats) -> None:
@@ -608,28 +590,19 @@ class ClassOracle:
         return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
 
     def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
-        """Primal and dual value of coefficients, given what `scores_of` returns for them.
-
-        Raises
-        ------
-        ValueError
-            If the coefficients are not feasible.
-        """
-        self._check_feasible(dual_coef)
+        """Primal and dual value of feasible coefficients, given what `scores_of` says of them."""
+        is_own, C = np.arange(self.n_classes) == self.labels[:, None], self.C[:, None]
+        highest = np.where(is_own, C, 0.0) + 1e-9 * C
+        lowest = np.where(is_own, -1e-9 * C, -np.inf)
+        in_bounds = (dual_coef >= lowest) & (dual_coef <= highest)
+        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
+            raise ValueError("The dual coefficients are not feasible.")
         losses = self.problem.loss_matrix[self.labels]
         own = np.take_along_axis(scores, self.labels[:, None], axis=1)
         hinges = (scores + losses - own).max(axis=1)
         half_square = 0.5 * float(np.sum(dual_coef * scores))
         linear = -float(np.sum(dual_coef * losses))
         return Certificate(half_square + float(self.C @ hinges), linear - half_square)
-
-    def _check_feasible(self, dual_coef: Floats) -> None:
-        own = np.arange(self.n_classes) == self.labels[:, None]
-        C = self.C[:, None]
-        room = 1e-9 * C
-        in_bounds = np.where(own, (dual_coef >= -room) & (dual_coef <= C + room), dual_coef <= room)
-        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
-            raise ValueError("The dual coefficients are not feasible.")
 
 
 def class_scores(model: KernelModel, codes: Floats, X: Any, threads: Threads) -> Floats:

@@ -85,10 +85,10 @@ class GrowingGram:
         """Numbers of the rows in the table; those that are not in it yet are taken in."""
         keys = row_keys(rows)
         numbers = dict(self._numbers)
-        new = []
+        new: list[int] = []
         for k, key in enumerate(keys):
             if key not in numbers:
-                numbers[key] = len(numbers)
+                numbers[key] = len(self) + len(new)
                 new.append(k)
         if new:
             self._grow(rows[np.array(new)])
@@ -102,36 +102,32 @@ class GrowingGram:
 
     def restore(self, state: GramState, rows: Any) -> None:
         """Take over a state, whose rows are these."""
-        self._size, self._rows = rows.shape[0], rows
+        self._rows, self._size = rows, rows.shape[0]
         self._numbers = {key: number for number, key in enumerate(row_keys(rows))}
         self.values = state.values
         self.evaluations, self._next_check = state.evaluations, state.next_check
 
     def keep(self, which: Order) -> None:
         """Forget all rows but these; the row ``which[k]`` becomes row ``k``."""
-        size = len(which)
-        values = np.empty((_room(size),) * 2)
-        values[:size, :size] = self.values[np.ix_(which, which)]
         place = {int(old): k for k, old in enumerate(which)}
-        self._numbers = {
-            key: place[number] for key, number in self._numbers.items() if number in place
-        }
-        self._rows, self.values, self._size = self._rows[which], values, size
+        self._numbers = {key: place[old] for key, old in self._numbers.items() if old in place}
+        values = np.empty((_room(len(which)),) * 2)
+        values[: len(which), : len(which)] = self.values[np.ix_(which, which)]
+        self._rows, self.values, self._size = self._rows[which], values, len(which)
 
     def _grow(self, new: Any) -> None:
         size, n = len(self), new.shape[0]
-        store = new if self._rows is None else _appended(self._rows, size, new)
-        block = self.kernel(new, store[: size + n])
+        rows = new if self._rows is None else _appended(self._rows, size, new)
+        block = self.kernel(new, rows[: size + n])
         self.evaluations += block.size
-        own = block[:, size:]
-        self._check(block[:, :size], own, new)
+        self._check(block[:, :size], block[:, size:], new)
         if size + n > len(self.values):
             values = np.empty((_room(size + n),) * 2)
             values[:size, :size] = self.gram
             self.values = values
         self.values[size : size + n, : size + n] = block
         self.values[:size, size : size + n] = block[:, :size].T
-        self._rows, self._size = store, size + n
+        self._rows, self._size = rows, size + n
         if size + n >= self._next_check:  # now and then, a larger sample
             self._next_check = 2 * (size + n)
             some = np.random.default_rng(size).permutation(size + n)[: 2 * SAMPLE]
@@ -304,17 +300,13 @@ class KernelCuts:
             np.append(old.idle, np.zeros(n, dtype=np.int64)),
             (*old.outputs, *new.outputs),
         )
-        if not are_true_outputs and new.coef.any():
-            self._take_from_true_outputs(new.coef, new.examples)
+        if not are_true_outputs and new.coef.any():  # which comes from the true outputs
+            atoms = self.atoms
+            used = np.bincount(new.examples, weights=new.coef, minlength=len(self.cost))
+            y_true = np.flatnonzero(atoms.is_true_output)
+            atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
+            atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
         return n
-
-    def _take_from_true_outputs(self, coef: Floats, examples: Order) -> None:
-        """What new outputs start with comes from the true ones; scores are made anew."""
-        atoms = self.atoms
-        used = np.bincount(examples, weights=coef, minlength=len(self.cost))
-        y_true = np.flatnonzero(atoms.is_true_output)
-        atoms.coef[y_true] = np.maximum(atoms.coef[y_true] - used[atoms.examples[y_true]], 0.0)
-        atoms.scores[:] = self._scores(atoms.parts, atoms.labels)
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
         """Scores of outputs with these rows."""

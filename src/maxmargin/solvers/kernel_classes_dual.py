@@ -83,7 +83,7 @@ class KernelClassesDual(Solver):
     def start(
         self, oracle: ClassOracle, stopping: Stopping, threads: Threads, seed: int
     ) -> "ClassRun":
-        return ClassRun(self, oracle, stopping, threads, seed)
+        return ClassRun(self.cache_bytes, oracle, stopping, threads, seed)
 
     def iterate(self, run: "ClassRun") -> None:
         run.update_worst()
@@ -114,19 +114,12 @@ class ClassRun(SolverRun):
 
     oracle: ClassOracle
 
-    def __init__(
-        self,
-        solver: KernelClassesDual,
-        oracle: ClassOracle,
-        stopping: Stopping,
-        threads: Threads,
-        seed: int,
-    ) -> None:
-        super().__init__(oracle, stopping, threads, seed)
+    def __init__(self, cache_bytes: int, oracle: ClassOracle, *more: Any) -> None:
+        super().__init__(oracle, *more)
         n, k = len(oracle.labels), oracle.n_classes
         worst = oracle.problem.loss_matrix.max(axis=1)[oracle.labels]
-        X = _narrowed(oracle, stopping.relative_tol(float(oracle.C @ worst)))
-        self.cache = KernelRowCache(oracle.kernel, X, solver.cache_bytes, 2 * _BATCH)
+        X = _narrowed(oracle, self.stopping.relative_tol(float(oracle.C @ worst)))
+        self.cache = KernelRowCache(oracle.kernel, X, cache_bytes, 2 * _BATCH)
         self.scores = np.zeros((k, n))
         self.coef = np.zeros((n, padded(k)))
         self.losses = np.ascontiguousarray(oracle.problem.loss_matrix)
@@ -147,7 +140,6 @@ class ClassRun(SolverRun):
 
     @property
     def dual(self) -> float:
-        """Dual value of the present point."""
         losses = self.losses[self.oracle.labels]
         return -float(np.sum(self.dual_coef * losses)) - self.half_square
 
@@ -182,11 +174,9 @@ class ClassRun(SolverRun):
         self._survey()
 
     def point(self) -> Floats:
-        """The present dual coefficients."""
         return self.dual_coef.copy()
 
     def answer(self) -> KernelModel:
-        """The present model."""
         return self.oracle.model_of(self.dual_coef)
 
     def update_worst(self) -> None:
@@ -205,13 +195,13 @@ class ClassRun(SolverRun):
         """Update those of the examples whose violation is still above the bar at their turn."""
         oracle, cache = self.oracle, self.cache
         own, change = np.empty(self.coef.shape[1]), np.empty(self.coef.shape[1])
-        violations = np.empty(len(queue))
-        left = queue
-        while len(left) and not self.stopping.out_of_time:
-            found = violations[: len(left)]
-            violations_of(left, self.scores, self.coef, oracle.labels, self.losses, oracle.C, found)
-            left = left[found >= bar]
-            rows, left = left[:_BATCH], left[_BATCH:]
+        while len(queue) and not self.stopping.out_of_time:
+            found = np.empty(len(queue))
+            violations_of(
+                queue, self.scores, self.coef, oracle.labels, self.losses, oracle.C, found
+            )
+            queue = queue[found >= bar]
+            rows, queue = queue[:_BATCH], queue[_BATCH:]
             if len(rows):
                 self.calls += update(
                     rows, cache.slots(rows), cache.values, cache.diagonal, oracle.problem.scale,
@@ -301,27 +291,25 @@ class CachedRows:
         self.labels, self.losses, self.cost = labels, losses, cost
         self._outside = scores - self._scores_of(coef)
         """What all other examples add to the scores."""
-        self._before = coef.copy(), scores.copy()
+        self.restart()
         n, width = coef.shape
         self._scratch = np.empty(n), np.empty(n), np.empty(width), np.empty(width)
 
     @property
     def dual(self) -> float:
-        """Dual value, but for what other examples have by themselves."""
+        """But for what other examples have by themselves."""
         coef = self.coef[:, : len(self.scores)]
         linear = float(np.sum(coef * self.losses[self.labels]))
         return -linear - 0.5 * float(np.einsum("im,mi->", coef, self.scores + self._outside))
 
     def sweep(self, goal: float) -> int:
         """About as many steps as there are examples; fewer if none violates by `goal`."""
-        steps = polish(
+        return polish(  # type: ignore[no-any-return]
             self.gram, self.scale, self.scores, self.coef, self.labels, self.losses, self.cost,
             goal, len(self.labels), *self._scratch,
         )  # fmt: skip
-        return int(steps)
 
     def extrapolate(self, momentum: float) -> None:
-        """See `Extrapolable`."""
         last = self._before[0]
         self.restart()
         if momentum > 0.0:
@@ -331,12 +319,10 @@ class CachedRows:
             self.coef = coef
 
     def revert(self) -> None:
-        """See `Extrapolable`."""
         coef, scores = self._before
         self.coef, self.scores = coef.copy(), scores.copy()
 
     def restart(self) -> None:
-        """See `Extrapolable`."""
         self._before = self.coef.copy(), self.scores.copy()
 
     def _scores_of(self, coef: Floats) -> Floats:

@@ -136,15 +136,8 @@ class MiniBatchRun(SolverRun):
 
     oracle: KernelOracle
 
-    def __init__(
-        self,
-        solver: MiniBatchDual,
-        oracle: KernelOracle,
-        stopping: Stopping,
-        threads: Threads,
-        seed: int,
-    ) -> None:
-        super().__init__(oracle, stopping, threads, seed)
+    def __init__(self, solver: MiniBatchDual, oracle: KernelOracle, *more: Any) -> None:
+        super().__init__(oracle, *more)
         self.solver = solver
         self.cuts = KernelCuts(oracle.C, oracle.kernel, oracle.by_slack)
         self.order: Order = np.zeros(0, dtype=np.int64)
@@ -194,12 +187,10 @@ class MiniBatchRun(SolverRun):
 
     @property
     def dual(self) -> float:
-        """Dual value of the present point."""
         return self.cuts.dual
 
     @property
     def n_cuts(self) -> int:
-        """Outputs in the working set."""
         return len(self.cuts)
 
     @property
@@ -223,13 +214,11 @@ class MiniBatchRun(SolverRun):
         return self.cuts.half_square + float(C[known] @ self.hinges[known]) / max(share, TINY)
 
     def resume(self, start: DualPoint) -> None:
-        """Take over a dual point of an earlier solve."""
         start = start.feasible(self.oracle.C)
         if len(start.examples):
             self._add(self.oracle.outputs_of(start.examples, start.outputs, start.coef))
 
     def point(self) -> DualPoint:
-        """The present dual point."""
         atoms = self.cuts.atoms
         used = np.flatnonzero((atoms.coef > 0.0) & ~atoms.is_true_output)
         outputs = [atoms.outputs[k] for k in used]

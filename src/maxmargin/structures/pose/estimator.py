@@ -13,7 +13,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.checks import LARGEST, are_moderate, check_shape
+from maxmargin.core.checks import LARGEST, check_shape, first_immoderate
 from maxmargin.core.inputs import as_floats
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.estimators.declared import estimator, fitted
@@ -39,16 +39,15 @@ def check_images(images: Any) -> list[Floats]:
                 f"Image {i} has {array.ndim} dimensions, but must have two, height and width: "
                 f"make colours grey values first."
             )
-        if not np.isfinite(array).all():
-            row, column = np.argwhere(~np.isfinite(array))[0]
+        found = first_immoderate(array)
+        if found is not None:
+            row, column, value = found
+            at = f"at row {row}, column {column}"
+            if not np.isfinite(value):
+                raise ValueError(f"Image {i} has NaN or infinity {at}: replace such values.")
             raise ValueError(
-                f"Image {i} has NaN or infinity at row {row}, column {column}: replace such values."
-            )
-        if not are_moderate(array):
-            row, column = np.argwhere(np.abs(array) > LARGEST)[0]
-            raise ValueError(
-                f"Image {i} has {array[row, column]:g} at row {row}, column {column}, but squares "
-                f"of numbers beyond {LARGEST:g} overflow: scale the grey values, to about 1."
+                f"Image {i} has {value:g} {at}, but squares of numbers beyond {LARGEST:g} "
+                f"overflow: scale the grey values, to about 1."
             )
         checked.append(array)
     return checked
@@ -95,15 +94,7 @@ SOLVER = MiniBatchDual(outputs_per_call=3, diversity=0.5)
 
 
 class PoseErrors(NamedTuple):
-    """How far predictions are off.
-
-    Parameters
-    ----------
-    overlaps : ndarray of shape (n_images,)
-        Intersection over union of the predicted window with the true one.
-    angles : ndarray of shape (n_images,)
-        Angular distance, in radians.
-    """
+    """How far predictions are off: windows by their intersection over union, angles in radians."""
 
     overlaps: Floats
     angles: Floats
@@ -392,11 +383,7 @@ class PoseEstimator(KernelEstimator):
     def _windows(self, grid: WindowGrid, images: list[Floats]) -> list[ImageWindows]:
         """Windows of checked images, each with one at least."""
         with Threads(n_threads(self.n_jobs)) as threads:
-            shares = threads.map(
-                lambda share: [grid.windows(image) for image in images[share]],
-                threads.shares(len(images)),
-            )
-        windows = [each for share in shares for each in share]
+            windows = threads.map(grid.windows, images)
         for i, each in enumerate(windows):
             if not len(each):
                 shape = " x ".join(map(str, images[i].shape))
@@ -415,13 +402,8 @@ class PoseEstimator(KernelEstimator):
         images = check_images(X)
         windows = self._windows(self._problem.grid, images)
         detectors = self._problem.detectors(self.model_)
-
-        def infer(share: slice) -> list[list[tuple[Pose, float]]]:
-            return [self._top(detectors, each, k, max_overlap) for each in windows[share]]
-
         with Threads(n_threads(self.n_jobs)) as threads:
-            shares = threads.map(infer, threads.shares(len(windows)))
-        return [top for share in shares for top in share]
+            return threads.map(lambda each: self._top(detectors, each, k, max_overlap), windows)
 
     def _top(
         self, detectors: Floats, windows: ImageWindows, k: int, max_overlap: float

@@ -107,14 +107,8 @@ def hog_blocks(image: Floats, cell: int, n_orientations: int = 9, signed: bool =
 class Pose(NamedTuple):
     """Where an object is, how large, and how it is rotated.
 
-    Parameters
-    ----------
-    x, y : float
-        Centre of its window, in pixels from the left and from the top.
-    scale : float
-        Size of its window, relative to that of the grid.
-    angle : float
-        In radians.
+    The centre of its window is in pixels from the left and from the top, its scale relative to the
+    window of the grid, its angle in radians.
     """
 
     x: float
@@ -128,22 +122,10 @@ class Pose(NamedTuple):
 class WindowGrid:
     """Sliding windows of one shape at all cells of an image, and of the image rescaled.
 
-    Parameters
-    ----------
-    height, width : int
-        Of a window at scale one, in pixels; multiples of `cell`, two at least.
-    cell : int
-        Side of the cells of the features, and stride of the windows.
-    n_orientations : int
-    signed : bool
-        See `cell_histograms`.
-    scales : tuple of float
-        At scale two, windows are twice as large, and the image is taken at half its size.
+    Height and width, in pixels, are those of a window at scale one: multiples of `cell`, two at
+    least. A cell is also the stride of the windows. At scale two, windows are twice as large, and
+    the image is taken at half its size. The rest is as in `cell_histograms`.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.features import WindowGrid
     >>> windows = WindowGrid(16, 8, cell=4).windows(np.eye(20))
     >>> windows.boxes[[0, -1]].tolist()  # left, top, right, bottom
     [[0.0, 0.0, 8.0, 16.0], [12.0, 4.0, 20.0, 20.0]]

@@ -9,7 +9,7 @@ and inference over all windows and some angles is one product of matrices for ea
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -66,9 +66,6 @@ class PoseGrid(Sequence[Pose]):
     def __getitem__(self, at: Any) -> Any:
         window, angle = divmod(range(len(self))[at], len(self.angles))
         return self.windows.pose(window, float(self.angles[angle]))
-
-    def __iter__(self) -> Iterator[Pose]:
-        return (self[at] for at in range(len(self)))
 
 
 @registered("PoseProblem")
