@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxmargin.data.decimals import DOUBLE, HARD, NO_NUMBER, PADDING, read_decimal
+from maxmargin.data.libsvm_lines import DOUBLE, HARD, NO_NUMBER, PADDING, read_decimal
 
 
 def read(text, after=b" "):

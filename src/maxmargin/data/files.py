@@ -105,10 +105,15 @@ class _ZstandardReader(io.RawIOBase):
             self._compressed = b""
             if self._frame.eof:
                 self._compressed, self._frame = self._frame.unused_data, None
-        count = min(len(buffer), len(self._ready))
-        buffer[:count] = self._ready[:count]
-        self._ready = self._ready[count:]
+        count, self._ready = _moved(self._ready, buffer)
         return count
+
+
+def _moved(ready: memoryview, buffer: Any) -> tuple[int, memoryview]:
+    """Copy as many bytes as the buffer has room for: how many, and those that are left."""
+    count = min(len(buffer), len(ready))
+    buffer[:count] = ready[:count]
+    return count, ready[count:]
 
 
 class _Compression(NamedTuple):
@@ -140,8 +145,7 @@ class Stream(io.BufferedReader):
     @property
     def bytes_read(self) -> int | None:
         """Bytes of the stored file that have been read; None if `n_bytes` is."""
-        position: int | None = None if self.n_bytes is None else self._stored.tell()
-        return position
+        return None if self.n_bytes is None else int(self._stored.tell())
 
 
 class _Decompressed(io.RawIOBase):
@@ -159,16 +163,12 @@ class _Decompressed(io.RawIOBase):
 
     def head(self, n_bytes: int) -> bytes:
         """The first bytes, which are still there to be read."""
-        parts = [bytes(self._head)]
-        while (missing := n_bytes - sum(map(len, parts))) > 0:
-            buffer = bytearray(min(missing, _BUFFER_BYTES))
-            count = self._fill(buffer)
-            if not count:
-                break
-            parts.append(bytes(buffer[:count]))
-        head = b"".join(parts)
-        self._head = memoryview(head)
-        return head[:n_bytes]
+        head = bytearray(self._head)
+        buffer = bytearray(_BUFFER_BYTES)
+        while len(head) < n_bytes and (count := self._fill(buffer)):
+            head += buffer[:count]
+        self._head = memoryview(bytes(head))
+        return bytes(head[:n_bytes])
 
     def readable(self) -> bool:
         return True
@@ -176,9 +176,7 @@ class _Decompressed(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         if not self._head:
             return self._fill(buffer)
-        count = min(len(buffer), len(self._head))
-        buffer[:count] = self._head[:count]
-        self._head = self._head[count:]
+        count, self._head = _moved(self._head, buffer)
         return count
 
     def _fill(self, buffer: Any) -> int:
@@ -237,12 +235,11 @@ def head_of(path: PathLike, n_bytes: int) -> bytes:
 def _opened(path: PathLike) -> _Decompressed:
     name = str(path)
     waiting = _looked_at.pop(name, None)
-    if name == STANDARD_INPUT:
-        if waiting is not None and waiting.stored is sys.stdin.buffer:
-            return waiting
-        return _Decompressed("standard input", sys.stdin.buffer, close_stored=False)
-    if waiting is not None:
+    is_input = name == STANDARD_INPUT
+    if waiting is not None and (not is_input or waiting.stored is sys.stdin.buffer):
         return waiting
+    if is_input:
+        return _Decompressed(shown_name(name), sys.stdin.buffer, close_stored=False)
     if not os.path.exists(path):
         raise FileNotFoundError(f"There is no file {name!r:.200}.")
     if os.path.isdir(path):
@@ -325,7 +322,11 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
             text = decoder.decode(batch, final=not batch)
         except UnicodeError as error:
             line = n_lines + 1 + _good_text(decoder, batch, error).count("\n")
-            raise FileFormatError(name, line, _not_of(encoding)) from None
+            hint = 'pass encoding="latin-1", or whatever the text is in.'
+            if encoding is not None:
+                hint = "pass the encoding that the text is in."
+            reason = f"the bytes are not {encoding or 'UTF-8'}: {hint}"
+            raise FileFormatError(name, line, reason) from None
         if "\0" in text:
             line = n_lines + 1 + text[: text.index("\0")].count("\n")
             reason = 'there is a NUL: this is no text, unless encoding="utf-16" reads it.'
@@ -394,9 +395,3 @@ def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: Unico
         return decoder.decode(batch[: error.start - held], final=True)
     except UnicodeError:  # of UTF-16 without a mark at its beginning
         return ""
-
-
-def _not_of(encoding: str | None) -> str:
-    if encoding is None:
-        return 'the bytes are not UTF-8: pass encoding="latin-1", or whatever the text is in.'
-    return f"the bytes are not {encoding}: pass the encoding that the text is in."

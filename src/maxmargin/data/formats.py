@@ -154,28 +154,14 @@ class Head:
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format that some module reads.
+    """A format that some module reads."""
 
-    Parameters
-    ----------
-    name, title : str
-        As the option ``--format`` of the command line has it, and as a sentence does.
-    recognise : function
-        From the `Head` of a file to its `Format`; None if it is of another.
-    reader : str, default=None
-        What to call, if `open_examples` does not open such a file by itself.
-    source : class, default=None
-        The `Source` of such a file, if there is one.
-    option : str, default=None
-        Option of `source` that it needs, and by which it is chosen.
-    """
-
-    name: str
-    title: str
-    recognise: Callable[[Head], Format | None]
-    reader: str | None = None
+    name: str  # as the option ``--format`` of the command line has it
+    title: str  # as a sentence does
+    recognise: Callable[[Head], Format | None]  # None if it is of another
+    reader: str | None = None  # what to call, if `open_examples` does not open it by itself
     source: Callable[..., Source] | None = None
-    option: str | None = None
+    option: str | None = None  # of `source`, which it needs, and by which it is chosen
 
 
 @cache
@@ -404,14 +390,7 @@ def _kind_of_path(path: str, options: dict[str, Any]) -> Callable[..., Source]:
 
 def _kind_of_lines(path: str, options: dict[str, Any]) -> Callable[..., Source]:
     begin = head_of(path, _LOOKED_AT)
-    lines = _first_example(path, begin, options)
-    source = file_formats()["libsvm" if lines.groups[0] < 0 else "svm-hmm"].source
-    assert source is not None
-    return source
-
-
-def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
-    """The first line of a text that is no comment, or what of it is there, parsed."""
+    # The first line that is no comment, or what of it is there.
     if len(begin) == _LOOKED_AT:
         begin = begin[: max(begin.rfind(b"\n"), begin.rfind(b" "))]
     begin = begin.removeprefix(codecs.BOM_UTF8)
@@ -422,7 +401,7 @@ def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
         path, first_index=0, multilabel=options.get("multilabel", False), weighted=True
     )
     try:
-        return next(reader.read(BytesIO(texts[0]), _LOOKED_AT))
+        lines = next(reader.read(BytesIO(texts[0]), _LOOKED_AT))
     except FileFormatError:
         hint = ""
         with suppress(FileFormatError):
@@ -432,6 +411,9 @@ def _first_example(path: str, begin: bytes, options: dict[str, Any]) -> Lines:
             f"{shown_name(path)!r} holds neither lines of LIBSVM's or SVM-hmm's format, nor an "
             f"array of numpy, nor a Parquet or Arrow table: it begins with {texts[0][:40]!r}{hint}."
         ) from None
+    source = file_formats()["libsvm" if lines.groups[0] < 0 else "svm-hmm"].source
+    assert source is not None
+    return source
 
 
 def _array(y: Any) -> Any:

@@ -37,16 +37,16 @@ class LineFile(CountedSource):
     """What files of lines ``label index:value`` have in common: see `LibsvmFile`."""
 
     _grouped = False
-    multilabel = False
 
     def __init__(
         self,
         path: PathLike,
         *,
-        n_features: int | None,
-        first_index: int,
-        on_error: str,
-        batch_bytes: int,
+        n_features: int | None = None,
+        multilabel: bool = False,
+        first_index: int = 1,
+        on_error: str = "stop",
+        batch_bytes: int = BATCH_BYTES,
     ) -> None:
         super().__init__(n_features=n_features)
         if on_error not in ("stop", "skip"):
@@ -57,7 +57,7 @@ class LineFile(CountedSource):
             raise ValueError(f"batch_bytes must be at least 1, not {batch_bytes!r}.")
         self.path = os.fspath(path)
         self.first_index, self.on_error, self.batch_bytes = first_index, on_error, batch_bytes
-        self._declared = n_features
+        self.multilabel, self._declared = multilabel, n_features
         self._reader = self._new_reader()
         self._stream: Stream | None = None
         self._begun = False
@@ -83,8 +83,8 @@ class LineFile(CountedSource):
 
     def fingerprint(self) -> str:
         self._refuse_standard_input("has no fingerprint")
-        content = SampledHash(type(self).__name__)
-        content.add([self.first_index, self._declared, self.on_error, self.multilabel])
+        options = [self.first_index, self._declared, self.on_error, self.multilabel]
+        content = SampledHash(type(self).__name__, options)
         content.add_file(self.path)
         return content.text()
 
@@ -230,25 +230,6 @@ class LibsvmFile(LineFile):
     [1. 2.] [[0.5 0.  2. ]
      [0.  1.  0. ]]
     """
-
-    def __init__(
-        self,
-        path: PathLike,
-        *,
-        n_features: int | None = None,
-        multilabel: bool = False,
-        first_index: int = 1,
-        on_error: str = "stop",
-        batch_bytes: int = BATCH_BYTES,
-    ) -> None:
-        self.multilabel = multilabel
-        super().__init__(
-            path,
-            n_features=n_features,
-            first_index=first_index,
-            on_error=on_error,
-            batch_bytes=batch_bytes,
-        )
 
     def _read(self) -> Iterator[Examples]:
         for lines in self.lines():

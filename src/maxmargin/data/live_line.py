@@ -21,13 +21,7 @@ Fields = Sequence[Field]
 
 
 def fitted(fields: Fields, width: int) -> str:
-    """As many fields as have room, the important ones first.
-
-    Examples
-    --------
-    >>> fitted([Field("iteration 3", 2), Field("cuts 7", 1), Field("gap 0.1", 3)], width=20)
-    'iteration 3  gap 0.1'
-    """
+    """As many fields as have room, the important ones first."""
     left = [field for field in fields if field.text]
     while len(left) > 1 and len(_joined(left)) > width:
         left.remove(min(left, key=lambda field: field.importance))
@@ -44,22 +38,17 @@ class LiveLine:
     In a terminal rich rewrites it in place, and it never wraps. In a file, a notebook, a terminal
     that cannot move its cursor, or a process that shares its terminal with others, each text is a
     line of its own.
-
-    Parameters
-    ----------
-    stream : file, default=None
-        None means standard error; in a notebook, which shows that as something to worry about,
-        standard output.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        if stream is None:
-            stream = sys.stdout if _in_notebook() else sys.stderr
+        # A notebook shows what goes to standard error as something to worry about.
+        in_notebook = _in_notebook()
+        stream = stream or (sys.stdout if in_notebook else sys.stderr)
         self.stream = stream
         self.in_place = (
             stream.isatty()
             and os.environ.get("TERM") != "dumb"
-            and not _in_notebook()
+            and not in_notebook
             and multiprocessing.current_process().name == "MainProcess"
         )
         self._fields: Callable[[], Fields] = tuple
@@ -127,13 +116,7 @@ def _in_notebook() -> bool:
 
 
 def short(number: float) -> str:
-    """A count in at most five characters.
-
-    Examples
-    --------
-    >>> short(87), short(12_345), short(999_960), short(2_000_000_000)
-    ('87', '12.3k', '1M', '2G')
-    """
+    """A count in at most five characters: 12.3k."""
     for sign in ("", "k", "M", "G"):
         number = float(f"{number:.3g}")
         if number < 1000.0:
@@ -143,13 +126,7 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Time that has passed.
-
-    Examples
-    --------
-    >>> duration(3.14), duration(200), duration(3700)
-    ('3.1 s', '3 min 20 s', '1 h 1 min')
-    """
+    """Time that has passed: 3 min 20 s."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -158,13 +135,7 @@ def duration(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Time that something will take, no finer than can be known.
-
-    Examples
-    --------
-    >>> about(0.2), about(3.14), about(47), about(95), about(4_000), about(200_000)
-    ('1 s', '3 s', '50 s', '1.6 min', '1.1 h', '2.3 days')
-    """
+    """Time that something will take, no finer than can be known: 1.6 min."""
     for unit, size, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 24)):
         amount = seconds / size
         digits = 2 if amount < 3 and size > 1 else 1

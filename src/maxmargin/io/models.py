@@ -193,35 +193,28 @@ def load_with_about(
         return leaves[name][at] if at >= 0 else given[name]
 
     with _blaming(path):
-        kind = _named_estimator(header)  # whose module registers what it learns
-        model = _restored(header, arrays, place)
-        return _made(kind, **model), header["about"]
+        kind, parameters, fitted = _restored(header, arrays, place)
+        own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
+        estimator = kind(**own)
+        estimator._validate_params()
+        estimator.__dict__.update(fitted)
+        estimator._check_fitted()
+        return estimator, header["about"]
 
 
-def _restored(header: Mapping[str, Any], arrays: Arrays, foreign: Any) -> dict[str, Any]:
-    """Parameters and attributes of a file."""
+def _restored(
+    header: Mapping[str, Any], arrays: Arrays, foreign: Any
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """Estimator, parameters and attributes of a file."""
+    kind = _estimator_class(header["estimator"])  # whose module registers what it learns
+    if kind is None:
+        raise ValueError(f"{header['estimator']!r:.80} is no estimator")
     model = restore(header["model"], arrays, foreign=foreign, find=_class_named)
     if not conforms(model, dict[str, dict[str, Any]]) or model.keys() != {"parameters", "fitted"}:
         raise ValueError("parameters or attributes are missing")
-    return {name: as_named_now(items) for name, items in model.items()}
-
-
-def _named_estimator(header: Mapping[str, Any]) -> Any:
-    kind = _estimator_class(header["estimator"])
-    if kind is None:
-        raise ValueError(f"{header['estimator']!r:.80} is no estimator")
-    return kind
-
-
-def _made(kind: Any, parameters: dict[str, Any], fitted: dict[str, Any]) -> Any:
-    """An estimator with parameters and attributes of a file, if they fit together."""
-    own = {key: value for key, value in parameters.items() if key not in _OF_THE_MACHINE}
-    estimator = kind(**own)
-    estimator._validate_params()
+    fitted = as_named_now(model["fitted"])
     check_types(kind.__name__, fitted, kind.fitted_types())
-    estimator.__dict__.update(fitted)
-    estimator._check_fitted()
-    return estimator
+    return kind, as_named_now(model["parameters"]), fitted
 
 
 def _given_place(tree: Tree) -> tuple[str, int]:
@@ -281,15 +274,12 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
         return header["given"][_given_place(tree)[0]]
 
     with _blaming(Path(path)):
-        kind = _named_estimator(header)
-        model = _restored(header, arrays, description)
-        fitted = model["fitted"]
-        check_types(kind.__name__, fitted, kind.fitted_types())
+        _, parameters, fitted = _restored(header, arrays, description)
     history = fitted.get("history_") or []
     classes = fitted.get("classes_")
     copied = ("estimator", "format", "maxmargin", "given", "about")
     return {name: header[name] for name in copied} | {
-        "parameters": model["parameters"],
+        "parameters": parameters,
         "classes": None if classes is None else np.asarray(classes).tolist(),
         "certificate": fitted.get("certificate_"),
         "status": fitted.get("status_"),
@@ -328,10 +318,9 @@ def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]
 
 
 def _estimator_class(name: Any) -> Any:
-    found = getattr(maxmargin, name, None) if name in maxmargin.__all__ else None
-    if isinstance(found, type) and issubclass(found, BaseEstimator):
-        return found
-    return None
+    """The estimator of a name; None if there is none."""
+    found = getattr(maxmargin, name) if name in maxmargin.__all__ else None
+    return found if isinstance(found, type) and issubclass(found, BaseEstimator) else None
 
 
 def _read(path: Path, mapped: bool = False) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
