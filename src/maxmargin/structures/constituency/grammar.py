@@ -303,14 +303,7 @@ class Leaves(NamedTuple):
 
 
 def shape(word: str) -> str:
-    """Class of a rare word by its shape: number, capital, hyphen and suffix.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.constituency.grammar import shape
-    >>> shape("1,300"), shape("Nekoosa"), shape("well-suited"), shape("slowly")
-    ('<number>', '<Capital>', '<hyphen-ed>', '<-ly>')
-    """
+    """Class of a rare word by its shape: "<number>", or as "<Capitalhyphen-ed>" what applies."""
     if _NUMBER.fullmatch(word):
         return "<number>"
     begin = "Capital" if word[:1].isupper() else ""
@@ -405,10 +398,8 @@ class Grammar(Remade):
 
     Attributes
     ----------
-    labels : list of str
-        Labels of phrases, sorted.
-    tags : list of str
-        Sorted.
+    labels, tags : list of str
+        Labels of phrases, and tags; sorted.
     rule_names : list of str
         What each weight is for, as ``"NP -> DT NN"``. Intermediate symbols are written
         ``NP[..DT JJ]``: the first children of an NP, the last of which are DT and JJ.
@@ -416,7 +407,6 @@ class Grammar(Remade):
         Counts of the rules in the treebank.
     root : str
         The most frequent label of a whole tree.
-    n_features : int
 
     See Also
     --------
@@ -645,14 +635,13 @@ class Grammar(Remade):
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
         """The tree of a derivation."""
         # From the last row to the first, children are done before their parents, left ones last.
-        done: list[list[Tree | str]] = []
+        done: list[list[Any]] = []
         for start, _, unit, rule in reversed(nodes.tolist()):
             children = done.pop() + done.pop() if rule >= 0 else [words[start]]
             for symbol in reversed(self.chains[unit] if unit >= 0 else ()):
                 children = [Tree(symbol.label, tuple(children))]
             done.append(children)
-        (tree,) = done[0]
-        assert isinstance(tree, Tree)
+        tree: Tree = done[0][0]
         return tree
 
     def flat_tree(self, sentence: Sentence) -> Tree:

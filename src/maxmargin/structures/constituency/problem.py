@@ -20,22 +20,16 @@ from maxmargin.structures.constituency.inference import (
     Scores,
     best_derivation,
     best_derivations,
+    expected_derivation,
     set_leaves,
 )
-from maxmargin.structures.constituency.marginals import expected_derivation
 from maxmargin.structures.constituency.oracle import GrammarOracle
 
 Floats = NDArray[np.float64]
 
 
 class GrammarModel:
-    """A grammar with weights: the best tree, the k best, marginals of spans.
-
-    Parameters
-    ----------
-    grammar : Grammar
-    weights : ndarray of shape (n_features,)
-    """
+    """A grammar with weights: the best tree, the k best, marginals of spans."""
 
     def __init__(self, grammar: Grammar, weights: Floats) -> None:
         self.grammar, self.weights = grammar, np.array(weights)

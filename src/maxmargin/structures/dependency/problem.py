@@ -49,8 +49,6 @@ class GivenArcs(ArcFeatures):
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
         scores, by_label = self._scores(weights, i)
-        if not self.labelled:
-            return scores
         highest: Floats = by_label.max(axis=2)
         if temperature > 0.0:
             rest = np.exp((by_label - highest[:, :, None]) / temperature).sum(axis=2)
@@ -167,20 +165,15 @@ class DependencyTrees(Problem):
 
     def outputs(self, x: Any) -> list[Any]:
         """All trees: for sentences of very few words."""
-        n = len(x) - 1
+        n, n_labels = len(x) - 1, self.n_labels or 1
         found: list[Any] = []
         for heads in product(range(n + 1), repeat=n):
             try:
                 check_trees(np.array(heads, dtype=np.int64), np.array([0, n]), self.structure)
             except ValueError:
                 continue
-            if self.n_labels is None:
-                found.append(heads)
-            else:
-                found += [
-                    tuple(zip(heads, labels, strict=True))
-                    for labels in product(range(self.n_labels), repeat=n)
-                ]
+            first = np.array(heads, dtype=np.int64) * n_labels
+            found += [self._output(first + y) for y in product(range(n_labels), repeat=n)]
         return found
 
     def k_best(self, x: Any, w: Floats, k: int) -> list[Any]:
@@ -188,11 +181,8 @@ class DependencyTrees(Problem):
         arcs = GivenArcs([x], self.n_labels)
         scores, by_label = arcs._scores(np.asarray(w), 0)
         words = np.arange(1, len(x))
-        projective, single_root = self.structure
         # A tree with its best labels is no worse than with others: no further tree is needed.
-        trees = top_trees(
-            scores + by_label.max(axis=2), k, projective=projective, single_root=single_root
-        )
+        trees = top_trees(scores + by_label.max(axis=2), k, **self.structure._asdict())
         found = []
         for heads, _ in trees:
             own = float(scores[heads, words].sum())

@@ -20,6 +20,7 @@ from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedLi
 from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
 
 Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
 
 
 def gains(relevance: Any) -> Floats:
@@ -46,16 +47,6 @@ def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float
     Gains are ``2 ** relevance - 1``. The discount of the first two ranks is 1 and that of rank
     ``i`` ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
     has NDCG 0, as there.
-
-    Parameters
-    ----------
-    relevance, scores : array-like of shape (n_documents,)
-    k : int, default=None
-        More than there are documents means all of them.
-
-    Returns
-    -------
-    ndcg : float
 
     Examples
     --------
@@ -94,8 +85,6 @@ def precision_at(relevance: ArrayLike, scores: ArrayLike, k: int, threshold: flo
     """
     return float(np.count_nonzero(in_order(relevance, scores)[:k] >= threshold)) / k
 
-
-Order = NDArray[np.int64]
 
 PAIR_LOSSES = {"pairwise", "auc"}
 LIST_LOSSES = {"map", "ndcg", "precision@k"}
