@@ -532,6 +532,38 @@ def set_leaves(leaves, first, weights, scores):  # type: ignore[no-untyped-def]
             scores[t, leaves.symbols[q]] = weights[column] if column >= 0 else 0.0
 
 
+@inlined
+def leaf_column(leaves, word, tag):  # type: ignore[no-untyped-def]
+    """Column of a word with a tag, -1 for none."""
+    for q in range(leaves.starts[word], leaves.starts[word + 1]):
+        if leaves.symbols[q] == tag:
+            return leaves.columns[q]
+    return np.int64(-1)
+
+
+@compiled
+def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns, at):  # type: ignore[no-untyped-def]
+    """Write down the columns of all that a derivation uses, from `at` on; returns where they end.
+
+    A column that is used more than once stands there more than once.
+    """
+    columns[at] = start_columns[rules.unit_tops[nodes[0, 2]]]
+    at += 1
+    for p in range(len(nodes)):
+        unit, rule = nodes[p, 2], nodes[p, 3]
+        if unit >= 0:
+            for q in range(units.column_starts[unit], units.column_starts[unit + 1]):
+                columns[at] = units.columns[q]
+                at += 1
+        column = np.int64(rule)
+        if rule < 0:
+            column = leaf_column(leaves, first_word + nodes[p, 0], rules.unit_bottoms[unit])
+        if column >= 0:
+            columns[at] = column
+            at += 1
+    return at
+
+
 _OPEN = -2
 """In place of a unit that is still to be chosen."""
 

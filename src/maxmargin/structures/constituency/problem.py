@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Floats, Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
@@ -24,8 +23,6 @@ from maxmargin.structures.constituency.inference import (
     set_leaves,
 )
 from maxmargin.structures.constituency.oracle import GrammarOracle
-
-Floats = NDArray[np.float64]
 
 
 class GrammarModel:

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import LARGEST, are_moderate
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Floats, Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import (
     Structure,
@@ -24,7 +24,6 @@ from maxmargin.structures.dependency.oracle import (
     Batch,
     Columns,
     DependencyOracle,
-    Floats,
     Numbers,
 )
 
@@ -91,10 +90,9 @@ class GivenArcs(ArcFeatures):
         """Features of a tree of sentence `i`, given by its arcs."""
         heads, labels = np.divmod(arcs.astype(np.int64), self.n_labels)
         chosen = self.features[i][heads, np.arange(1, len(arcs) + 1)]
-        if not self.labelled:
-            return np.asarray(chosen.sum(axis=0))
-        by_label = np.zeros((self.n_labels, self.n_arc_features))
-        np.add.at(by_label, labels, chosen)
+        by_label = np.zeros((self.n_labels if self.labelled else 0, self.n_arc_features))
+        if self.labelled:
+            np.add.at(by_label, labels, chosen)
         return np.concatenate([chosen.sum(axis=0), by_label.ravel()])
 
     def _scores(self, weights: Floats, i: int) -> tuple[Floats, Floats]:

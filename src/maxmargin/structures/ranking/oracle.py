@@ -16,11 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.core.oracle import starts_of
+from maxmargin.core.oracle import Floats, Order, starts_of
 from maxmargin.structures.rows.sums import RowSumOracle
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 Found = NDArray[np.int32]
 
 LONG = 1000

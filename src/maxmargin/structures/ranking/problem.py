@@ -14,13 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.core.oracle import Floats, Order
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
 from maxmargin.structures.rows.sums import RowSumOracle, stacked_rows
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 
 def gains(relevance: Any) -> Floats:
