@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from maxmargin.structures.ranking.inference import (
+from maxmargin.structures.ranking.oracle import (
     count_pairs,
     interleave,
     set_reach,

@@ -9,7 +9,7 @@ stands in one more pair of brackets without a label. Readers here remove all thr
 import re
 from collections.abc import Iterable
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from maxmargin.data.files import FileFormatError, PathLike, lines_of, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
@@ -18,27 +18,17 @@ from maxmargin.structures.constituency.grammar import Tree, TreeError
 TRACE = "-NONE-"
 """Tag of traces, which are not words of the sentence."""
 
-
 ROOT = "ROOT"
 """Label of a tree whose outermost brackets have none, but hold several nodes."""
 
-
 DEEPEST = 200
 """Greatest depth of nested brackets that is read; treebanks have about forty."""
-
 
 _TOKEN = re.compile(r"[()]|[^ \t\r()]+")  # other spaces may be part of words
 
 
 class TreeTextError(TreeError, FileFormatError):
     """What is wrong with a tree in a text, and where it stands."""
-
-
-class _Open(NamedTuple):
-    """A bracket that is not closed yet: its line, and what was read since."""
-
-    line: int
-    content: list[Any]
 
 
 def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> list[Tree]:
@@ -80,31 +70,31 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
 def trees_of_lines(lines: Iterable[str], clean: bool, source: str) -> list[Tree]:
     """The same of lines, which are taken one by one; see `read_trees`."""
     trees: list[Tree] = []
-    path: list[_Open] = []
+    path: list[tuple[int, list[Any]]] = []  # of brackets that are open: line, and what they hold
     for number, line in enumerate(lines, start=1):
         for token in _TOKEN.findall(line):
             if token == "(":
-                path.append(_Open(number, []))
+                path.append((number, []))
                 if len(path) > DEEPEST:
                     reason = f"brackets are nested deeper than {DEEPEST}: is one not closed?"
-                    raise TreeTextError(source, path[0].line, reason)
+                    raise TreeTextError(source, path[0][0], reason)
                 continue
             if not path:
                 what = "a closing bracket" if token == ")" else f"{token!r:.50}"
                 raise TreeTextError(source, number, f"{what} stands outside of any tree.")
             if token != ")":
-                path[-1].content.append(token)
+                path[-1][1].append(token)
                 continue
-            opened = path.pop()
+            line_number, content = path.pop()
             try:
                 if path:
-                    path[-1].content.append(_node(opened.content))
+                    path[-1][1].append(_node(content))
                 else:
-                    trees.append(_whole(opened.content, clean))
+                    trees.append(_whole(content, clean))
             except TreeError as error:
-                raise TreeTextError(source, opened.line, str(error)) from None
+                raise TreeTextError(source, line_number, str(error)) from None
     if path:
-        raise TreeTextError(source, path[0].line, "the tree that begins here has no end.")
+        raise TreeTextError(source, path[0][0], "the tree that begins here has no end.")
     return trees
 
 

@@ -24,13 +24,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.core.checks import check_indices, check_shape, check_types
 from maxmargin.core.oracle import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.structures.constituency.inference import Floats, Nodes, Numbers, Scores, make_rules
+from maxmargin.structures.constituency.inference import (
+    Floats,
+    Nodes,
+    Numbers,
+    Scores,
+    list_columns,
+    make_rules,
+)
 
 PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
 """Tags that bracket scores ignore, as evalb does."""
@@ -303,14 +309,7 @@ class Leaves(NamedTuple):
 
 
 def shape(word: str) -> str:
-    """Class of a rare word by its shape: number, capital, hyphen and suffix.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.constituency.grammar import shape
-    >>> shape("1,300"), shape("Nekoosa"), shape("well-suited"), shape("slowly")
-    ('<number>', '<Capital>', '<hyphen-ed>', '<-ly>')
-    """
+    """Class of a rare word by its shape: "<number>", or as "<Capitalhyphen-ed>" what applies."""
     if _NUMBER.fullmatch(word):
         return "<number>"
     begin = "Capital" if word[:1].isupper() else ""
@@ -369,8 +368,7 @@ class Lexicon:
         found: list[list[tuple[int, int]]] = []
         for sentence in sentences:
             if self.given:
-                assert sentence.tags is not None
-                known = [self.tags.get(tag) for tag in sentence.tags]
+                known = [self.tags.get(tag) for tag in sentence.tags or ()]
                 found += [[] if number is None else [(number, -1)] for number in known]
             else:
                 found += [
@@ -405,10 +403,8 @@ class Grammar(Remade):
 
     Attributes
     ----------
-    labels : list of str
-        Labels of phrases, sorted.
-    tags : list of str
-        Sorted.
+    labels, tags : list of str
+        Labels of phrases, and tags; sorted.
     rule_names : list of str
         What each weight is for, as ``"NP -> DT NN"``. Intermediate symbols are written
         ``NP[..DT JJ]``: the first children of an NP, the last of which are DT and JJ.
@@ -416,7 +412,6 @@ class Grammar(Remade):
         Counts of the rules in the treebank.
     root : str
         The most frequent label of a whole tree.
-    n_features : int
 
     See Also
     --------
@@ -454,12 +449,7 @@ class Grammar(Remade):
         self.labels = sorted({symbol.label for symbol in symbols if symbol.kind == "phrase"})
         self.tags = [symbol.label for symbol in self.symbols if symbol.kind == "tag"]
         self.root = max(starts, key=lambda symbol: (starts[symbol], symbol)).label
-
-        def by_children(rule: BinaryRule) -> tuple[int, ...]:
-            parent, left, right = rule
-            return number[left], number[right], number[parent]
-
-        self.binary = sorted(binary, key=by_children)
+        self.binary = sorted(binary, key=lambda rule: [number[rule[child]] for child in (1, 2, 0)])
         self.chains = sorted(chains, key=lambda chain: [number[symbol] for symbol in chain])
         unary: Counter[tuple[Symbol, Symbol]] = Counter()
         for chain, count in chains.items():
@@ -645,14 +635,13 @@ class Grammar(Remade):
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
         """The tree of a derivation."""
         # From the last row to the first, children are done before their parents, left ones last.
-        done: list[list[Tree | str]] = []
+        done: list[list[Any]] = []
         for start, _, unit, rule in reversed(nodes.tolist()):
             children = done.pop() + done.pop() if rule >= 0 else [words[start]]
             for symbol in reversed(self.chains[unit] if unit >= 0 else ()):
                 children = [Tree(symbol.label, tuple(children))]
             done.append(children)
-        (tree,) = done[0]
-        assert isinstance(tree, Tree)
+        tree: Tree = done[0][0]
         return tree
 
     def flat_tree(self, sentence: Sentence) -> Tree:
@@ -666,18 +655,15 @@ class Grammar(Remade):
 
     def features(self, sentence: Sentence, nodes: Nodes) -> Floats:
         """Joint features: counts of the rules that a derivation of a sentence uses."""
-        units, rules = nodes[:, 2], nodes[:, 3]
-        ends, columns = self.units.column_starts, self.units.columns
-        used: list[NDArray[Any]] = [rules[rules >= 0]]
-        used += [self.start_columns[self.rules.unit_tops[units[:1]]]]
-        used += [columns[ends[unit] : ends[unit + 1]] for unit in units[units >= 0]]
-        leaves = self.leaves([sentence])
-        for start, _, unit, _ in nodes[rules < 0].tolist():
-            some = slice(leaves.starts[start], leaves.starts[start + 1])
-            chosen = leaves.symbols[some] == self.rules.unit_bottoms[unit]
-            used.append(leaves.columns[some][chosen & (leaves.columns[some] >= 0)])
-        counts = np.bincount(np.concatenate(used), minlength=self.n_features)
-        return counts.astype(np.float64)
+        columns = np.empty(self.most_columns(len(nodes), 1), dtype=np.uint32)
+        tables = self.rules, self.units, self.start_columns, self.leaves([sentence])
+        n_used = list_columns(*tables, np.int64(0), nodes, columns, np.int64(0))
+        return np.bincount(columns[:n_used], minlength=self.n_features).astype(np.float64)
+
+    def most_columns(self, n_nodes: int, n_trees: int) -> int:
+        """Columns that trees with so many nodes use, at most."""
+        # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
+        return n_nodes * (2 + int(np.diff(self.units.column_starts).max())) + n_trees
 
     def scores(self, weights: Floats) -> Scores:
         """Scores of rules, units and start symbols by these weights."""

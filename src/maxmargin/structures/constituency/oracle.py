@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.checks import check_indices
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries, Floats, Order, starts_of
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence, Tree
 from maxmargin.structures.constituency.inference import (
     Nodes,
@@ -19,14 +18,12 @@ from maxmargin.structures.constituency.inference import (
     best_nodes,
     cell,
     fill_chart,
+    list_columns,
     make_chart,
     n_cells,
     next_nodes,
     set_leaves,
 )
-
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
 
 
 class GrammarOracle(CompiledOracle):
@@ -91,9 +88,7 @@ class GrammarOracle(CompiledOracle):
         check_indices("rules of outputs", rules, len(self.grammar.binary), start=-1)
 
     def entries_of(self, examples: Order, starts: Order, found: Nodes) -> Entries:
-        # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
-        per_node = 2 + int(np.diff(self.grammar.units.column_starts).max())
-        room = 2 * (per_node * int(starts[-1]) + len(examples))
+        room = 2 * self.grammar.most_columns(int(starts[-1]), len(examples))
         columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
         entries = np.zeros(len(examples) + 1, dtype=np.int64)
         where = self.y_true, self.true_starts, examples, starts, found
@@ -224,38 +219,6 @@ def infer_others(  # type: ignore[no-untyped-def]
         best_nodes(rules, scores, length, chart, nodes)
         if same_nodes(nodes, y_true[true_starts[b] : true_starts[b + 1]]):
             next_nodes(rules, scores, length, chart, nodes)
-
-
-@inlined
-def leaf_column(leaves, word, tag):  # type: ignore[no-untyped-def]
-    """Column of a word with a tag, -1 for none."""
-    for q in range(leaves.starts[word], leaves.starts[word + 1]):
-        if leaves.symbols[q] == tag:
-            return leaves.columns[q]
-    return np.int64(-1)
-
-
-@compiled
-def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns, at):  # type: ignore[no-untyped-def]
-    """Write down the columns of all that a derivation uses, from `at` on; returns where they end.
-
-    A column that is used more than once stands there more than once.
-    """
-    columns[at] = start_columns[rules.unit_tops[nodes[0, 2]]]
-    at += 1
-    for p in range(len(nodes)):
-        unit, rule = nodes[p, 2], nodes[p, 3]
-        if unit >= 0:
-            for q in range(units.column_starts[unit], units.column_starts[unit + 1]):
-                columns[at] = units.columns[q]
-                at += 1
-        column = np.int64(rule)
-        if rule < 0:
-            column = leaf_column(leaves, first_word + nodes[p, 0], rules.unit_bottoms[unit])
-        if column >= 0:
-            columns[at] = column
-            at += 1
-    return at
 
 
 @compiled

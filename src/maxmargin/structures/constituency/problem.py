@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Floats, Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
@@ -20,22 +19,14 @@ from maxmargin.structures.constituency.inference import (
     Scores,
     best_derivation,
     best_derivations,
+    expected_derivation,
     set_leaves,
 )
-from maxmargin.structures.constituency.marginals import expected_derivation
 from maxmargin.structures.constituency.oracle import GrammarOracle
-
-Floats = NDArray[np.float64]
 
 
 class GrammarModel:
-    """A grammar with weights: the best tree, the k best, marginals of spans.
-
-    Parameters
-    ----------
-    grammar : Grammar
-    weights : ndarray of shape (n_features,)
-    """
+    """A grammar with weights: the best tree, the k best, marginals of spans."""
 
     def __init__(self, grammar: Grammar, weights: Floats) -> None:
         self.grammar, self.weights = grammar, np.array(weights)

@@ -1,7 +1,6 @@
 """Parse trees in a report."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from maxmargin.report.answers import Answers, drawings, worst_drawable
@@ -94,51 +93,38 @@ def drawn_pair(y_true: Tree, prediction: Tree) -> tuple[Markup, Markup]:
     )
 
 
-@dataclass
-class _Places:
-    """Where the nodes of a tree are drawn, children before parents."""
+def _drawn_tree(tree: Tree, other: Tree, centres: Sequence[float], width: float) -> Markup:
+    bottom = MARGIN + LINE + _depth(tree) * LEVEL
+    different, tags = brackets(tree) - brackets(other), other.tags
+    edges: list[Markup] = []
+    nodes: list[Markup] = []
 
-    centres: Sequence[float]
-    bottom: float
-    nodes: list[tuple[Tree, float, float, int, int]] = field(default_factory=list)
-    edges: list[tuple[float, float, float, float]] = field(default_factory=list)
-
-    def add(self, node: Tree, depth: int, start: int) -> tuple[float, float, int]:
-        """Place a node and all below it; returns its place, and the next word."""
+    def add(node: Tree, depth: int, start: int) -> tuple[float, float, int]:
+        """Draw a node and all below it; returns its place, and the next word."""
         if node.is_tag:
-            x, y, stop = self.centres[start], self.bottom, start + 1
+            x, y, stop = centres[start], bottom, start + 1
+            marked = node.label != tags[start]
+            nodes.append(text_at(node.children[0], x, y + LINE, "word"))
         else:
             y, stop, below = MARGIN + LINE + depth * LEVEL, start, []
             for child in node.nodes:
-                child_x, child_y, stop = self.add(child, depth + 1, stop)
+                child_x, child_y, stop = add(child, depth + 1, stop)
                 below.append((child_x, child_y))
             x = (below[0][0] + below[-1][0]) / 2
-            self.edges += [(x, y + 5.0, end_x, end_y - 14.0) for end_x, end_y in below]
-        self.nodes.append((node, x, y, start, stop))
-        return x, y, stop
-
-
-def _drawn_tree(tree: Tree, other: Tree, centres: Sequence[float], width: float) -> Markup:
-    places = _Places(centres, MARGIN + LINE + _depth(tree) * LEVEL)
-    places.add(tree, 0, 0)
-    different, tags = brackets(tree) - brackets(other), other.tags
-    parts = [
-        tag("path", d=f"M{a:.1f} {b:.1f}v7H{c:.1f}V{d:.1f}", class_="edge")
-        for a, b, c, d in places.edges
-    ]
-    for node, x, y, start, stop in places.nodes:
-        if node.is_tag:
-            marked = node.label != tags[start]
-            parts.append(text_at(node.children[0], x, y + LINE, "word"))
-        else:
+            for end_x, end_y in below:
+                line = f"M{x:.1f} {y + 5.0:.1f}v7H{end_x:.1f}V{end_y - 14.0:.1f}"
+                edges.append(tag("path", d=line, class_="edge"))
             marked = different[node.label, start, stop] > 0
             different[node.label, start, stop] -= marked
         if marked:
             half = text_width(node.label) / 2 + 4.0
             box = {"x": f"{x - half:.1f}", "y": f"{y - 14:.1f}", "width": f"{2 * half:.1f}"}
-            parts.append(tag("rect", **box, height="19", rx="4", class_="different"))
-        parts.append(text_at(node.label, x, y, "different" if marked else None))
-    return svg(width, places.bottom + LINE + MARGIN, str(tree), *parts)
+            nodes.append(tag("rect", **box, height="19", rx="4", class_="different"))
+        nodes.append(text_at(node.label, x, y, "different" if marked else None))
+        return x, y, stop
+
+    add(tree, 0, 0)
+    return svg(width, bottom + LINE + MARGIN, str(tree), *edges, *nodes)
 
 
 def _depth(tree: Tree) -> int:

@@ -381,13 +381,8 @@ def best_tree(
     Returns
     -------
     heads : ndarray of shape (n,)
-        Head of each word, 0 for the root.
+        Head of each word, 0 for the root; anything if every tree is forbidden.
     score : float
-        ``-inf`` if every tree is forbidden; the heads are then anything.
-
-    See Also
-    --------
-    top_trees, tree_marginals
 
     Examples
     --------
@@ -522,12 +517,6 @@ def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
 
     The shortest non-projective arc is lifted, from its head to the head's head, until none is left
     (Nivre and Nilsson 2005).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> projectivized(np.array([3, 0, 2, 1]), np.array([0, 4]))[0].tolist()
-    [2, 0, 2, 2]
     """
     lifted = heads.copy()
     n_changed = int(lift_crossing(lifted, ends))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.simd import padded
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries, Floats, starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.inference import (
@@ -33,7 +33,6 @@ from maxmargin.structures.dependency.inference import (
     tree_scratch,
 )
 
-Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Arcs = NDArray[np.uint32]
 Columns = NDArray[np.uint32]

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import LARGEST, are_moderate
-from maxmargin.core.oracle import Oracle
+from maxmargin.core.oracle import Floats, Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import (
     Structure,
@@ -24,7 +24,6 @@ from maxmargin.structures.dependency.oracle import (
     Batch,
     Columns,
     DependencyOracle,
-    Floats,
     Numbers,
 )
 
@@ -49,8 +48,6 @@ class GivenArcs(ArcFeatures):
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
         scores, by_label = self._scores(weights, i)
-        if not self.labelled:
-            return scores
         highest: Floats = by_label.max(axis=2)
         if temperature > 0.0:
             rest = np.exp((by_label - highest[:, :, None]) / temperature).sum(axis=2)
@@ -93,10 +90,9 @@ class GivenArcs(ArcFeatures):
         """Features of a tree of sentence `i`, given by its arcs."""
         heads, labels = np.divmod(arcs.astype(np.int64), self.n_labels)
         chosen = self.features[i][heads, np.arange(1, len(arcs) + 1)]
-        if not self.labelled:
-            return np.asarray(chosen.sum(axis=0))
-        by_label = np.zeros((self.n_labels, self.n_arc_features))
-        np.add.at(by_label, labels, chosen)
+        by_label = np.zeros((self.n_labels if self.labelled else 0, self.n_arc_features))
+        if self.labelled:
+            np.add.at(by_label, labels, chosen)
         return np.concatenate([chosen.sum(axis=0), by_label.ravel()])
 
     def _scores(self, weights: Floats, i: int) -> tuple[Floats, Floats]:
@@ -167,20 +163,15 @@ class DependencyTrees(Problem):
 
     def outputs(self, x: Any) -> list[Any]:
         """All trees: for sentences of very few words."""
-        n = len(x) - 1
+        n, n_labels = len(x) - 1, self.n_labels or 1
         found: list[Any] = []
         for heads in product(range(n + 1), repeat=n):
             try:
                 check_trees(np.array(heads, dtype=np.int64), np.array([0, n]), self.structure)
             except ValueError:
                 continue
-            if self.n_labels is None:
-                found.append(heads)
-            else:
-                found += [
-                    tuple(zip(heads, labels, strict=True))
-                    for labels in product(range(self.n_labels), repeat=n)
-                ]
+            first = np.array(heads, dtype=np.int64) * n_labels
+            found += [self._output(first + y) for y in product(range(n_labels), repeat=n)]
         return found
 
     def k_best(self, x: Any, w: Floats, k: int) -> list[Any]:
@@ -188,11 +179,8 @@ class DependencyTrees(Problem):
         arcs = GivenArcs([x], self.n_labels)
         scores, by_label = arcs._scores(np.asarray(w), 0)
         words = np.arange(1, len(x))
-        projective, single_root = self.structure
         # A tree with its best labels is no worse than with others: no further tree is needed.
-        trees = top_trees(
-            scores + by_label.max(axis=2), k, projective=projective, single_root=single_root
-        )
+        trees = top_trees(scores + by_label.max(axis=2), k, **self.structure._asdict())
         found = []
         for heads, _ in trees:
             own = float(scores[heads, words].sum())

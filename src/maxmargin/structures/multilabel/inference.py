@@ -287,24 +287,6 @@ class LabelGraph:
     """Labels and the edges ``(n_edges, 2)`` between them, no pair twice.
 
     ValueError if the edges form a cycle among more than `MOST_LABELS` labels.
-
-    Examples
-    --------
-    Two labels with an attractive potential, and a third:
-
-    >>> import numpy as np
-    >>> from maxmargin.structures.multilabel.inference import LabelGraph
-    >>> graph = LabelGraph(3, [(0, 1)])
-    >>> gains, bonus = np.array([[-1.0, -1.0, 0.5], [-1.0, -3.0, -0.5]]), np.array([3.0])
-    >>> graph.best(gains, bonus)
-    array([[1, 1, 1],
-           [0, 0, 0]], dtype=int32)
-
-    Loss-augmented inference prefers sets far from the true one:
-
-    >>> graph.most_violating(gains, bonus, np.array([[1, 1, 1], [1, 1, 0]]), "hamming")
-    array([[0, 0, 0],
-           [0, 0, 1]], dtype=int32)
     """
 
     n_labels: int
@@ -352,13 +334,11 @@ class LabelGraph:
                     waiting.append(other)
         return parents, to_parent, np.array(order[::-1], dtype=np.int64)
 
-    def _forest(self, bonus: Floats) -> tuple[Order, Floats, Order]:
-        """Parents, the bonus of each label with its parent, and the order, of a forest."""
+    def _forest(self, bonus: Floats) -> tuple[Floats, Order, Order]:
+        """The bonus of each label with its parent, the parents, and the order, of a forest."""
         assert self._rooted is not None
-        parents, to_parent, order = self._rooted
-        to_parents = np.zeros(self.n_labels)
-        to_parents[to_parent >= 0] = bonus[to_parent[to_parent >= 0]]
-        return parents, to_parents, order
+        parents, edges, order = self._rooted
+        return np.append(bonus, 0.0)[edges], parents, order
 
     def couplings(self, bonus: Floats) -> Floats:
         """The bonus of each two labels, as a symmetric matrix."""
@@ -382,9 +362,7 @@ class LabelGraph:
             return (gains > 0.0).astype(np.int32)
         sets = np.empty(gains.shape, dtype=np.int32)
         if self.is_forest:
-            parents, to_parents, order = self._forest(bonus)
-            scratch = np.empty((self.n_labels, 2))
-            best_in_forests(gains, to_parents, parents, order, sets, scratch)
+            best_in_forests(gains, *self._forest(bonus), sets, np.empty((self.n_labels, 2)))
         else:
             self._try_all(gains, bonus, np.zeros(gains.shape, np.int32), NO_LOSS, False, sets)
         return sets
@@ -412,10 +390,8 @@ class LabelGraph:
             ranks = np.argsort(-gains, axis=1, kind="stable")
             counted_independent(*wanted, ranks, np.empty(size), *np.empty((2, n + 1)))
         else:
-            parents, to_parents, order = self._forest(bonus)
-            tables = np.empty((2, n + 1, 2, size))
-            counts = np.empty((6, n + 1), dtype=np.int64)
-            counted_in_forests(*wanted, to_parents, parents, order, *tables, counts)
+            tables, counts = np.empty((2, n + 1, 2, size)), np.empty((6, n + 1), dtype=np.int64)
+            counted_in_forests(*wanted, *self._forest(bonus), *tables, counts)
         return sets
 
     def _try_all(

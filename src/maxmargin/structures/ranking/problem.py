@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from maxmargin.core.oracle import Floats, Order
 from maxmargin.core.problem import Problem
 from maxmargin.core.threads import Threads
 from maxmargin.structures.ranking.oracle import ListOracle, PairOracle, RankedList
 from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
-
-Floats = NDArray[np.float64]
 
 
 def gains(relevance: Any) -> Floats:
@@ -46,16 +45,6 @@ def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float
     Gains are ``2 ** relevance - 1``. The discount of the first two ranks is 1 and that of rank
     ``i`` ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
     has NDCG 0, as there.
-
-    Parameters
-    ----------
-    relevance, scores : array-like of shape (n_documents,)
-    k : int, default=None
-        More than there are documents means all of them.
-
-    Returns
-    -------
-    ndcg : float
 
     Examples
     --------
@@ -94,8 +83,6 @@ def precision_at(relevance: ArrayLike, scores: ArrayLike, k: int, threshold: flo
     """
     return float(np.count_nonzero(in_order(relevance, scores)[:k] >= threshold)) / k
 
-
-Order = NDArray[np.int64]
 
 PAIR_LOSSES = {"pairwise", "auc"}
 LIST_LOSSES = {"map", "ndcg", "precision@k"}
