@@ -17,8 +17,8 @@ from benchmarks.sequences import letters
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
-from maxmargin.training.fit import partition_oracle
 from maxmargin.training.partitions import Partition
+from maxmargin.training.workers import partition_oracle
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -22,7 +22,7 @@ from benchmarks.sequences import Chains, Split, as_chains, corpus, error, fit, t
 from benchmarks.treebank import parsed, split, treebank
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.structures.constituency.estimator import GrammarParser
-from maxmargin.structures.constituency.trees import Tree, bracket_scores
+from maxmargin.structures.constituency.grammar import Tree, bracket_scores
 
 PAPER = "Joachims et al. (2009)"
 

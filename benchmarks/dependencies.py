@@ -22,12 +22,12 @@ from sklearn.base import clone
 
 from benchmarks.common import parser, run, say, timed
 from benchmarks.reporting import Bars, Report, Row
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.estimator import DependencyParser
 from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, read_dp
 from maxmargin.structures.dependency.inference import projectivized
-from maxmargin.structures.dependency.oracle import DependencyOracle, parse
+from maxmargin.structures.dependency.oracle import Batch, DependencyOracle, parse
 
 Floats = NDArray[np.float64]
 Sentences = Sequence[DependencySentence]
@@ -125,7 +125,7 @@ def perceptron(model: DependencyParser, data: Treebank, passes: int) -> dict[str
             block = np.array([i])
             starts = np.array([0, arcs.lengths[i]])
             found = np.empty(starts[1], dtype=np.uint32)
-            arcs.infer(weights, None, structure, block, starts, found, np.empty(1))
+            arcs.infer(weights, None, structure, Batch(block, starts, found))
             planes = training.cuts_of(block, [found.tobytes()])
             add_to(weights, planes, np.ones(1))
             add_to(late, planes, np.full(1, float(time)))

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from benchmarks.machine_limits import bandwidth, place_seconds, rate
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.cuts import add_cuts, set_slopes
-from maxmargin.compiled.rows import add_row, add_row_multiple, add_row_scores, make_rows, row_score
+from maxmargin.compiled.rows import (
+    add_cuts,
+    add_row,
+    add_row_multiple,
+    add_row_scores,
+    make_rows,
+    row_score,
+    set_slopes,
+)
 from maxmargin.compiled.simd import padded
 from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
 from maxmargin.structures.constituency.inference import (

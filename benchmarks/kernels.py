@@ -21,13 +21,11 @@ import maxmargin as mm
 from benchmarks.common import clocks, interleaved, parser, run, say, span, timed
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.kernel_multiclass import KernelClasses, Multiclass
-from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.kernels import RBFKernel
+from maxmargin.core.kernel import RBFKernel
+from maxmargin.core.kernel_oracle import KernelClasses, KernelOracle, Multiclass
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.estimators.kernel import KernelStructuredSVM
-from maxmargin.estimators.low_rank import LowRankKernel
+from maxmargin.estimators.kernel import KernelStructuredSVM, LowRankKernel
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 HALF_A_POINT = 0.005

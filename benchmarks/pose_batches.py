@@ -27,7 +27,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.dual.kernel_cuts import KernelCuts
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.estimator import SOLVER
-from maxmargin.structures.pose.oracle import PoseOracle
+from maxmargin.structures.pose.problem import PoseOracle
 
 SHARES = (0.5, 0.9, 0.99)
 """Parts of the best dual value at which times are compared."""

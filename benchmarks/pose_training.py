@@ -12,8 +12,7 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid
-from maxmargin.structures.pose.oracle import PoseOracle
-from maxmargin.structures.pose.problem import LinearPoses, PoseProblem
+from maxmargin.structures.pose.problem import LinearPoses, PoseOracle, PoseProblem
 
 Floats = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from benchmarks.common import Floats, best, clocks, interleaved, parser, run, sa
 from benchmarks.reporting import Bars, Quote, Report, Row
 from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
 from maxmargin.structures.constituency.formats import read_trees
-from maxmargin.structures.constituency.trees import (
+from maxmargin.structures.constituency.grammar import (
     PUNCTUATION,
     BracketScores,
     Tree,

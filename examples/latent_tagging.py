@@ -12,7 +12,7 @@ import numpy as np
 
 import maxmargin as mm
 from maxmargin.estimators.latent import LatentStructuredSVM
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 
 LABELS = ["idle", "runs", "fails"]
 READINGS = np.array([[(1, 1), (-1, -1)], [(1, -1), (-1, 1)], [(1, 1), (1, -1)]])

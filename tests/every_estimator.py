@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(24, 3))

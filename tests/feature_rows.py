@@ -15,8 +15,8 @@ from structured_referee import Case, Enumerable
 from maxmargin.core.certificate import certify
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import make_solver
 from maxmargin.structures.rows.oracle import RowOracle, RowProblem
+from maxmargin.training.fit import make_solver
 
 SOLVERS = (
     "auto",

@@ -14,7 +14,7 @@ from pose_scenes import hooks
 from sklearn.datasets import load_iris
 
 import maxmargin as mm
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.constituency.formats import read_trees
 
 IRIS, SPECIES = load_iris(return_X_y=True)

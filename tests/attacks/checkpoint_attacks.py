@@ -15,7 +15,7 @@ from children import Attempt, Outcome, foreign, refusal
 from corruptions import Arrays, blindly_damaged
 from model_attacks import seeded, write_damaged
 
-from maxmargin.io.tensors import read_tensors, write_tensors
+from maxmargin.io.files import read_tensors, write_tensors
 
 _ROUNDING = 1e-7
 """Part of a value by which two ways to compute it may differ."""

@@ -23,7 +23,7 @@ from children import Attempt, Outcome, foreign, refusal
 from corruptions import FREE, Arrays, Damaged, aimed_damage, blindly_damaged
 
 import maxmargin as mm
-from maxmargin.io.tensors import read_tensors, write_tensors
+from maxmargin.io.files import read_tensors, write_tensors
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from structured_referee import compiled_chains, random_chains, random_classes
 from maxmargin.core.result import Status, Stopping
 from maxmargin.dual.working_set import WorkingSet
 from maxmargin.solvers import cutting_plane
-from maxmargin.solvers.names import make_solver
+from maxmargin.training.fit import make_solver
 
 TOL = 1e-3
 

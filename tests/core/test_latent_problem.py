@@ -16,9 +16,9 @@ from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import make_solver
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
+from maxmargin.training.fit import make_solver
 
 ONE = Threads(1)
 

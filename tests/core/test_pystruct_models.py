@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.data.sources_python import ArraySource
+from maxmargin.data.sources import ArraySource
 from maxmargin.structures.chain.problem import Chain
 
 

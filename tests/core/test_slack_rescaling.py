@@ -16,7 +16,7 @@ from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import make_solver
+from maxmargin.training.fit import make_solver
 
 seeds = st.integers(0, 2**32 - 1)
 SOLVERS = ["auto", "dual-coordinate", "frank-wolfe", "n-slack", "one-slack"]

@@ -11,11 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.progress import TimeLeft
-from maxmargin.solvers.names import SOLVERS, make_solver
+from maxmargin.training.fit import SOLVERS, make_solver
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 DIGITS, NUMBERS = load_digits(return_X_y=True)

@@ -15,7 +15,7 @@ from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import SOLVERS
+from maxmargin.training.fit import SOLVERS
 
 CASE = random_classes(0)
 GOOD = CASE.problem

@@ -7,20 +7,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.core.kernel import NewOutputs
-from maxmargin.core.kernels import (
+from maxmargin.core.kernel import (
     FunctionKernel,
     JointKernel,
     KernelError,
     LinearKernel,
+    NewOutputs,
     PolynomialKernel,
     ProductKernel,
     RBFKernel,
     check_gram,
     make_kernel,
 )
-from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.dual.kernel_cuts import GrowingGram, KernelCuts
+from maxmargin.solvers.kernel_classes_dual import KernelRowCache
 
 FORMULAS = {
     LinearKernel(): lambda a, b: a @ b,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from numpy.testing import assert_allclose, assert_array_equal
 
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.dual import working_set
@@ -111,7 +111,7 @@ class Mirror:
         assert (point.coef > 0.0).all()
         used = np.bincount(point.examples, point.coef, minlength=len(self.totals))
         assert (used <= self.totals * (1.0 + 1e-12)).all()
-        assert self.set.n_active == len(point.coef)
+        assert np.count_nonzero(table.coef) == len(point.coef)
 
         live = [p for b in range(len(self.totals)) for p in self.numbers(b)]
         free = table.free[: table.counts[working_set._N_FREE]]

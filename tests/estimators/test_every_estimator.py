@@ -10,7 +10,7 @@ from every_estimator import CASES, EDGES, GRAPHS, LABELS, ROWS, SEQUENCES, TAGS,
 
 import maxmargin as mm
 from maxmargin.core.checks import LARGEST
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -17,18 +17,17 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import maxmargin as mm
-from maxmargin.core.kernel import KernelProblem
-from maxmargin.core.kernel_multiclass import Multiclass
-from maxmargin.core.kernels import (
+from maxmargin.core.kernel import (
     FunctionKernel,
     JointKernel,
     KernelError,
+    KernelProblem,
     LinearKernel,
     ProductKernel,
     RBFKernel,
 )
-from maxmargin.estimators.kernel import KernelStructuredSVM
-from maxmargin.estimators.low_rank import LowRankKernel, LowRankProblem, pivots
+from maxmargin.core.kernel_oracle import Multiclass
+from maxmargin.estimators.kernel import KernelStructuredSVM, LowRankKernel, LowRankProblem, pivots
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 

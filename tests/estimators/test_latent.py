@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 import maxmargin as mm
 from maxmargin.estimators.latent import LatentStructuredSVM
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.latent.estimator import LatentClassifier
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from maxmargin.io.atomic import atomic_write
+from maxmargin.io.files import atomic_write
 
 
 def write(path, text):

@@ -30,7 +30,7 @@ from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.state import UnwritableError, capture, restore
 from maxmargin.io import checkpoint as checkpoint_module
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
-from maxmargin.io.tensors import read_tensors, write_tensors
+from maxmargin.io.files import read_tensors, write_tensors
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.rows.oracle import Classes
 

@@ -11,15 +11,18 @@ from pose_scenes import hooks
 from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
-from maxmargin.core.kernel import KernelProblem
-from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses, Multiclass
-from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.kernels import FunctionKernel, JointKernel, ProductKernel, RBFKernel
+from maxmargin.core.kernel import (
+    FunctionKernel,
+    JointKernel,
+    KernelProblem,
+    ProductKernel,
+    RBFKernel,
+)
+from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle, Multiclass
 from maxmargin.core.result import Stopping
 from maxmargin.core.state import capture, restore
-from maxmargin.dual.kernel_classes import KernelRowCache
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
-from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
+from maxmargin.solvers.kernel_classes_dual import KernelClassesDual, KernelRowCache
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")

@@ -14,10 +14,10 @@ from sklearn.datasets import load_iris
 from test_models import MODELS, Signs
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.registry import registered
-from maxmargin.io.tensors import read_tensors, write_tensors
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.io.files import read_tensors, write_tensors
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 
 X, y = load_iris(return_X_y=True)

@@ -11,7 +11,7 @@ from pose_scenes import hooks
 from sklearn.datasets import load_diabetes, load_iris
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.structures.dependency.formats import DependencySentence
 
 

@@ -15,18 +15,18 @@ from sklearn.exceptions import ConvergenceWarning
 from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
-from maxmargin.core.kernel_multiclass import Multiclass
+from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.registry import as_named_now
 from maxmargin.core.result import Iteration, Stopping
 from maxmargin.data.sources import Examples, Source
-from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.structures.dependency.formats import DependencySentence
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
+from maxmargin.training.fit import SOLVERS, make_solver
 from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import shard_oracle
 

@@ -9,21 +9,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from maxmargin.compiled.simd import padded
-from maxmargin.core.kernel import Candidates, KernelProblem
-from maxmargin.core.kernel_multiclass import ClassOracle, KernelClasses
-from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.kernels import (
+from maxmargin.core.kernel import (
+    Candidates,
     FunctionKernel,
     JointKernel,
+    KernelProblem,
     LinearKernel,
     ProductKernel,
     RBFKernel,
 )
+from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.kernel_classes import CachedRows, project
-from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
+from maxmargin.solvers.kernel_classes_dual import CachedRows, KernelClassesDual, project
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 TIGHT = 1e-6

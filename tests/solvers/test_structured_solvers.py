@@ -17,7 +17,7 @@ from structured_referee import (
     widen,
 )
 
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import certify
 from maxmargin.core.oracle_check import ProblemWarning
 from maxmargin.core.problem import ProblemError
@@ -25,10 +25,10 @@ from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
-from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.online import Online
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.structured import BlockRun
+from maxmargin.training.fit import SOLVERS, make_solver
 
 KINDS = ("classes", "chains", "compiled")
 

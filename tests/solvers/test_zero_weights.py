@@ -10,10 +10,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate
-from maxmargin.core.kernel_multiclass import Multiclass
-from maxmargin.data.opening import open_examples
+from maxmargin.core.kernel_oracle import Multiclass
+from maxmargin.data.formats import open_examples
 from maxmargin.report.page import certified
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.constituency.formats import read_trees
 
 RANDOM = np.random.default_rng(0)

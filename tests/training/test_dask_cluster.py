@@ -18,7 +18,8 @@ from maxmargin.core.result import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
-from maxmargin.training.engines import DaskEngine, engine
+from maxmargin.training.engines import DaskEngine
+from maxmargin.training.fit import engine
 from maxmargin.training.partitions import Partition, partitions_of
 from maxmargin.training.sharded_oracle import shard_oracle
 

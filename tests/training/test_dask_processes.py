@@ -10,7 +10,7 @@ from distributed_problems import SlowSomewhere, class_data, cluster
 from numpy.testing import assert_allclose
 
 import maxmargin as mm
-from maxmargin.io.tensors import read_tensors
+from maxmargin.io.files import read_tensors
 from maxmargin.training.engines import EngineError
 
 pytest.importorskip("distributed")

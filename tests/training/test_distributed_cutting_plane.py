@@ -11,10 +11,10 @@ from maxmargin.core.python_oracle import PythonOracle, make_oracle
 from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.engines import ThreadEngine
-from maxmargin.training.fit import distributed
 from maxmargin.training.partitions import Partition
 from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.shards import _TABLE
+from maxmargin.training.workers import distributed
 
 
 def bound(X, y, weight):

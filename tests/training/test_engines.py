@@ -12,13 +12,8 @@ from numpy.testing import assert_array_equal
 
 import maxmargin as mm
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.engines import (
-    EngineError,
-    ProcessEngine,
-    ThreadEngine,
-    chosen_engine,
-    engine,
-)
+from maxmargin.training.engines import EngineError, ProcessEngine, ThreadEngine
+from maxmargin.training.fit import chosen_engine, engine
 from maxmargin.training.shards import Loader, LostShardError, Shards
 
 

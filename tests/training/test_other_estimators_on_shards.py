@@ -11,7 +11,7 @@ import maxmargin as mm
 from maxmargin.data import open_examples
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.engines import engine
+from maxmargin.training.fit import engine
 
 ROWS, NUMBERS = class_data(60)
 ROWS, NUMBERS = np.array(ROWS), np.array(NUMBERS)

@@ -8,7 +8,7 @@ from typing import Any
 from sklearn.utils._param_validation import InvalidParameterError
 
 from maxmargin.data.files import STANDARD_INPUT
-from maxmargin.io.atomic import check_folder_of
+from maxmargin.io.files import check_folder_of
 
 
 class UsageError(ValueError):

@@ -28,7 +28,7 @@ from maxmargin.core.result import AbsoluteGap, Status
 from maxmargin.data.files import STANDARD_INPUT, create
 from maxmargin.data.live_line import duration, short
 from maxmargin.estimators.convergence import NotConvergedWarning
-from maxmargin.io.atomic import atomic_write
+from maxmargin.io.files import atomic_write
 from maxmargin.io.models import ModelFileError
 from maxmargin.report.markup import plural
 

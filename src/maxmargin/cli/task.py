@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.data.csr_folder import META, CsrFolder
+from maxmargin.data.formats import open_examples
 from maxmargin.data.libsvm import read_libsvm
-from maxmargin.data.opening import open_examples
 from maxmargin.data.sources import widened
 from maxmargin.report.markup import plural
 

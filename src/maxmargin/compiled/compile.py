@@ -1,7 +1,7 @@
-"""The one place that says how numba compiles our kernels, and keeps what it has compiled.
+"""The one place that says how numba compiles our routines, and keeps what it has compiled.
 
-Kernels allocate nothing: numba's reference counting is switched off for them (``_nrt``). With it,
-every row that a kernel looks at costs several atomic operations, three times the price of a short
+Routines allocate nothing: numba's reference counting is switched off for them (``_nrt``). With it,
+every row that a routine looks at costs several atomic operations, three times the price of a short
 dot product. Scratch space and results are arrays that the caller passes in.
 
 Sums and maxima may be taken several lanes at a time (``reassoc``, ``nnan``), which takes their
@@ -45,10 +45,9 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """The same for a small function that becomes part of the kernels that call it.
+    """The same for a small function that becomes part of the routines that call it.
 
-    Numba then compiles it once with each of them, and not once more by itself: that halves the
-    time of the first fit.
+    Numba does not compile it once more by itself: that halves the time of the first fit.
     """
     return compiled_with(**_SETTINGS, inline="always")(function)
 
@@ -57,13 +56,12 @@ def compiled_with(**settings: Any) -> Callable[[Function], Function]:
     """Compile with other settings, and keep the machine code on disk where there is a place."""
 
     def decorate(function: Function) -> Function:
-        kernel = numba.njit(**settings)(function)
+        routine: Any = numba.njit(**settings)(function)
         try:
-            kernel._cache = _MachineCode(function)
+            routine._cache = _MachineCode(function)
         except RuntimeError:  # no folder can be written to
             _warn_of_compiling()
-        wrapped: Function = kernel
-        return wrapped
+        return routine  # type: ignore[no-any-return]
 
     return decorate
 
@@ -95,13 +93,7 @@ class _MachineCode(FunctionCache):  # type: ignore[misc]
 class _Files:
     """A file for each signature of a function, written whole or not at all.
 
-    Parameters
-    ----------
-    folder : Path
-    name : str
-        How file names begin.
-    stamp : object
-        What must be the same for a file to be of use.
+    Names begin with `name`; a file is of use where `stamp` is the same.
     """
 
     def __init__(self, folder: Path, name: str, stamp: Any) -> None:

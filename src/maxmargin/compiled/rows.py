@@ -1,24 +1,131 @@
-"""The examples as rows that the compiled routines can walk, dense or sparse, without a copy."""
+"""Sparse vectors, rows of features and cutting planes: products with weights, and sums of them.
+
+For entries with values ``v`` at columns ``j``
+
+    gathered_product: sum_j v_j * weights[j]
+    add_scattered:    weights[j] += factor * v_j   for each j, one after the other
+
+A column may occur more than once. The loops are emitted with bare pointers: numba would ask at
+each place whether it is negative, and sum up in one chain of additions, each of which waits for the
+one before; both together take more than half of the time of a short row.
+"""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from llvmlite import ir
+from numba import types
+from numba.core import errors
+from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.gathers import add_scattered, gathered_product
-from maxmargin.compiled.simd import add_multiple, add_scores
+from maxmargin.compiled.simd import (
+    INT,
+    LANES,
+    VECTOR,
+    add_multiple,
+    add_product,
+    add_scores,
+    added,
+    arrays,
+    constant,
+    loop_in_steps,
+    merged_lanes,
+    widened,
+)
+from maxmargin.core.cuts import Cuts
+
+Floats = NDArray[np.float64]
+
+
+class _Entries:
+    """Entries of a sparse vector and the weights, as LLVM values."""
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        self.builder = builder
+        self.start, self.stop = args[0], args[1]
+        self.columns, self.values, self.weights = (
+            array.data for array in arrays(context, builder, signature, args, 2, 3, 4)
+        )
+
+    def value(self, p: Any) -> Any:
+        """Value ``p``."""
+        return widened(self.builder, self.builder.load(self.builder.gep(self.values, [p])))
+
+    def weight(self, p: Any) -> Any:
+        """Pointer to the weight at column ``p``."""
+        column = self.builder.load(self.builder.gep(self.columns, [p]))
+        return self.builder.gep(self.weights, [self.builder.zext(column, INT)])
+
+
+def _check(columns: Any, values: Any, weights: Any) -> None:
+    """Pointers know nothing of strides and signs."""
+    if any(array.layout != "C" for array in (columns, values, weights)):
+        raise errors.TypingError("Entries and weights must be contiguous.")
+    if columns.dtype != types.uint32 or weights.dtype != types.float64:
+        raise errors.TypingError("Columns must be uint32 and weights float64.")
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def gathered_product(context, start, stop, columns, values, weights):  # type: ignore[no-untyped-def]
+    """``sum_p values[p] * weights[columns[p]]`` for ``start <= p < stop``."""
+    _check(columns, values, weights)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        entries = _Entries(context, builder, signature, args)
+        lanes = [ir.Constant(ir.IntType(32), k) for k in range(LANES)]
+
+        def several(p: Any, totals: list[Any]) -> list[Any]:
+            found = values = ir.Constant(VECTOR, ir.Undefined)
+            for k, lane in enumerate(lanes):
+                at = builder.add(p, INT(k))
+                values = builder.insert_element(values, entries.value(at), lane)
+                found = builder.insert_element(found, builder.load(entries.weight(at)), lane)
+            return [add_product(builder, totals[0], values, found)]
+
+        def single(p: Any, totals: list[Any]) -> list[Any]:
+            weight = builder.load(entries.weight(p))
+            return [add_product(builder, totals[0], entries.value(p), weight)]
+
+        zeros = [constant(0.0)]
+        p, (sums,) = loop_in_steps(builder, entries.start, entries.stop, LANES, zeros, several)
+        total = merged_lanes(builder, sums, added)
+        return loop_in_steps(builder, p, entries.stop, 1, [total], single)[1][0]
+
+    return types.float64(types.int64, types.int64, columns, values, weights), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_scattered(context, start, stop, columns, values, weights, factor):  # type: ignore[no-untyped-def]
+    """``weights[columns[p]] += factor * values[p]`` for ``start <= p < stop``."""
+    _check(columns, values, weights)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        entries = _Entries(context, builder, signature, args)
+
+        def body(p: Any, _: list[Any]) -> list[Any]:
+            weight = entries.weight(p)
+            updated = add_product(builder, builder.load(weight), entries.value(p), args[5])
+            builder.store(updated, weight)
+            return []
+
+        loop_in_steps(builder, entries.start, entries.stop, 1, [], body)
+        return context.get_dummy_value()
+
+    arguments = types.int64, types.int64, columns, values, weights, types.float64
+    return types.void(*arguments), codegen
 
 
 class Rows(NamedTuple):
-    """Feature rows in the one layout all kernels read.
+    """Feature rows, dense or sparse, in the one layout all routines read.
 
     Row ``i`` has the values ``values[starts[i]:starts[i + 1]]``. Their columns stand at the same
     places of `columns` (sparse, ``indexed == 1``), or are the whole of `columns` for every row
     (dense, ``indexed == 0``). Every row also has an implicit last feature, column ``n_features``,
     with the constant value `bias` (0.0: none). Columns are unsigned because numba then leaves out
-    the code for negative indices, a tenth or two of a sparse kernel's time.
+    the code for negative indices, a tenth or two of a sparse routine's time.
     """
 
     values: NDArray[np.floating]
@@ -118,3 +225,31 @@ def clip_row(rows, i, unclipped, weights):  # type: ignore[no-untyped-def]
     last = weights.shape[0] - 1
     for m in range(weights.shape[1]):
         weights[last, m] = unclipped[last, m]
+
+
+def slopes(cuts: Cuts, weights: Floats) -> Floats:
+    """``loss - <w, psi>`` of each cut: the derivatives of the dual by their coefficients."""
+    out = np.empty(len(cuts.losses))
+    set_slopes(cuts.starts, cuts.columns, cuts.values, cuts.losses, weights, out)
+    return out
+
+
+def add_to(weights: Floats, cuts: Cuts, coef: Floats) -> None:
+    """``weights += sum_k coef_k psi_k``."""
+    add_cuts(cuts.starts, cuts.columns, cuts.values, coef, weights)
+
+
+@compiled
+def set_slopes(starts, columns, values, losses, weights, out):  # type: ignore[no-untyped-def]
+    """Set ``out[k] = loss_k - <w, psi_k>``."""
+    for k in range(len(losses)):
+        product = gathered_product(starts[k], starts[k + 1], columns, values, weights)
+        out[k] = losses[k] - product
+
+
+@compiled
+def add_cuts(starts, columns, values, coef, weights):  # type: ignore[no-untyped-def]
+    """``weights += sum_k coef_k psi_k``."""
+    for k in range(len(coef)):
+        if coef[k] != 0.0:
+            add_scattered(starts[k], starts[k + 1], columns, values, weights, coef[k])

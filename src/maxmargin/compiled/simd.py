@@ -1,26 +1,13 @@
-"""Vector kernels, over all classes or labels at a time.
+"""Routines of explicit vectors, over all classes or labels at a time.
 
-``weights[j, :]`` holds feature ``j`` of all the classes, padded to a multiple of `LANES`. For a
-row with values ``v`` at columns ``j``
-
-    add_scores:   out     += sum_j v_j * weights[j]
-    add_multiple: weights[j] += v_j * delta      for each j
-
-for a step from label ``a`` to label ``b`` of a sequence
-
-    max_plus:     out[b]   = added[b] + max_a (before[a] + edges[a, b])
-    sum_times:    out[b]   = sum_a before[a] * edges[a, b]
-
-for marginals of pairs, `scaled_products`, and for two spans that meet, `highest_sum`.
-
-All keep the class vector in registers over the whole row. LLVM would not do that by itself: its
-loop vectoriser works on the class loop, which reloads and stores the accumulators for each
-feature, it does not vectorise a maximum at all, and numba switches off the pass that would
-vectorise across the unrolled loop. So the row loop is emitted here with explicit vectors: measured
-three times as fast for ten classes. `sum_times` adds up several labels at once, because each
-addition is known only four cycles later.
+``weights[j, :]`` holds feature ``j`` of all the classes, padded to a multiple of `LANES`. LLVM
+would not keep the class vector in registers over a whole row by itself: its loop vectoriser works
+on the class loop, which reloads and stores the accumulators for each feature, it does not vectorise
+a maximum at all, and numba switches off the pass that would vectorise across the unrolled loop. So
+the row loop is emitted here with explicit vectors: measured three times as fast for ten classes.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +31,16 @@ def padded(n_classes: int) -> int:
     return -(-n_classes // LANES) * LANES
 
 
+def arrays(context: Any, builder: Any, signature: Any, args: Any, *positions: int) -> list[Any]:
+    """Those arguments of an intrinsic that are arrays."""
+    return [context.make_array(signature.args[k])(context, builder, args[k]) for k in positions]
+
+
+def constant(value: float) -> Any:
+    """A vector of equal numbers."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
 def widened(builder: Any, value: Any) -> Any:
     """A number as a double."""
     single = isinstance(value.type, ir.FloatType)
@@ -64,16 +61,38 @@ def merged_lanes(builder: Any, vector: Any, merge: Any) -> Any:
     lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(LANES)]
     while len(lanes) > 1:
         half = len(lanes) // 2
-        lanes = [merge(a, b) for a, b in zip(lanes[:half], lanes[half:], strict=True)]
+        lanes = [merge(builder, *pair) for pair in zip(lanes[:half], lanes[half:], strict=True)]
     return lanes[0]
 
 
-def vectors_at(builder: Any, base: Any, width: int) -> list[Any]:
-    """Pointers to `width` consecutive vectors from `base` on."""
+def vectors_at(builder: Any, base: Any, place: Any, width: int) -> list[Any]:
+    """Pointers to `width` consecutive vectors from `place` of an array on."""
+    first = builder.gep(base, [place])
     return [
-        builder.bitcast(builder.gep(base, [INT(LANES * t)]), VECTOR.as_pointer())
+        builder.bitcast(builder.gep(first, [INT(LANES * t)]), VECTOR.as_pointer())
         for t in range(width)
     ]
+
+
+def loaded(builder: Any, pointers: list[Any]) -> list[Any]:
+    """The vectors at some pointers."""
+    return [builder.load(pointer, align=8) for pointer in pointers]
+
+
+def store(builder: Any, vectors: list[Any], pointers: list[Any]) -> None:
+    """Put vectors at pointers."""
+    for vector, pointer in zip(vectors, pointers, strict=True):
+        builder.store(vector, pointer, align=8)
+
+
+def added(builder: Any, a: Any, b: Any) -> Any:
+    """``a + b``."""
+    return builder.fadd(a, b, flags=CONTRACT)
+
+
+def add_product(builder: Any, total: Any, a: Any, b: Any) -> Any:
+    """``total + a * b``, in one instruction where there is one."""
+    return added(builder, total, builder.fmul(a, b, flags=CONTRACT))
 
 
 def loop_in_steps(
@@ -105,243 +124,214 @@ def loop_in_steps(
     return p, carried
 
 
-def _for_each_entry(
-    builder: Any, count: Any, state: list[Any], at_once: int, neutral: float, body: Any, merge: Any
-) -> list[Any]:
-    """Loop over ``p = 0..count-1`` carrying the vectors `state`, some `at_once`.
-
-    Each of these has vectors of its own, which begin with the number that is `neutral` to `merge`,
-    so that one need not wait for the other.
-    """
-    width = len(state)
-    others = [ir.Constant(VECTOR, [neutral] * LANES)] * (width * (at_once - 1))
-
-    def several(p: Any, vectors: list[Any]) -> list[Any]:
-        updated = []
-        for k in range(at_once):
-            own = vectors[k * width : (k + 1) * width]
-            updated += body(builder.add(p, INT(k)), own)
-        return updated
-
-    if at_once == 1:
-        return loop_in_steps(builder, INT(0), count, 1, state, body)[1]
-    p, vectors = loop_in_steps(builder, INT(0), count, at_once, state + others, several)
-    while len(vectors) > width:
-        half = len(vectors) // width // 2 * width
-        pairs = zip(vectors[:half], vectors[half : 2 * half], strict=True)
-        vectors = [merge(a, b) for a, b in pairs] + vectors[2 * half :]
-    return loop_in_steps(builder, p, count, 1, vectors, body)[1]
+Emit = Callable[[Any, int], None]
+"""Emits what is to be done with some vectors: the first one's place, and how many there are."""
 
 
-class _Operands:
-    """The arguments the two intrinsics share, as LLVM values."""
+def in_widths(builder: Any, length: Any, widths: tuple[int, ...], emit: Emit) -> Any:
+    """Go through `length` numbers by so many vectors, then through the rest by fewer."""
+    column = INT(0)
+    for width in widths:
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
-        def array(position: int) -> Any:
-            kind = signature.args[position]
-            return context.make_array(kind)(context, builder, args[position])
-
-        self.builder = builder
-        self.width = signature.args[8].literal_value
-        self.values = builder.gep(array(0).data, [args[1]])
-        self.columns = builder.gep(array(2).data, [args[3]])
-        self.count, column = args[4], args[6]
-        weights = array(5)
-        self.row_length = cgutils.unpack_tuple(builder, weights.shape)[1]
-        self.weights = builder.gep(weights.data, [column])
-        self.class_vectors = vectors_at(builder, builder.gep(array(7).data, [column]), self.width)
-
-    def entry(self, p: Any) -> tuple[Any, list[Any]]:
-        """Value ``p`` of the row in all lanes, and its vectors of weights."""
-        builder = self.builder
-        column = builder.zext(builder.load(builder.gep(self.columns, [p])), INT)
-        value = splat(builder, builder.load(builder.gep(self.values, [p])))
-        row = builder.gep(self.weights, [builder.mul(column, self.row_length)])
-        return value, vectors_at(builder, row, self.width)
-
-
-def add_product(builder: Any, total: Any, a: Any, b: Any) -> Any:
-    """``total + a * b``, in one instruction where there is one."""
-    return builder.fadd(total, builder.fmul(a, b, flags=CONTRACT), flags=CONTRACT)
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _dot(context, values, at, columns, column_at, count, weights, column, out, width):  # type: ignore[no-untyped-def]
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        row = _Operands(context, builder, signature, args)
-
-        def body(p: Any, sums: list[Any]) -> list[Any]:
-            value, weights = row.entry(p)
-            return [
-                add_product(builder, total, value, builder.load(w, align=8))
-                for total, w in zip(sums, weights, strict=True)
-            ]
-
-        start = [builder.load(v, align=8) for v in row.class_vectors]
-        _, sums = loop_in_steps(builder, INT(0), row.count, 1, start, body)
-        for total, pointer in zip(sums, row.class_vectors, strict=True):
-            builder.store(total, pointer, align=8)
-        return context.get_dummy_value()
-
-    arguments = (values, at, columns, column_at, count, weights, column, out, width)
-    return types.void(*arguments), codegen
-
-
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _axpy(context, values, at, columns, column_at, count, weights, column, delta, width):  # type: ignore[no-untyped-def]
-    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        row = _Operands(context, builder, signature, args)
-        delta = [builder.load(v, align=8) for v in row.class_vectors]
-
-        def body(p: Any, _: list[Any]) -> list[Any]:
-            value, weights = row.entry(p)
-            for pointer, d in zip(weights, delta, strict=True):
-                updated = add_product(builder, builder.load(pointer, align=8), value, d)
-                builder.store(updated, pointer, align=8)
+        def body(place: Any, _: list[Any], width: int = width) -> list[Any]:
+            emit(place, width)
             return []
 
-        loop_in_steps(builder, INT(0), row.count, 1, [], body)
+        column, _ = loop_in_steps(builder, column, length, LANES * width, [], body)
+    return column
+
+
+def all_at_once(builder: Any, length: Any, wide: int, widest: int, emit: Emit) -> None:
+    """Go through `length` numbers by `wide` vectors, and at last by all that are left at once.
+
+    These are `widest` at most: what is emitted for each of their numbers costs time to compile.
+    """
+    more = builder.sub(length, INT(LANES * (widest + 1 - wide)))
+    column = in_widths(builder, more, (wide,), emit)
+    after = builder.append_basic_block()
+    choice = builder.switch(builder.sub(length, column), after)
+    for width in range(1, widest + 1):
+        block = builder.append_basic_block()
+        choice.add_case(INT(LANES * width), block)
+        builder.position_at_end(block)
+        emit(column, width)
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+class _Row:
+    """A row of features and the weights of all classes, as LLVM values.
+
+    Of the arguments ``values, at, columns, column_at, count, weights, out``.
+    """
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        values, columns, weights, out = arrays(context, builder, signature, args, 0, 2, 5, 6)
+        self.builder, self.count = builder, args[4]
+        self.values = builder.gep(values.data, [args[1]])
+        self.columns = builder.gep(columns.data, [args[3]])
+        self.weights, self.out = weights.data, out.data
+        self.n_columns = cgutils.unpack_tuple(builder, weights.shape)[1]
+
+    def for_each_entry(self, column: Any, width: int, state: list[Any], body: Any) -> list[Any]:
+        """Loop over value, in all lanes, and vectors of weights, from some column on."""
+        builder = self.builder
+        base = builder.gep(self.weights, [column])
+
+        def entry(p: Any, carried: list[Any]) -> list[Any]:
+            feature = builder.zext(builder.load(builder.gep(self.columns, [p])), INT)
+            value = splat(builder, builder.load(builder.gep(self.values, [p])))
+            weights = vectors_at(builder, base, builder.mul(feature, self.n_columns), width)
+            return body(value, weights, carried)  # type: ignore[no-any-return]
+
+        return loop_in_steps(builder, INT(0), self.count, 1, state, entry)[1]
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def add_scores(context, values, at, columns, column_at, count, weights, out):  # type: ignore[no-untyped-def]
+    """``out += sum_p values[at + p] * weights[columns[column_at + p]]`` for ``p < count``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = _Row(context, builder, signature, args)
+
+        def body(value: Any, weights: list[Any], sums: list[Any]) -> list[Any]:
+            found = loaded(builder, weights)
+            return [add_product(builder, s, value, w) for s, w in zip(sums, found, strict=True)]
+
+        def emit(column: Any, width: int) -> None:
+            out = vectors_at(builder, row.out, column, width)
+            store(builder, row.for_each_entry(column, width, loaded(builder, out), body), out)
+
+        all_at_once(builder, row.n_columns, 4, 6, emit)
         return context.get_dummy_value()
 
-    arguments = (values, at, columns, column_at, count, weights, column, delta, width)
-    return types.void(*arguments), codegen
+    places = types.int64
+    return types.void(values, places, columns, places, places, weights, out), codegen
 
 
-def _add_highest(builder: Any, highest: Any, score: Any, entry: Any) -> Any:
-    return _higher(builder, highest, builder.fadd(score, entry))
+@intrinsic  # type: ignore[untyped-decorator]
+def add_multiple(context, values, at, columns, column_at, count, weights, delta):  # type: ignore[no-untyped-def]
+    """``weights[columns[column_at + p]] += values[at + p] * delta`` for ``p < count``."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        row = _Row(context, builder, signature, args)
+
+        def emit(column: Any, width: int) -> None:
+            delta = loaded(builder, vectors_at(builder, row.out, column, width))
+
+            def body(value: Any, weights: list[Any], _: list[Any]) -> list[Any]:
+                for pointer, d in zip(weights, delta, strict=True):
+                    updated = add_product(builder, builder.load(pointer, align=8), value, d)
+                    builder.store(updated, pointer, align=8)
+                return []
+
+            row.for_each_entry(column, width, [], body)
+
+        all_at_once(builder, row.n_columns, 4, 6, emit)
+        return context.get_dummy_value()
+
+    places = types.int64
+    return types.void(values, places, columns, places, places, weights, delta), codegen
+
+
+class _Step:
+    """A step from label ``a`` to label ``b`` of a sequence, as LLVM values.
+
+    Of the arguments ``before, edges, n_labels, out``; the first two may have gaps between rows.
+    """
+
+    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+        before, edges, out = arrays(context, builder, signature, args, 0, 1, 3)
+        self.builder, self.n_labels = builder, args[2]
+        self.before, self.edges, self.out = before.data, edges.data, out.data
+        self.before_step, self.edges_step = (
+            builder.ashr(cgutils.unpack_tuple(builder, array.strides)[0], INT(3))
+            for array in (before, edges)
+        )
+        (self.length,) = cgutils.unpack_tuple(builder, out.shape)
+
+    def columns(
+        self, column: Any, width: int, neutral: float, update: Any, at_once: int = 1
+    ) -> list[Any]:
+        """Of some columns of `edges`, what `update` makes of all labels.
+
+        Some labels are summed up `at_once`, each in vectors of its own, which begin with the
+        `neutral` number, so that one need not wait for the other.
+        """
+        builder = self.builder
+        base = builder.gep(self.edges, [column])
+
+        def body(a: Any, carried: list[Any]) -> list[Any]:
+            score = builder.gep(self.before, [builder.mul(a, self.before_step)])
+            score = splat(builder, builder.load(score))
+            row = vectors_at(builder, base, builder.mul(a, self.edges_step), width)
+            return [
+                update(builder, old, score, entry)
+                for old, entry in zip(carried, loaded(builder, row), strict=True)
+            ]
+
+        def several(a: Any, vectors: list[Any]) -> list[Any]:
+            parts = (vectors[k * width : (k + 1) * width] for k in range(at_once))
+            return [v for k, own in enumerate(parts) for v in body(builder.add(a, INT(k)), own)]
+
+        start = [constant(neutral)] * (width * at_once)
+        a, vectors = loop_in_steps(builder, INT(0), self.n_labels, at_once, start, several)
+        if at_once == 1:
+            return vectors
+        while len(vectors) > width:
+            half = len(vectors) // 2
+            pairs = zip(vectors[:half], vectors[half:], strict=True)
+            vectors = [added(builder, *pair) for pair in pairs]
+        return loop_in_steps(builder, a, self.n_labels, 1, vectors, body)[1]
 
 
 def _higher(builder: Any, old: Any, new: Any) -> Any:
     return builder.select(builder.fcmp_ordered(">", new, old), new, old)
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
-def _columns(context, before, edges, count, column, out, width, at_once, summing):  # type: ignore[no-untyped-def]
-    """Of some columns the maxima of ``before + edges`` or, summing, the sums of products."""
+def _add_highest(builder: Any, highest: Any, score: Any, entry: Any) -> Any:
+    return _higher(builder, highest, builder.fadd(score, entry))
 
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _max_plus(context, before, edges, n_labels, out):  # type: ignore[no-untyped-def]
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        def array(position: int) -> tuple[Any, Any]:
-            """Where the array starts, and the entries from one of its rows to the next."""
-            view = context.make_array(signature.args[position])(context, builder, args[position])
-            bytes_a_row = cgutils.unpack_tuple(builder, view.strides)[0]
-            return view.data, builder.ashr(bytes_a_row, INT(3))
+        step = _Step(context, builder, signature, args)
 
-        scores, score_step = array(0)
-        matrix, row_step = array(1)
-        count, column = args[2], args[3]
-        width, at_once, summing = (kind.literal_value for kind in signature.args[5:])
-        update = add_product if summing else _add_highest
-        matrix = builder.gep(matrix, [column])
+        def emit(column: Any, width: int) -> None:
+            found = step.columns(column, width, -np.inf, _add_highest)
+            store(builder, found, vectors_at(builder, step.out, column, width))
 
-        def body(a: Any, carried: list[Any]) -> list[Any]:
-            score = builder.load(builder.gep(scores, [builder.mul(a, score_step)]))
-            score = splat(builder, score)
-            row = vectors_at(builder, builder.gep(matrix, [builder.mul(a, row_step)]), width)
-            return [
-                update(builder, old, score, builder.load(pointer, align=8))
-                for old, pointer in zip(carried, row, strict=True)
-            ]
-
-        def merge(a: Any, b: Any) -> Any:
-            return builder.fadd(a, b, flags=CONTRACT) if summing else _higher(builder, a, b)
-
-        neutral = 0.0 if summing else -np.inf
-        start = [ir.Constant(VECTOR, [neutral] * LANES)] * width
-        found = _for_each_entry(builder, count, start, at_once, neutral, body, merge)
-        pointers = vectors_at(builder, builder.gep(array(4)[0], [column]), width)
-        for value, pointer in zip(found, pointers, strict=True):
-            builder.store(value, pointer, align=8)
+        all_at_once(builder, step.length, 8, 8, emit)
         return context.get_dummy_value()
 
-    return types.void(before, edges, count, column, out, width, at_once, summing), codegen
-
-
-@inlined
-def add_scores(values, at, columns, column_at, count, weights, out):  # type: ignore[no-untyped-def]
-    """``out += sum_p values[at + p] * weights[columns[column_at + p]]`` for ``p < count``."""
-    n_columns = weights.shape[1]
-    column = np.int64(0)
-    while n_columns - column > 24:
-        _dot(values, at, columns, column_at, count, weights, column, out, 4)
-        column += 16
-    left = n_columns - column
-    if left == 4:
-        _dot(values, at, columns, column_at, count, weights, column, out, 1)
-    elif left == 8:
-        _dot(values, at, columns, column_at, count, weights, column, out, 2)
-    elif left == 12:
-        _dot(values, at, columns, column_at, count, weights, column, out, 3)
-    elif left == 16:
-        _dot(values, at, columns, column_at, count, weights, column, out, 4)
-    elif left == 20:
-        _dot(values, at, columns, column_at, count, weights, column, out, 5)
-    elif left == 24:
-        _dot(values, at, columns, column_at, count, weights, column, out, 6)
-
-
-@inlined
-def add_multiple(values, at, columns, column_at, count, weights, delta):  # type: ignore[no-untyped-def]
-    """``weights[columns[column_at + p]] += values[at + p] * delta`` for ``p < count``."""
-    n_columns = weights.shape[1]
-    column = np.int64(0)
-    while n_columns - column > 24:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 4)
-        column += 16
-    left = n_columns - column
-    if left == 4:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 1)
-    elif left == 8:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 2)
-    elif left == 12:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 3)
-    elif left == 16:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 4)
-    elif left == 20:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 5)
-    elif left == 24:
-        _axpy(values, at, columns, column_at, count, weights, column, delta, 6)
+    return types.void(before, edges, types.int64, out), codegen
 
 
 @inlined
 def max_plus(before, edges, added, n_labels, out):  # type: ignore[no-untyped-def]
     """``out[b] = added[b] + max_a (before[a] + edges[a, b])``, anything in the padding."""
-    count = np.int64(n_labels)
-    column = np.int64(0)
-    while len(out) - column > 8 * LANES:
-        _columns(before, edges, count, column, out, 8, 1, 0)
-        column += 8 * LANES
-    left = len(out) - column
-    if left == 4:
-        _columns(before, edges, count, column, out, 1, 1, 0)
-    elif left == 8:
-        _columns(before, edges, count, column, out, 2, 1, 0)
-    elif left == 12:
-        _columns(before, edges, count, column, out, 3, 1, 0)
-    elif left == 16:
-        _columns(before, edges, count, column, out, 4, 1, 0)
-    elif left == 20:
-        _columns(before, edges, count, column, out, 5, 1, 0)
-    elif left == 24:
-        _columns(before, edges, count, column, out, 6, 1, 0)
-    elif left == 28:
-        _columns(before, edges, count, column, out, 7, 1, 0)
-    elif left == 32:
-        _columns(before, edges, count, column, out, 8, 1, 0)
+    _max_plus(before, edges, n_labels, out)
     for b in range(len(out)):
         out[b] += added[b]
 
 
-@inlined
-def sum_times(before, edges, n_labels, out):  # type: ignore[no-untyped-def]
+@intrinsic  # type: ignore[untyped-decorator]
+def sum_times(context, before, edges, n_labels, out):  # type: ignore[no-untyped-def]
     """``out[b] = sum_a before[a] * edges[a, b]``, anything in the padding."""
-    count = np.int64(n_labels)
-    column = np.int64(0)
-    while len(out) - column >= 4 * LANES:
-        _columns(before, edges, count, column, out, 4, 2, 1)
-        column += 4 * LANES
-    while len(out) - column >= LANES:
-        _columns(before, edges, count, column, out, 1, 4, 1)
-        column += LANES
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        step = _Step(context, builder, signature, args)
+
+        def emit(column: Any, width: int) -> None:
+            # Several labels at once: each addition is known only four cycles later.
+            found = step.columns(column, width, 0.0, add_product, 2 if width > 1 else 4)
+            store(builder, found, vectors_at(builder, step.out, column, width))
+
+        in_widths(builder, step.length, (4, 1), emit)
+        return context.get_dummy_value()
+
+    return types.void(before, edges, types.int64, out), codegen
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -349,24 +339,19 @@ def scaled_products(context, row, shares, factor, out):  # type: ignore[no-untyp
     """``out = factor * row * shares``, whole vectors; returns its sum. `out` may be `row`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        arrays = [
-            context.make_array(signature.args[k])(context, builder, args[k]) for k in (0, 1, 3)
-        ]
+        operands = arrays(context, builder, signature, args, 0, 1, 3)
         scale = splat(builder, args[2])
 
         def body(p: Any, total: list[Any]) -> list[Any]:
-            own, share, target = (
-                vectors_at(builder, builder.gep(array.data, [p]), 1)[0] for array in arrays
-            )
+            own, share, target = (vectors_at(builder, array.data, p, 1)[0] for array in operands)
             share = builder.fmul(scale, builder.load(share, align=8), flags=CONTRACT)
             part = builder.fmul(share, builder.load(own, align=8), flags=CONTRACT)
             builder.store(part, target, align=8)
-            return [builder.fadd(total[0], part, flags=CONTRACT)]
+            return [added(builder, total[0], part)]
 
-        length = cgutils.unpack_tuple(builder, arrays[2].shape)[0]
-        zeros = ir.Constant(VECTOR, [0.0] * LANES)
-        _, (total,) = loop_in_steps(builder, INT(0), length, LANES, [zeros], body)
-        return merged_lanes(builder, total, lambda a, b: builder.fadd(a, b, flags=CONTRACT))
+        length = cgutils.unpack_tuple(builder, operands[2].shape)[0]
+        _, (total,) = loop_in_steps(builder, INT(0), length, LANES, [constant(0.0)], body)
+        return merged_lanes(builder, total, added)
 
     return types.float64(row, shares, types.float64, out), codegen
 
@@ -380,24 +365,19 @@ def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        first, second = (
-            builder.gep(
-                context.make_array(signature.args[k])(context, builder, args[k]).data, [args[k + 1]]
-            )
-            for k in (0, 2)
-        )
+        operands = arrays(context, builder, signature, args, 0, 2)
+        bases = [
+            builder.gep(array.data, [args[k]]) for array, k in zip(operands, (1, 3), strict=True)
+        ]
 
         def body(p: Any, highest: list[Any]) -> list[Any]:
-            one, other = (
-                builder.load(vectors_at(builder, builder.gep(base, [p]), 1)[0], align=8)
-                for base in (first, second)
-            )
-            return [_add_highest(builder, highest[0], one, other)]
+            pair = loaded(builder, [vectors_at(builder, base, p, 1)[0] for base in bases])
+            return [_add_highest(builder, highest[0], *pair)]
 
         # The first vector without a question: mostly it is the only one.
-        start = body(INT(0), [ir.Constant(VECTOR, [-np.inf] * LANES)])
+        start = body(INT(0), [constant(-np.inf)])
         whole = builder.add(args[4], INT(LANES - 1))
         _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)
-        return merged_lanes(builder, highest, lambda a, b: _higher(builder, a, b))
+        return merged_lanes(builder, highest, _higher)
 
     return types.float64(left, left_at, right, right_at, count), codegen

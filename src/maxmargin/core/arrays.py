@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 
 def open_mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
@@ -25,9 +25,7 @@ def open_mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
 def release(*arrays: Any) -> None:
     """Take the pages of mapped arrays out of this process's memory, until they are looked at again.
 
-    Without it a pass over a file larger than memory would count as that much memory, even though
-    the system may take it back. Arrays that are not mapped, or whose changes are private, are left
-    alone.
+    Else a pass over a large file counts as that much memory. Other arrays are left alone.
     """
     for array in arrays:
         mapped = getattr(array, "_mmap", None)
@@ -35,59 +33,17 @@ def release(*arrays: Any) -> None:
             mapped.madvise(mmap.MADV_DONTNEED)
 
 
-class GrowingArray:
-    """An ``.npy`` file of one dimension that is written piece by piece.
-
-    Parameters
-    ----------
-    path : path
-        Of the file, which must not exist.
-    dtype : dtype
-        What pieces are converted to.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], dtype: DTypeLike) -> None:
-        self.dtype = np.dtype(dtype)
-        self.size = 0
-        self._file = open(path, "xb")  # noqa: SIM115
-        self._write_header()
-
-    def append(self, piece: NDArray[Any]) -> None:
-        """Write more."""
-        self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).data)
-        self.size += len(piece)
-
-    def finish(self) -> None:
-        """Write how long it has become, and have the disk keep it."""
-        self._file.seek(0)
-        self._write_header()
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-    def close(self) -> None:
-        """Give up."""
-        self._file.close()
-
-    def _write_header(self) -> None:
-        # numpy leaves room for the longest possible length: every header is as long as the first.
-        header = {
-            "descr": np.lib.format.dtype_to_descr(self.dtype),
-            "fortran_order": False,
-            "shape": (self.size,),
-        }
-        np.lib.format.write_array_header_1_0(self._file, header)
-
-
 PIECES, PIECE_BYTES = 64, 1024
 """How many parts of an array or a file are looked at, and how long they are."""
 
 
 class SampledHash:
-    """A hash that data are added to."""
+    """A hash that data are added to, of which it looks at a part only."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *values: Any) -> None:
         self._hash = hashlib.blake2b(kind.encode(), digest_size=16)
+        for value in values:
+            self.add(value)
 
     def text(self) -> str:
         """The hash of all that was added."""

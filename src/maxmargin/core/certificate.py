@@ -1,4 +1,4 @@
-"""How far from optimal a model can be, at most."""
+"""How far from the optimum a model can be, at most."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class CertifiableProblem(Protocol):
-    """A problem that can value weights and dual points from the data alone."""
+    """A problem that can evaluate weights and dual points from the data alone."""
 
     def primal(self, weights: Floats, /) -> float: ...
 
@@ -38,7 +38,7 @@ class Certificate:
     dual : float
         Value of a feasible dual point: no weights can have an objective below it.
     relaxed : bool
-        Whether `primal` is an upper bound of the objective value, because the searches are
+        Whether `primal` is an upper bound of the objective value, because inference is
         relaxed; the optimum is between the two numbers all the same.
     at_zero : float or None
         Objective of zero weights, if `primal` is not below it by the tolerance that was asked for:
@@ -95,7 +95,7 @@ class Certificate:
 
 
 def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Certificate:
-    """Value `weights` and `dual_point` anew, from all the data.
+    """Evaluate `weights` and `dual_point` anew, from all the data.
 
     Any weights and any feasible dual point certify each other; they need not belong together.
     """
@@ -106,14 +106,9 @@ def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Ce
 
 @registered("DualPoint", check="check")
 class DualPoint(NamedTuple):
-    """A feasible dual point: coefficients of outputs of blocks.
+    """A feasible dual point: outputs of examples, with coefficients.
 
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n_planes,)
-    coef : ndarray of shape (n_planes,)
-        Not negative; in each block they add up to at most its C.
-    outputs : list
+    These are not negative, and those of an example add up to at most its C.
     """
 
     examples: Order

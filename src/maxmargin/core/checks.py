@@ -19,19 +19,7 @@ from numpy.typing import NDArray
 
 
 def check_types(owner: str, values: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
-    """Refuse values that are missing, unknown or of other types than they are declared to be.
-
-    Parameters
-    ----------
-    owner : str
-        Whose values they are.
-    values : mapping of names to values
-    hints : mapping of names to type hints
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse values of an `owner` that are unknown, or of other types than their hints declare."""
     for name, value in values.items():
         if name not in hints:
             raise ValueError(f"{owner} has no {name!r:.60}")
@@ -78,24 +66,14 @@ def _tuple_conforms(value: Any, arguments: tuple[Any, ...]) -> bool:
 
 
 def check_shape(name: str, array: Any, *shape: int) -> None:
-    """Refuse an array, dense or sparse, that is not of this shape.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse an array, dense or sparse, that is not of this shape."""
     found = getattr(array, "shape", None)
     if found != shape:
         raise ValueError(f"{name} must be of shape {shape}, but is {found}")
 
 
 def check_indices(name: str, indices: NDArray[Any], end: int, start: int = 0) -> None:
-    """Refuse integers that are not in ``range(start, end)``.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse integers that are not in ``range(start, end)``."""
     if indices.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers")
     if indices.size and not (start <= int(indices.min()) and int(indices.max()) < end):
@@ -103,35 +81,20 @@ def check_indices(name: str, indices: NDArray[Any], end: int, start: int = 0) ->
 
 
 def check_offsets(name: str, offsets: NDArray[Any], end: int) -> None:
-    """Refuse the starts of consecutive parts if they do not rise from zero to `end`.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse the starts of consecutive parts if they do not rise from zero to `end`."""
     good = offsets.ndim == 1 and offsets.dtype.kind in "iu" and len(offsets) > 0
     if not good or offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
         raise ValueError(f"{name} must rise from 0 to {end}")
 
 
 def check_finite(name: str, array: NDArray[Any]) -> None:
-    """Refuse not-a-numbers and infinities.
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse not-a-numbers and infinities."""
     if not np.isfinite(array).all():
         raise ValueError(f"{name} must be finite")
 
 
 def checked_csr(data: Any, indices: Any, indptr: Any, shape: Sequence[Any]) -> sp.csr_array:
-    """A sparse matrix from its arrays, none of which is trusted.
-
-    Raises
-    ------
-    ValueError
-    """
+    """A sparse matrix from its arrays, none of which is trusted."""
     if not all(isinstance(part, np.ndarray) and part.ndim == 1 for part in (data, indices, indptr)):
         raise ValueError("a sparse matrix has parts that are no vectors")
     if len(shape) != 2 or not all(type(size) is int and 0 <= size < 2**48 for size in shape):

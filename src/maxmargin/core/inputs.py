@@ -11,7 +11,12 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from maxmargin.core.checks import LARGEST, LARGEST_COST, complaint, first_immoderate
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
 
 
 def label_array(labels: Any, what: str = "y", void: Any = None) -> NDArray[Any]:
@@ -136,9 +141,6 @@ def class_numbers(
     return numbers
 
 
-Order = NDArray[np.int64]
-
-
 def has_dictionaries(X: Any) -> bool:
     """Whether `X` is a list of lists of feature dictionaries (or of lists of names)."""
     if X is None or _is_matrix(X):
@@ -220,3 +222,99 @@ def stacked_matrices(matrices: list[Any], width: int) -> Any:
 def ends_of(counts: Any) -> Order:
     """Where lists of so many items, one after the other, begin and end."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
+def check_moderate(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> None:
+    """Refuse NaN, infinity, and features so large that their squares overflow."""
+    found = first_immoderate(X)
+    if found is not None:
+        row, column, value = found
+        place = f"row {row}" if ends is None else place_of(row, ends)
+        raise ValueError(complaint(value, "X", f"{place}, column {column}", name))
+
+
+def check_costs(C: Floats) -> Floats:
+    """The C of each example, with its weights; none so large that sums of them overflow."""
+    total = float(C.sum())
+    if not total <= LARGEST_COST:
+        at = int(np.argmax(C))
+        raise ValueError(
+            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
+            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
+        )
+    return C
+
+
+def as_floats(values: Any, name: str) -> Floats:
+    """Numbers as an array."""
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers, in a regular shape.") from error
+
+
+def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str) -> Floats:
+    """One finite number that is not negative for each sample (or one for all)."""
+    array = as_floats(values, name)
+    if array.ndim == 0:
+        array = np.full(n_samples, float(array))
+    if array.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must hold one number for each of the {n_samples} samples, "
+            f"but has shape {array.shape}."
+        )
+    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
+    if len(bad):
+        raise ValueError(
+            f"{name}[{bad[0]}] is {array[bad[0]]}, but {what_for} must be finite and not negative."
+        )
+    large = np.flatnonzero(array > LARGEST)
+    if len(large):
+        raise ValueError(
+            f"{name}[{large[0]}] is {array[large[0]]:g}, but beyond {LARGEST:g} sums overflow: "
+            f"take smaller {what_for}."
+        )
+    return array
+
+
+def check_bias(bias: float) -> None:
+    """Refuse a constant feature whose square overflows."""
+    if bias > LARGEST:
+        raise ValueError(
+            f"intercept_scaling is {bias:g}, but its square overflows beyond {LARGEST:g}: take a "
+            f"smaller one."
+        )
+
+
+def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
+    """Loss of answering the column's class for the row's, in the order of `classes`."""
+    n_classes = len(classes)
+    if loss_matrix is None:
+        return 1.0 - np.eye(n_classes)
+    if isinstance(loss_matrix, dict):
+        loss_matrix = [[loss_matrix.get((a, b), float(a != b)) for b in classes] for a in classes]
+    loss = as_floats(loss_matrix, "loss_matrix")
+    if loss.shape != (n_classes, n_classes):
+        raise ValueError(
+            f"loss_matrix has shape {loss.shape} but y holds {n_classes} classes: give a "
+            f"({n_classes}, {n_classes}) array in the order of the sorted classes, or a "
+            f"dictionary {{(true, predicted): loss}}, which also works when a class is missing."
+        )
+    if not (np.isfinite(loss) & (loss >= 0)).all():
+        a, b = np.argwhere(~(np.isfinite(loss) & (loss >= 0)))[0]
+        raise ValueError(
+            f"loss_matrix[{a}, {b}] is {loss[a, b]}, but losses must be finite and not negative."
+        )
+    if (loss > LARGEST).any():
+        a, b = np.argwhere(loss > LARGEST)[0]
+        raise ValueError(
+            f"loss_matrix[{a}, {b}] is {loss[a, b]:g}, but beyond {LARGEST:g} sums overflow: take "
+            f"smaller losses and a larger C."
+        )
+    if np.diagonal(loss).any():
+        at = int(np.flatnonzero(np.diagonal(loss))[0])
+        raise ValueError(
+            f"loss_matrix[{at}, {at}] is {loss[at, at]}, but the right answer must cost nothing: "
+            f"set the diagonal to zero."
+        )
+    return loss

@@ -1,55 +1,203 @@
-"""The separation oracle of kernel problems: loss-augmented inference over listed outputs."""
+"""Kernel models, and the separation oracles that train them.
 
-from collections.abc import Iterator, Sequence
+`KernelModel` is support vectors with coefficients. `KernelOracle` is loss-augmented inference over
+the listed outputs of a `KernelProblem`; `ClassOracle` that of kernel Crammer-Singer, in which each
+class has a function of its own in the feature space of a kernel.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.certificate import DualPoint
-from maxmargin.core.checks import LARGEST
+from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.checks import LARGEST, check_shape
 from maxmargin.core.kernel import (
+    SAMPLE,
     AdaptedProblem,
     Candidates,
+    ConstantKernel,
     JointFeatures,
+    JointKernel,
+    Kernel,
+    KernelError,
+    KernelProblem,
+    LinearKernel,
     ListsCandidates,
     NewOutputs,
     Pairs,
-)
-from maxmargin.core.kernel_model import KernelModel, Scoring, in_groups
-from maxmargin.core.kernels import (
-    SAMPLE,
-    ConstantKernel,
-    JointKernel,
-    KernelError,
     ProductKernel,
     check_gram,
-    make_kernel,
+    n_rows,
     row_keys,
     stacked,
 )
 from maxmargin.core.oracle_check import ROUNDING, OracleChecker
 from maxmargin.core.problem import ProblemError, settings_of
+from maxmargin.core.registry import registered
+from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
+_MOST_VALUES = 4_000_000
+"""Kernel values, or values in the rows of candidates, that are held at the same time."""
+
 _MOST_COMPARED = 1000
 """Outputs of an example up to which one that comes from a file is looked for among them."""
 
 
-class Found(NamedTuple):
-    """What oracle calls found.
+@registered("KernelModel", check="check")
+@dataclass(frozen=True)
+class KernelModel:
+    """Scores of a part p with a label l: ``sum f[a, b] * k(parts[a], p) * k(labels[b], l)``.
 
-    Parameters
-    ----------
-    outputs : NewOutputs
-        Some for each example, the most violating first.
-    slopes : ndarray of shape (n_outputs,)
-        Loss-augmented score of each, less the score of the true output.
-    hinges : ndarray of shape (n_examples,)
-        The highest of each example, or zero.
+    The rows of parts and of labels are those of the support vectors, each once; `factors` is a
+    csr_array of shape (n_parts, n_labels).
+    """
+
+    kernel: ProductKernel
+    parts: Any
+    labels: Any
+    factors: Any
+
+    @classmethod
+    def of(
+        cls, kernel: ProductKernel, parts: Any, labels: Any, at: tuple[Any, Any], factors: Floats
+    ) -> "KernelModel":
+        """From the factors of pairs of rows; rows without any factor are left out."""
+        shape = parts.shape[0], labels.shape[0]
+        table = sp.csr_array(sp.coo_array((factors, at), shape=shape))
+        table.sum_duplicates()
+        table.eliminate_zeros()
+        used = np.flatnonzero(np.diff(table.indptr))
+        columns = np.unique(table.indices)
+        return cls(kernel, parts[used], labels[columns], sp.csr_array(table[used][:, columns]))
+
+    def check(self) -> None:
+        """Raise ValueError if rows and factors do not fit together."""
+        if not all(hasattr(rows, "shape") and rows.shape for rows in (self.parts, self.labels)):
+            raise ValueError("the rows of the kernel model are none")
+        if any(rows.dtype.kind not in "fO" for rows in (self.parts, self.labels, self.factors)):
+            raise ValueError("the rows of the kernel model are no numbers")
+        for kernel in (self.kernel.parts, self.kernel.labels):
+            if not (isinstance(kernel, Kernel) and kernel.is_fitted):
+                raise ValueError("the kernel of the model has no gamma")
+        check_shape("factors", self.factors, self.parts.shape[0], self.labels.shape[0])
+
+    def copy(self) -> "KernelModel":
+        """The model itself, which is immutable."""
+        return self
+
+    def _factors_of(self, labels: Any) -> Floats:
+        """Factor of each part row for outputs with these labels: (n_parts, n_labels)."""
+        return np.asarray(self.factors @ self.kernel.labels(self.labels, labels))
+
+    def weights_of(self, labels: Any) -> Floats:
+        """Factors of the part rows; where the kernel of parts is linear, weights of features."""
+        factors = self._factors_of(labels)
+        return np.asarray(self.parts.T @ factors) if self.kernel.parts.is_linear else factors
+
+    def scores(self, parts: Any, weights: Floats) -> Floats:
+        """Scores of parts with the labels that `weights_of` was given: one row a part."""
+        if not self.parts.shape[0]:
+            return np.zeros((parts.shape[0], weights.shape[1]))
+        if self.kernel.parts.is_linear:
+            return np.asarray(parts @ weights)
+        out = np.empty((parts.shape[0], weights.shape[1]))
+        for some in self._chunks(len(out)):
+            out[some] = self.kernel.parts(parts[some], self.parts) @ weights
+        return out
+
+    def pair_scores(self, parts: Any, labels: Any) -> Floats:
+        """Score of each row of `parts` with the same row of `labels`."""
+        out = np.zeros(parts.shape[0])
+        for some in self._chunks(len(out)):
+            values = self.kernel.parts(parts[some], self.parts)
+            out[some] = np.einsum("ap,pa->a", values, self._factors_of(labels[some]))
+        return out
+
+    @cached_property
+    def half_square(self) -> float:
+        """``1/2 |w|^2``, with the kernel computed anew."""
+        if not self.parts.shape[0]:
+            return 0.0
+        factors = self._factors_of(self.labels)
+        total = 0.0
+        for some in self._chunks(self.parts.shape[0]):
+            values = self.kernel.parts(self.parts[some], self.parts) @ factors
+            total += float(np.sum(self.factors[some].toarray() * values))
+        return 0.5 * total
+
+    def _chunks(self, n: int) -> Iterator[slice]:
+        """Slices of n rows whose kernel values with all parts may be held together."""
+        at_once = max(1, _MOST_VALUES // max(1, self.parts.shape[0]))
+        return (slice(start, start + at_once) for start in range(0, n, at_once))
+
+
+def _groups(candidates: Iterable[Candidates], most: int) -> Iterator[list[Candidates]]:
+    """Consecutive ones with the same labels, as many at a time as may be held together."""
+    group: list[Candidates] = []
+    values = 0
+    for each in candidates:
+        if group and each.labels is not group[0].labels:
+            yield group
+            group, values = [], 0
+        group.append(each)
+        values += getattr(each.parts, "size", n_rows(each.parts))
+        if len(group) == most or values >= _MOST_VALUES:
+            yield group
+            group, values = [], 0
+    if group:
+        yield group
+
+
+def scored(
+    model: KernelModel, candidates: Iterable[Candidates], at_once: int = 256
+) -> Iterator[tuple[Candidates, Any, Any, Floats]]:
+    """Candidates of inputs, with rows of their parts and labels and all scores between these.
+
+    Up to `at_once` inputs that share their labels are scored by one product of matrices.
+    """
+    labels = label_rows = weights = None
+    for group in _groups(candidates, at_once):
+        if label_rows is None or group[0].labels is not labels:
+            labels = group[0].labels
+            label_rows = model.kernel.labels.rows(labels)
+            weights = model.weights_of(label_rows)
+        part_rows = [model.kernel.parts.rows(each.parts) for each in group]
+        table = model.scores(stacked(part_rows), np.asarray(weights))
+        scores = np.split(table, np.cumsum([rows.shape[0] for rows in part_rows])[:-1])
+        for each, rows, own in zip(group, part_rows, scores, strict=True):
+            yield each, rows, label_rows, own
+
+
+def predict(problem: Any, model: KernelModel, X: Any, threads: Threads) -> list[tuple[Any, float]]:
+    """The best output of each input, and its score."""
+
+    def best(share: slice) -> list[tuple[Any, float]]:
+        answers = []
+        candidates = (problem.candidates(X[i]) for i in range(n_rows(X))[share])
+        for each, _, _, table in scored(model, candidates):
+            scores = table[each.part_of, each.label_of]
+            at = int(np.argmax(scores))
+            answers.append((each.outputs[at], float(scores[at])))
+        return answers
+
+    parts = threads.map(best, threads.shares(n_rows(X)))
+    return [answer for part in parts for answer in part]
+
+
+class Found(NamedTuple):
+    """What oracle calls found: some outputs for each example, the most violating first.
+
+    `slopes` are the loss-augmented scores of the outputs, less those of the true ones; `hinges`,
+    one an example, the highest of these, or zero.
     """
 
     outputs: NewOutputs
@@ -57,27 +205,18 @@ class Found(NamedTuple):
     hinges: Floats
 
 
-ScoredCandidates = tuple[int, Candidates, Any, Any, Floats]
-"""Example, candidates, rows of parts and of labels, scores ``(n_parts, n_labels)``."""
-
-
 class KernelOracle:
     """A kernel problem on a list of inputs and outputs.
 
-    Parameters
-    ----------
-    problem : KernelProblem
-    X, Y : sequence
-    C : ndarray of shape (n_examples,)
-        C of each example.
-    kernel : Kernel or ProductKernel
-        Checked on a sample of the true outputs.
-    rescaling : {"margin", "slack"}
-        Slack rescaling multiplies the margin violation by the loss.
+    The kernel is checked on a sample of the true outputs. Slack rescaling multiplies the margin
+    violation by the loss.
     """
 
     exact = True
     """Inference is exact: it enumerates all outputs."""
+
+    inputs_at_once = 256
+    """Inputs whose candidates are held at the same time."""
 
     def __init__(
         self,
@@ -91,47 +230,56 @@ class KernelOracle:
         self.X, self.Y, self.C = X, Y, C
         self.checker = OracleChecker()
         self.by_slack = rescaling == "slack"
-        self.problem = adapted(problem, kernel)
-        pair = kernel_pair(self.problem, kernel)
-        parts, labels = self._raw_rows(pair, self._sample(), None)
-        self.kernel = ProductKernel(pair.parts.fitted(parts), pair.labels.fitted(labels))
-        check_gram(self.kernel.parts(parts, parts), self.kernel.parts.name)
-        check_gram(self.kernel.labels(labels, labels), self.kernel.labels.name)
+        self.problem, self.kernel = _parts_and_labels(problem, kernel)
+        sample = self.y_true(np.random.default_rng(0).permutation(len(C))[:SAMPLE])
+        parts, labels = self.kernel.parts, self.kernel.labels
+        self.kernel = ProductKernel(parts.fitted(sample.parts), labels.fitted(sample.labels))
+        for own, rows in (
+            (self.kernel.parts, sample.parts),
+            (self.kernel.labels, sample.labels),
+        ):
+            check_gram(own(rows, rows), own.name)
 
     @property
     def content(self) -> Any:
         """What the fingerprint of the training data is taken of."""
-        return (
-            self._name,
-            settings_of(self._given),
-            self.X,
-            self.Y,
-            self.C,
-            self.kernel,
-            self.by_slack,
-        )
+        settings = self._name, settings_of(self._given)
+        return (*settings, self.X, self.Y, self.C, self.kernel, self.by_slack)
 
     @property
     def n_examples(self) -> int:
         """Number of examples."""
         return len(self.C)
 
-    def _sample(self) -> Order:
-        n = self.n_examples
-        return np.random.default_rng(0).permutation(n)[: min(n, SAMPLE)]
+    @property
+    def _given(self) -> Any:
+        """The problem as the user wrote it."""
+        return self.problem.problem if isinstance(self.problem, AdaptedProblem) else self.problem
+
+    @property
+    def _name(self) -> str:
+        return type(self._given).__name__
 
     def y_true(self, examples: Order) -> NewOutputs:
         """The true outputs of examples."""
-        parts, labels = self._raw_rows(self.kernel, examples, None)
+        rows = self.rows_of(examples, [self.Y[i] for i in examples.tolist()])
         nothing = np.zeros(len(examples))
-        return NewOutputs(examples, [None] * len(examples), nothing, parts, labels, nothing)
+        return NewOutputs(examples, [None] * len(examples), nothing, *rows, nothing)
 
     def outputs_of(self, examples: Order, outputs: Sequence[Any], coef: Floats) -> NewOutputs:
         """Given outputs of examples, with losses and rows computed anew from the data."""
-        parts, labels = self.rows_of(examples, outputs)
+        rows = self.rows_of(examples, outputs)
         pairs = zip(examples.tolist(), outputs, strict=True)
         losses = np.array([self._loss(i, y) for i, y in pairs], dtype=np.float64)
-        return NewOutputs(examples, list(outputs), losses, parts, labels, coef)
+        return NewOutputs(examples, list(outputs), losses, *rows, coef)
+
+    def rows_of(self, examples: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
+        """The part row and the label row of given outputs of examples."""
+        parts, labels = [], []
+        for i, y in zip(examples.tolist(), outputs, strict=True):
+            parts.append(self._call("part", i, self.X[i], y))
+            labels.append(self._call("label", i, y))
+        return self.kernel.parts.rows(parts), self.kernel.labels.rows(labels)
 
     def check_listed(self, examples: Order, outputs: Sequence[Any]) -> None:
         """Raise ValueError for outputs that their examples do not have, where these have few."""
@@ -139,20 +287,6 @@ class KernelOracle:
             listed = self._call("outputs", i, self.X[i])
             if len(listed) <= _MOST_COMPARED and not any(np.array_equal(y, z) for z in listed):
                 raise ValueError(f"{y!r:.60} is no output of example {i}")
-
-    def rows_of(self, examples: Order, outputs: Sequence[Any]) -> tuple[Any, Any]:
-        """The part row and the label row of given outputs of examples."""
-        return self._raw_rows(self.kernel, examples, outputs)
-
-    def _raw_rows(
-        self, kernel: ProductKernel, examples: Order, outputs: Sequence[Any] | None
-    ) -> tuple[Any, Any]:
-        parts, labels = [], []
-        for k, i in enumerate(examples.tolist()):
-            y = self.Y[i] if outputs is None else outputs[k]
-            parts.append(self._call("part", i, self.X[i], y))
-            labels.append(self._call("label", i, y))
-        return kernel.parts.rows(parts), kernel.labels.rows(labels)
 
     def infer(
         self,
@@ -163,14 +297,41 @@ class KernelOracle:
         diversity: float = 0.0,
     ) -> Found:
         """The `count` most violating outputs of each example, with a bonus for diversity."""
-        own = self._own_scores(model, examples, threads)
-        parts = threads.map(
-            lambda some: self._infer(model, examples[some], own[some], count, diversity),
-            threads.shares(len(examples)),
+        own_scores = self._own_scores(model, examples, threads)
+
+        def find(some: slice) -> tuple[list[Any], list[float]]:
+            found, hinges = [], []
+            numbers = examples[some].tolist()
+            candidates = scored(model, map(self._candidates, numbers), self.inputs_at_once)
+            for i, own, (each, parts, labels, table) in zip(
+                numbers, own_scores[some], candidates, strict=True
+            ):
+                lost = self._checked(i, self._call("losses", i, self.Y[i], each))
+                above = table[each.part_of, each.label_of] - own
+                gains = lost * (1.0 + above) if self.by_slack else lost + above
+                if not np.isfinite(gains).all():
+                    raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
+                taken = self._choose(i, each, gains, count, diversity)
+                hinges.append(max(float(gains[taken[0]]), 0.0))
+                for c in taken:
+                    rows = parts[[each.part_of[c]]], labels[[each.label_of[c]]]
+                    found.append((i, each.outputs[c], lost[c], gains[c], *rows))
+            return found, hinges
+
+        shares = threads.map(find, threads.shares(len(examples)))
+        found = [one for share, _ in shares for one in share]
+        of_example, outputs, losses, slopes, parts, labels = zip(*found, strict=True)
+        new = NewOutputs(
+            np.array(of_example, dtype=np.int64),
+            list(outputs),
+            np.array(losses),
+            stacked(parts),
+            stacked(labels),
+            np.zeros(len(losses)),
         )
-        found = parts[0] if len(parts) == 1 else _joined(parts)
-        self.checker.check_listed(self, found.outputs)
-        return found
+        self.checker.check_listed(self, new)
+        hinges = [hinge for _, share in shares for hinge in share]
+        return Found(new, np.array(slopes), np.array(hinges))
 
     def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:
         """Scores of the true outputs."""
@@ -180,44 +341,6 @@ class KernelOracle:
             return model.pair_scores(y_true.parts, y_true.labels)
 
         return np.concatenate(threads.map(score, threads.shares(len(examples))))
-
-    def _infer(
-        self, model: KernelModel, examples: Order, own_scores: Floats, count: int, diversity: float
-    ) -> Found:
-        of_example, outputs, losses, slopes, parts, labels, hinges = ([] for _ in range(7))
-        scored = self._scored(model, examples.tolist())
-        for own, (i, each, part_rows, label_rows, table) in zip(own_scores, scored, strict=True):
-            lost = self._losses(i, each)
-            above = table[each.part_of, each.label_of] - own
-            gains = lost * (1.0 + above) if self.by_slack else lost + above
-            if not np.isfinite(gains).all():
-                raise KernelError(f"{self.kernel.parts.name} gives NaN or infinity.")
-            taken = self._choose(i, each, gains, count, diversity)
-            hinges.append(max(float(gains[taken[0]]), 0.0))
-            for c in taken:
-                of_example.append(i)
-                outputs.append(each.outputs[c])
-                losses.append(lost[c])
-                slopes.append(gains[c])
-                parts.append(part_rows[[each.part_of[c]]])
-                labels.append(label_rows[[each.label_of[c]]])
-        new = NewOutputs(
-            np.array(of_example, dtype=np.int64),
-            outputs,
-            np.array(losses),
-            stacked(parts),
-            stacked(labels),
-            np.zeros(len(losses)),
-        )
-        return Found(new, np.array(slopes), np.array(hinges))
-
-    def _scored(self, model: KernelModel, examples: list[int]) -> Iterator[ScoredCandidates]:
-        """Each example with its candidates, their rows, and scores of every part and label."""
-        scoring = Scoring(model)
-        for group in in_groups(examples, self._candidates):
-            scored = scoring.score([each for _, each in group])
-            for (i, each), *rows_and_scores in zip(group, *scored, strict=True):
-                yield i, each, *rows_and_scores
 
     def _choose(
         self, i: int, candidates: Candidates, gains: Floats, count: int, diversity: float
@@ -238,35 +361,33 @@ class KernelOracle:
 
     def model_of(self, point: DualPoint) -> KernelModel:
         """The model of a dual point, with all its rows computed anew."""
-        return self._valued(point)[0]
+        return self._evaluated(point)[0]
 
-    def primal(self, model: KernelModel, threads: Threads | None = None) -> float:
+    def primal(self, model: KernelModel) -> float:
         """Objective of a model, by an oracle call for each example."""
-        threads = threads or Threads(1)
-        found = self.infer(model, np.arange(self.n_examples), threads)
+        found = self.infer(model, np.arange(self.n_examples), Threads(1))
         return model.half_square + float(self.C @ found.hinges)
 
     def dual(self, point: DualPoint) -> float:
         """Dual value of a feasible point, with its outputs and the kernel computed anew."""
-        model, linear = self._valued(point)
+        model, linear = self._evaluated(point)
         return linear - model.half_square
 
-    def feasible(self, point: DualPoint) -> DualPoint:
-        """The point, scaled down in examples where it exceeds their C."""
-        return point.feasible(self.C)
-
-    def _valued(self, point: DualPoint) -> tuple[KernelModel, float]:
+    def _evaluated(self, point: DualPoint) -> tuple[KernelModel, float]:
         """The model, and the sum of coefficients times losses."""
         coef = point.feasible_coef(self.C)
-        if not len(coef):
-            return empty_model(self), 0.0
+        if not len(coef):  # rows of any output, and no factors
+            y_true, nothing = self.y_true(np.arange(1)), np.zeros(0, dtype=np.int64)
+            at = nothing, nothing
+            model = KernelModel.of(self.kernel, y_true.parts, y_true.labels, at, np.zeros(0))
+            return model, 0.0
         outputs = self.outputs_of(point.examples, point.outputs, coef)
         y_true = self.y_true(point.examples)
-        parts = stacked([y_true.parts, outputs.parts])
-        labels = stacked([y_true.labels, outputs.labels])
+        part_of, parts = _merged(stacked([y_true.parts, outputs.parts]))
+        label_of, labels = _merged(stacked([y_true.labels, outputs.labels]))
         scaled = coef * outputs.losses if self.by_slack else coef
         factors = np.r_[scaled, -scaled]
-        model = merged_model(self.kernel, parts, labels, factors)
+        model = KernelModel.of(self.kernel, parts, labels, (part_of, label_of), factors)
         return model, float(coef @ outputs.losses)
 
     def _call(self, method: str, i: int, *arguments: Any) -> Any:
@@ -284,13 +405,22 @@ class KernelOracle:
         return candidates
 
     def _loss(self, i: int, y: Any) -> float:
-        loss = self._call("loss", i, self.Y[i], y)
-        self._check_losses(i, np.array([loss], dtype=np.float64))
-        return float(loss)
+        return float(self._checked(i, [self._call("loss", i, self.Y[i], y)])[0])
 
-    def _losses(self, i: int, candidates: Candidates) -> Floats:
-        losses = np.asarray(self._call("losses", i, self.Y[i], candidates), dtype=np.float64)
-        self._check_losses(i, losses)
+    def _checked(self, i: int, values: Any) -> Floats:
+        """Losses of an example's outputs; ProblemError if they can be none."""
+        losses = np.asarray(values, dtype=np.float64)
+        valid = np.isfinite(losses) & (losses >= 0.0)
+        if not valid.all():
+            raise ProblemError(
+                f"loss of {self._name} must be a finite number that is not negative, but for "
+                f"example {i} it is {losses[~valid][0]}."
+            )
+        if (losses > LARGEST).any():
+            raise ProblemError(
+                f"loss of {self._name} is {losses.max():g} for example {i}, but beyond "
+                f"{LARGEST:g} sums overflow: scale it, to about 1."
+            )
         return losses
 
     def check_agreement(self, outputs: NewOutputs) -> None:
@@ -329,81 +459,181 @@ class KernelOracle:
                     f"output {y!r:.80} the squared distance of the two is {apart:.3g}."
                 )
 
-    @property
-    def _given(self) -> Any:
-        """The problem as the user wrote it."""
-        return self.problem.problem if isinstance(self.problem, AdaptedProblem) else self.problem
 
-    @property
-    def _name(self) -> str:
-        return type(self._given).__name__
-
-    def _check_losses(self, i: int, losses: Floats) -> None:
-        valid = np.isfinite(losses) & (losses >= 0.0)
-        if not valid.all():
-            raise ProblemError(
-                f"loss of {type(self.problem).__name__} must be a finite number that is not "
-                f"negative, but for example {i} it is {losses[~valid][0]}."
-            )
-        if (losses > LARGEST).any():
-            raise ProblemError(
-                f"loss of {type(self.problem).__name__} is {losses.max():g} for example {i}, but "
-                f"beyond {LARGEST:g} sums overflow: scale it, to about 1."
-            )
-
-
-def adapted(problem: Any, kernel: Any) -> Any:
-    """The problem as one of parts and labels."""
-    inner = kernel.parts if isinstance(kernel, ProductKernel) else kernel
-    if isinstance(inner, JointKernel):
-        return Pairs(problem)
-    return problem if isinstance(problem, ListsCandidates) else JointFeatures(problem)
-
-
-def kernel_pair(problem: Any, kernel: Any) -> ProductKernel:
-    """The kernels of parts and of labels."""
+def _parts_and_labels(problem: Any, kernel: Any) -> tuple[Any, ProductKernel]:
+    """The problem as one of parts and labels, and the kernels of these."""
+    if isinstance(kernel.parts if isinstance(kernel, ProductKernel) else kernel, JointKernel):
+        problem = Pairs(problem)
+    elif not isinstance(problem, ListsCandidates):
+        problem = JointFeatures(problem)
     if isinstance(kernel, ProductKernel):
-        return kernel
-    label_kernel = getattr(problem, "label_kernel", None)
-    labels = ConstantKernel() if label_kernel is None else make_kernel(label_kernel)
-    return ProductKernel(kernel, labels)
-
-
-def empty_model(oracle: KernelOracle) -> KernelModel:
-    """The model that scores everything zero."""
-    y_true = oracle.y_true(np.arange(1))
-    nothing = np.zeros(0, dtype=np.int64)
-    at = nothing, nothing
-    return KernelModel.of(oracle.kernel, y_true.parts, y_true.labels, at, np.zeros(0))
-
-
-def merged_model(kernel: ProductKernel, parts: Any, labels: Any, factors: Floats) -> KernelModel:
-    """A model of pairs of rows with factors, in which equal rows are merged."""
-    part_of, some_parts = _merged(parts)
-    label_of, some_labels = _merged(labels)
-    return KernelModel.of(kernel, some_parts, some_labels, (part_of, label_of), factors)
+        return problem, kernel
+    labels = getattr(problem, "label_kernel", None)
+    return problem, ProductKernel(kernel, ConstantKernel() if labels is None else labels)
 
 
 def _merged(rows: Any) -> tuple[Order, Any]:
+    """Which of the different rows each row is, and these."""
     numbers: dict[Any, int] = {}
     at = np.array([numbers.setdefault(key, len(numbers)) for key in row_keys(rows)])
-    first = np.zeros(len(numbers), dtype=np.int64)
-    first[at[::-1]] = np.arange(len(at))[::-1]
-    return at, rows[first]
+    return at, rows[np.unique(at, return_index=True)[1]]
 
 
-def _joined(parts: list[Found]) -> Found:
-    outputs = [part.outputs for part in parts]
-    new = NewOutputs(
-        np.concatenate([each.examples for each in outputs]),
-        [output for each in outputs for output in each.outputs],
-        np.concatenate([each.losses for each in outputs]),
-        stacked([each.parts for each in outputs]),
-        stacked([each.labels for each in outputs]),
-        np.concatenate([each.coef for each in outputs]),
-    )
-    return Found(
-        new,
-        np.concatenate([part.slopes for part in parts]),
-        np.concatenate([part.hinges for part in parts]),
-    )
+@registered("Multiclass")
+class Multiclass(Remade, KernelProblem):
+    """Classes, each with a function of its own in the feature space of a kernel.
+
+    With two classes it is the binary SVM, with the same C. There is no intercept.
+
+    Parameters
+    ----------
+    classes : array-like of shape (n_classes,), default=None
+        All labels; None takes those of the training data.
+    loss_matrix : array-like of shape (n_classes, n_classes), default=None
+        Loss of predicting the column's class where the row's is true, classes sorted; None is the
+        zero-one loss.
+
+    See Also
+    --------
+    maxmargin.KernelStructuredSVM
+    maxmargin.LinearClassifier : The same without a kernel.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> import maxmargin as mm
+    >>> X, y = load_iris(return_X_y=True)
+    >>> problem = mm.structures.Multiclass()
+    >>> model = mm.KernelStructuredSVM(problem, C=10.0, kernel="rbf", gamma=0.5).fit(X, y)
+    >>> model.accuracy(X, y) > 0.97
+    True
+    """
+
+    label_kernel = LinearKernel()
+
+    def __init__(self, classes: Any = None, loss_matrix: Any = None) -> None:
+        self.classes, self.loss_matrix = classes, loss_matrix
+
+    def parts(self) -> dict[str, Any]:
+        return {"classes": self.classes, "loss_matrix": self.loss_matrix}
+
+    def outputs(self, x: Any) -> Sequence[Any]:
+        raise ValueError("Multiclass does not know its classes before it is fitted.")
+
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(y_true != y)
+
+
+@registered("Classes")
+class KernelClasses(Multiclass):
+    """`Multiclass` with the classes of the training data, sorted.
+
+    Attributes
+    ----------
+    scale : float
+        Kernel value of a class with itself: with two classes, what makes it the binary hinge.
+    codes : ndarray of shape (n_classes, n_classes)
+        Label row of each class: one-hot, times the root of `scale`.
+    """
+
+    def __init__(self, classes: NDArray[Any], loss_matrix: Floats) -> None:
+        check_shape("the loss matrix", loss_matrix, *2 * [len(classes)])
+        super().__init__(classes, loss_matrix)
+        self.scale = 0.5 if len(classes) == 2 else 1.0
+        self.codes = np.eye(len(classes)) * np.sqrt(self.scale)
+        self._listed: list[Any] = classes.tolist()
+        self._numbers = {label: k for k, label in enumerate(self._listed)}
+
+    def number(self, label: Any) -> int:
+        """Index of a label among the classes."""
+        return self._numbers[label.item() if isinstance(label, np.generic) else label]
+
+    def outputs(self, x: Any) -> Sequence[Any]:
+        return self._listed
+
+    def loss(self, y_true: Any, y: Any) -> float:
+        return float(self.loss_matrix[self.number(y_true), self.number(y)])
+
+    def label(self, y: Any) -> Any:
+        return self.codes[self.number(y)]
+
+    def candidates(self, x: Any) -> Candidates:
+        row = sp.csr_array(x.reshape(1, -1)) if sp.issparse(x) else np.asarray(x)[None, :]
+        return Candidates.grid(self._listed, row, self.codes)
+
+    def losses(self, y_true: Any, candidates: Candidates) -> Floats:
+        return np.asarray(self.loss_matrix[self.number(y_true)])
+
+
+class ClassOracle:
+    """Oracle of kernel Crammer-Singer, over rows with one class each.
+
+    Dual coefficients are an array of shape (n_samples, n_classes): the factor with which a row
+    enters the function of each class. Those of a row sum to zero. `labels` are numbers of classes.
+    The kernel, of rows, is checked on a sample of them.
+    """
+
+    exact = True
+    checker = None  # no user wrote this oracle: its answers need no checks
+
+    def __init__(
+        self, problem: KernelClasses, X: Any, labels: Order, C: Floats, kernel: Kernel
+    ) -> None:
+        self.problem, self.X, self.labels, self.C = problem, X, labels, C
+        some = X[np.random.default_rng(0).permutation(X.shape[0])[:SAMPLE]]
+        self.kernel = kernel.fitted(X)
+        check_gram(self.kernel(some, some), self.kernel.name)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.problem.classes)
+
+    @property
+    def content(self) -> Any:
+        """What the fingerprint of the training data is taken of."""
+        problem = self.problem
+        rows = self.X, self.labels, self.C
+        return problem.classes, problem.loss_matrix, rows, self.kernel
+
+    def model_of(self, dual_coef: Floats) -> KernelModel:
+        """The model of dual coefficients."""
+        used = np.flatnonzero(dual_coef.any(axis=1))
+        kernel = ProductKernel(self.kernel, LinearKernel())
+        factors = sp.csr_array(dual_coef[used])
+        return KernelModel(kernel, self.X[used], self.problem.codes, factors)
+
+    def scores_of(self, dual_coef: Floats, threads: Threads) -> Floats:
+        """Scores of all classes for all rows, by the model of these coefficients."""
+        return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
+
+    def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
+        """Primal and dual value of coefficients, given what `scores_of` returns for them.
+
+        Raises
+        ------
+        ValueError
+            If the coefficients are not feasible.
+        """
+        self._check_feasible(dual_coef)
+        losses = self.problem.loss_matrix[self.labels]
+        own = np.take_along_axis(scores, self.labels[:, None], axis=1)
+        hinges = (scores + losses - own).max(axis=1)
+        half_square = 0.5 * float(np.sum(dual_coef * scores))
+        linear = -float(np.sum(dual_coef * losses))
+        return Certificate(half_square + float(self.C @ hinges), linear - half_square)
+
+    def _check_feasible(self, dual_coef: Floats) -> None:
+        own = np.arange(self.n_classes) == self.labels[:, None]
+        C = self.C[:, None]
+        room = 1e-9 * C
+        in_bounds = np.where(own, (dual_coef >= -room) & (dual_coef <= C + room), dual_coef <= room)
+        if not (in_bounds.all() and (np.abs(dual_coef.sum(axis=1)) <= 1e-7 * self.C).all()):
+            raise ValueError("The dual coefficients are not feasible.")
+
+
+def class_scores(model: KernelModel, codes: Floats, X: Any, threads: Threads) -> Floats:
+    """Scores of all classes, whose label rows are `codes`: (n_samples, n_classes)."""
+    weights = model.weights_of(codes)
+    parts = threads.map(lambda some: model.scores(X[some], weights), threads.shares(X.shape[0]))
+    return np.concatenate(parts)

@@ -29,7 +29,7 @@ from maxmargin.core.threads import Threads
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative to the sizes of the scores, how far a imputation may seem to be below another."""
+"""Relative to the sizes of the scores, how far an imputation may seem to be below another."""
 
 
 class LatentProblem(ABC):
@@ -126,10 +126,10 @@ class LatentOracle(ABC):
 
     @abstractmethod
     def init_latent(self, random: np.random.Generator) -> Any:
-        """Completions to start from."""
+        """Imputations to start from."""
 
     def rehearsal(self) -> Oracle | None:
-        """An easier problem over the same weights, to complete the first start by; or None."""
+        """An easier problem over the same weights, to impute the first start by; or None."""
         return None
 
     @abstractmethod
@@ -138,11 +138,7 @@ class LatentOracle(ABC):
 
     @abstractmethod
     def imputed(self, imputations: Any) -> Oracle:
-        """The convex problem that is left.
-
-        At any weights its hinges are no lower than with the best imputations there, and a convex
-        function of the weights.
-        """
+        """The convex problem that is left; its hinges are lowest with the best imputations."""
 
     @abstractmethod
     def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
@@ -223,14 +219,7 @@ class ImputedOracle(PythonOracle):
 class PythonLatentOracle(LatentOracle):
     """Any `LatentProblem` on a list of inputs and outputs, one call at a time.
 
-    Completions are lists of latent variables.
-
-    Parameters
-    ----------
-    problem : LatentProblem
-    X, Y : sequence
-        Inputs and their true outputs.
-    C : ndarray of shape (n_examples,)
+    Imputations are lists of latent variables.
     """
 
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:
@@ -273,12 +262,9 @@ class PythonLatentOracle(LatentOracle):
 
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
         old, new = self.imputed(before), self.imputed(after)
-        changed = []
-        for i in range(len(self.C)):
-            (columns, values), (new_columns, new_values) = old.y_true(i), new.y_true(i)
-            same = np.array_equal(columns, new_columns) and np.array_equal(values, new_values)
-            changed.append(not same)
-        return np.array(changed)
+        pairs = ((old.y_true(i), new.y_true(i)) for i in range(len(self.C)))
+        same = [all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+        return ~np.array(same, dtype=bool)
 
     def _ask(self, method: str, last: Any) -> list[Any]:
         """Latent variables of all examples, by a method of the problem."""

@@ -1,4 +1,4 @@
-"""Linear SVM problems with explicit outputs: primal and dual objectives.
+"""Linear SVM problems with explicit outputs: primal and dual objectives, and a Gaussian prior.
 
 Weights have shape ``(n_features + 1, n_outputs)``; the last row belongs to the constant feature
 ``bias``. With ``u(B) = origin + X' B`` and ``W(B) = u``, or ``max(u, 0)`` for nonnegative weights,
@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.registry import registered
@@ -32,18 +33,9 @@ _CHUNK_ENTRIES = 1 << 20
 class LinearProblem(ABC):
     """What all linear problems share: the examples and the geometry of the weights.
 
-    Parameters
-    ----------
-    X : ndarray or CSR array of shape (n_samples, n_features)
-        Features, float32 or float64.
-    C : ndarray of shape (n_samples,)
-        C of each example.
-    bias : float
-        Value of the constant feature; 0.0 for none.
-    origin : ndarray of shape (n_features + 1, n_outputs) or None
-        Weights of no penalty (a prior's mean).
-    nonnegative : bool
-        Weights, those of the constant feature aside, must not be negative.
+    `X` is dense or CSR, float32 or float64, `C` that of each example, `bias` the value of the
+    constant feature, `origin` the weights of no penalty (a prior's mean). If `nonnegative`, weights
+    must not be negative, those of the constant feature aside.
     """
 
     X: Any
@@ -177,13 +169,7 @@ class LinearProblem(ABC):
 class MulticlassProblem(LinearProblem):
     """One weight vector for each class; example ``i`` should score ``labels[i]`` highest.
 
-    Parameters
-    ----------
-    labels : ndarray of int32, shape (n_samples,)
-    margins : ndarray of shape (n_samples,)
-        Margin asked of each example; multiplies its losses.
-    loss_matrix : ndarray of shape (n_classes, n_classes)
-        ``loss_matrix[y, j]``: loss of answering ``j`` for ``y``; zero diagonal.
+    ``loss_matrix[y, j]`` is the loss of answering ``j`` for ``y``, times the margin of the example.
     """
 
     labels: NDArray[np.int32]
@@ -208,17 +194,11 @@ class MulticlassProblem(LinearProblem):
         return np.asarray(scores - own[:, None] + loss)
 
     def linear(self, dual_coef: Floats) -> float:
-        return -float(
-            sum(
-                np.einsum(
-                    "i,ij,ij->",
-                    self.margins[rows],
-                    self.loss_matrix[self.labels[rows]],
-                    dual_coef[rows],
-                )
-                for rows in self._chunks()
-            )
-        )
+        def of_chunk(rows: slice) -> Any:
+            loss = self.loss_matrix[self.labels[rows]]
+            return np.einsum("i,ij,ij->", self.margins[rows], loss, dual_coef[rows])
+
+        return -float(sum(map(of_chunk, self._chunks())))
 
 
 @registered("CrammerSinger", check="check")
@@ -309,13 +289,7 @@ class ScalarProblem(LinearProblem):
 
 @dataclass(frozen=True, eq=False)
 class OneVersusRest:
-    """Independent binary problems, one for each class, on the same examples.
-
-    Parameters
-    ----------
-    parts : tuple of ScalarProblem
-        Problem ``m`` has the examples of class ``m`` against all others.
-    """
+    """Independent binary problems on the same examples: each class against all others."""
 
     parts: tuple[ScalarProblem, ...]
     exact: ClassVar[bool] = True
@@ -327,3 +301,110 @@ class OneVersusRest:
     def dual(self, dual_coef: Floats) -> float:
         """Sum of the parts' dual values."""
         return sum(part.dual(dual_coef[:, [m]]) for m, part in enumerate(self.parts))
+
+
+@registered("GaussianPrior")
+@dataclass(frozen=True, eq=False)
+class GaussianPrior:
+    """Regularise with ``1/2 (w - mean)' covariance^-1 (w - mean)`` instead of ``1/2 |w|^2``.
+
+    The intercept keeps its own term: mean 0 and variance 1.
+
+    Parameters
+    ----------
+    mean : array-like of shape (n_features,) or (n_outputs, n_features), default=None
+        Weights without a penalty; None means zero. `n_outputs` is the number of rows of ``coef_``.
+    covariance : array-like of shape (n_features,) or (n_features, n_features), default=None
+        Diagonal or full covariance, the same for every output; None means the identity. The larger
+        its variance, the less a weight is regularised. A full covariance makes the features dense.
+
+    See Also
+    --------
+    maxmargin.LinearClassifier, maxmargin.LinearRegressor
+
+    Examples
+    --------
+    Shrink towards the weights of an earlier model, and trust the first feature more:
+
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> X, y = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([-1.0, 1.0])
+    >>> prior = mm.GaussianPrior(mean=[0.5, 0.5], covariance=[10.0, 1.0])
+    >>> mm.LinearRegressor(prior=prior, C=1e-9, fit_intercept=False).fit(X, y).coef_.round(3)
+    array([0.5, 0.5])
+    """
+
+    mean: ArrayLike | None = None
+    covariance: ArrayLike | None = None
+
+    def whiten(self, X: Any, n_outputs: int) -> "WhitenedFeatures":
+        """Features in which this prior is the standard one; ValueError if it does not fit them."""
+        d = X.shape[1]
+        mean = None
+        if self.mean is not None:
+            mean = _floats(self.mean, "mean")
+            if mean.shape not in {(d,), (n_outputs, d)} or not np.isfinite(mean).all():
+                raise ValueError(
+                    f"The prior's mean must hold finite numbers in shape ({d},) or "
+                    f"({n_outputs}, {d}), but has shape {mean.shape}."
+                )
+            mean = np.broadcast_to(mean, (n_outputs, d)).T
+        if self.covariance is None:
+            return WhitenedFeatures(X, mean, None)
+        covariance = _floats(self.covariance, "covariance")
+        if covariance.shape == (d,) and np.isfinite(covariance).all() and (covariance > 0).all():
+            scale = np.asarray(np.sqrt(covariance), dtype=np.float64)
+            if sp.issparse(X):
+                scaled = X.copy()
+                scaled.data *= scale[X.indices].astype(X.dtype)
+            else:
+                scaled = X * scale.astype(X.dtype)
+            origin = None if mean is None else mean / scale[:, None]
+            return WhitenedFeatures(scaled, origin, scale)
+        finite = np.isfinite(covariance).all()
+        if covariance.shape == (d, d) and finite and np.allclose(covariance, covariance.T):
+            try:
+                root = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+            except np.linalg.LinAlgError:
+                pass
+            else:
+                origin = None
+                if mean is not None:
+                    origin = scipy.linalg.solve_triangular(root, mean, lower=True)
+                return WhitenedFeatures(np.ascontiguousarray(X @ root), origin, root)
+        raise ValueError(
+            f"The prior's covariance must be {d} positive variances or a symmetric positive "
+            f"definite ({d}, {d}) matrix, but has shape {covariance.shape}"
+            + ("." if covariance.shape not in {(d,), (d, d)} else " and is not positive definite.")
+        )
+
+
+def _floats(values: ArrayLike, what: str) -> Floats:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"The prior's {what} must hold numbers.") from error
+
+
+@dataclass(frozen=True, eq=False)
+class WhitenedFeatures:
+    """Transformed features, the origin of the weights there, and the way back.
+
+    The origin is the prior's mean, None for zero, and `root` the square root of the covariance:
+    None for the identity, a vector for a diagonal.
+    """
+
+    X: Any
+    origin: Floats | None
+    root: Floats | None
+
+    @property
+    def keeps_signs(self) -> bool:
+        """Whether a weight is negative here exactly when it is negative there."""
+        return self.root is None or self.root.ndim == 1
+
+    def unwhiten(self, weights: Floats) -> Floats:
+        """Weights of shape (n_features, n_outputs) for the original features."""
+        if self.root is None:
+            return weights
+        return self.root[:, None] * weights if self.root.ndim == 1 else self.root @ weights

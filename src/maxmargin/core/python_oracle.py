@@ -316,8 +316,9 @@ class PythonOracle(Oracle):
         return f"inference of {self._name}"
 
     def candidate(self, i: int, y: Any) -> Candidate:
-        """An output of example `i`."""
-        return Candidate(*self._difference(i, y), self._loss(i, y), y)
+        """An output of example `i`: its features less those of the true one."""
+        columns, values = self._difference(i, y)
+        return Candidate(columns, -values, self._loss(i, y), y)
 
     def inferred_best(self, i: int, weights: Floats) -> Any:
         """What inference finds for example `i`."""

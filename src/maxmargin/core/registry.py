@@ -1,11 +1,15 @@
-"""Classes that files may name: a closed list.
+"""Names: of the classes that files may hold, a closed list, and of what packages import lazily.
 
 A file holds the registered name of a class, never where its code is, so modules can be moved and a
 file can get at nothing else. A class is registered where it is written; a name that no imported
 module has registered is unknown, and nothing is imported because a file says so.
 """
 
+import ast
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 _Class = TypeVar("_Class", bound=type)
@@ -39,15 +43,10 @@ _RENAMED = {
 
 
 def registered(name: str, check: str | None = None) -> Callable[[_Class], _Class]:
-    """Decorator: files may hold objects of this very class, under this name.
+    """Decorator: files may hold objects of this very class, under this name, which stays the same.
 
-    Parameters
-    ----------
-    name : str
-        Stays the same for as long as there are files that hold it.
-    check : str, default=None
-        Name of a method that raises ValueError if the parts of the object do not fit together; it
-        is called on every object that is made from a file.
+    `check` names a method that raises ValueError if the parts of an object do not fit together; it
+    is called on every object that is made from a file.
     """
 
     def register(kind: _Class) -> _Class:
@@ -76,13 +75,7 @@ def as_named_now(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def class_named(name: Any) -> type:
-    """The class that a file names.
-
-    Raises
-    ------
-    ValueError
-        If there is none of this name.
-    """
+    """The class that a file names; ValueError if there is none."""
     known = name.rpartition(":")[2] if str(name).startswith(_FIRST_FORMAT) else name
     if not isinstance(name, str) or known not in _BY_NAME:
         raise ValueError(f"{name!r:.80} is no kind of value")
@@ -90,12 +83,28 @@ def class_named(name: Any) -> type:
 
 
 def check(value: Any) -> Any:
-    """The value, if its parts fit together.
-
-    Raises
-    ------
-    ValueError
-    """
+    """The value, if its parts fit together; else ValueError."""
     if type(value) in _CHECKS:
         _CHECKS[type(value)](value)
     return value
+
+
+def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, so that importing it is cheap.
+
+    Its stub ``__init__.pyi``, which type checkers read, is the list of its names and their modules.
+    """
+    stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
+    imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
+    home_of = {one.name: str(node.module) for node in imports for one in node.names if one.asname}
+
+    def find(name: str) -> Any:
+        if name not in home_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if home_of[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(home_of[name]), name)
+        setattr(sys.modules[package], name, value)  # so that it is looked up once
+        return value
+
+    return find, lambda: sorted(home_of), sorted(home_of)

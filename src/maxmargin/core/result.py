@@ -38,13 +38,13 @@ class Iteration:
     seconds : float
         Since the solver started.
     oracle_calls : int
-        Searches for a most violating output so far; for explicit classes, visits of examples.
+        Oracle calls so far; for explicit classes, block updates.
     cache_hits : int
-        Of those, answered from cached planes (explicit classes have none).
+        Updates with cached cutting planes instead (explicit classes have none).
     primal, dual : float
         Best values known so far; primal is infinite before the first evaluation.
     cuts : int
-        Planes (or non-zero dual variables) kept.
+        Cutting planes (or non-zero dual variables) kept.
     objective : float
         Objective of the weights of this iteration, finite in every iteration: evaluated over all
         examples if `exact`, else estimated.
@@ -71,7 +71,7 @@ class Iteration:
 
     @property
     def relative_gap(self) -> float:
-        """Relative duality gap of this round's values, as the solver sees them."""
+        """Relative duality gap of the values of this iteration, as the solver sees them."""
         return Certificate(self.primal, self.dual).relative_gap
 
     @property
@@ -95,9 +95,9 @@ class Result:
     certificate : Certificate
     status : Status
     iterations : int
-        Rounds that were made; the most in any part of a problem that falls into parts.
-    history : list of Round
-        One line a round, or a part.
+        Iterations that were made; the most in any part of a problem that falls into parts.
+    history : list of Iteration
+        One line an iteration, or a part.
     """
 
     weights: NDArray[np.float64]
@@ -160,11 +160,11 @@ class Stopping:
     gap : float
         Duality gap that is good enough, whatever the relative one; minus infinity for none.
     max_iter : int
-        Most rounds.
+        Most iterations.
     time_limit : float or None
         Most seconds, counted from when this object is made.
     cancelled : threading.Event
-        Set it, from any thread, to stop after the present round.
+        Set it, from any thread, to stop after the present iteration.
     """
 
     tol: float = 1e-3
@@ -211,7 +211,7 @@ class Stopping:
         return self.seconds - self.earlier > limit
 
     def reason(self, iterations: int) -> Status | None:
-        """Why to stop after so many rounds, whatever the gap; None to go on."""
+        """Why to stop after so many iterations, whatever the gap; None to go on."""
         if self.cancelled.is_set():
             return Status.INTERRUPTED
         if self.out_of_time:

@@ -56,15 +56,10 @@ TRUE_OUTPUT = _Corner(0.0, 1.0, None)
 
 
 class SlackRescaledOracle(Oracle):
-    """The examples of another oracle, with slack rescaling.
+    """The examples of an oracle for margin rescaling, with slack rescaling.
 
     Calls are made one by one, in one thread. Outputs are those of the other oracle, or None for
     the true one.
-
-    Parameters
-    ----------
-    margin : Oracle
-        With margin rescaling.
     """
 
     exact = False

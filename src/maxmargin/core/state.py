@@ -69,21 +69,18 @@ class UnwritableError(ValueError):
     """A value that has no plain form; says which type it is of."""
 
 
-def capture(value: Any, foreign: Callable[[Any], Tree] | None = None) -> tuple[Tree, Arrays]:
+def refuse(value: Any) -> Tree:
+    """Refuse to write a value."""
+    raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
+
+
+def capture(value: Any, foreign: Callable[[Any], Tree] = refuse) -> tuple[Tree, Arrays]:
     """A value as a tree, and the arrays that the tree names.
 
-    Parameters
-    ----------
-    value : object
-    foreign : callable, default=None
-        Says what stands in the tree for a value that has no plain form; it may raise
-        `UnwritableError`, which is what happens without it.
-
-    Raises
-    ------
-    UnwritableError
+    `foreign` says what stands in the tree for a value that has no plain form; by default it raises
+    UnwritableError.
     """
-    capturing = _Capture(foreign or _refuse)
+    capturing = _Capture(foreign)
     return capturing.tree(value, ""), capturing.arrays
 
 
@@ -94,29 +91,13 @@ def restore(
     foreign: Callable[[Tree], Any] | None = None,
     find: FindClass = class_named,
 ) -> Any:
-    """The value of a tree. `Stateful` objects are changed in place, and so must be in `into`.
+    """The value of a tree; any kind of exception if the tree is none that `capture` makes.
 
-    Parameters
-    ----------
-    tree : object
-    arrays : dict of names to arrays
-    into : object
-        Of the same kind as what was captured, freshly made.
-    foreign : callable, default=None
-        Makes values of what `capture` was told to put in their places.
-    find : callable
-        Says which classes may be made.
-
-    Raises
-    ------
-    ValueError, TypeError, LookupError, ArithmeticError, MemoryError, RecursionError
-        If the tree is none that `capture` makes.
+    `Stateful` objects are changed in place, and so must be in `into`, which is of the same kind as
+    what was captured, freshly made. `foreign` makes values of what `capture` was told to put in
+    their places, `find` says which classes may be made.
     """
     return _Restore(arrays, foreign, find).value(tree, into)
-
-
-def _refuse(value: Any) -> Tree:
-    raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
 
 
 class _Capture:
@@ -146,11 +127,8 @@ class _Capture:
         if isinstance(value, list) and len(value) > 1 and _are_bytes(value):
             lengths = np.array([-1 if item is None else len(item) for item in value])
             joined = np.frombuffer(b"".join(item or b"" for item in value), dtype=np.uint8)
-            return [
-                "many bytes",
-                self._named(lengths, f"{path}.lengths"),
-                self._named(joined, f"{path}.bytes"),
-            ]
+            named = self._named(lengths, f"{path}.lengths"), self._named(joined, f"{path}.bytes")
+            return ["many bytes", *named]
         if isinstance(value, list) and len(value) > 1 and _are_records(value):
             return self._records(value, path)
         if hasattr(value, "_fields") and name is None:
@@ -161,13 +139,11 @@ class _Capture:
         if isinstance(value, dict) and all(isinstance(key, str) for key in value):
             return ["object", self._items(value, path)]
         if isinstance(value, dict):
-            return [
-                "dict",
-                [
-                    [self.tree(key, f"{path}.{at}"), self.tree(item, f"{path}.{key}")]
-                    for at, (key, item) in enumerate(value.items())
-                ],
+            pairs = [
+                [self.tree(key, f"{path}.{at}"), self.tree(item, f"{path}.{key}")]
+                for at, (key, item) in enumerate(value.items())
             ]
+            return ["dict", pairs]
         if sp.issparse(value) and value.format == "csr":
             own = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
             return ["csr", self._items(own, path), list(value.shape)]
@@ -247,17 +223,19 @@ class _Restore:
             case "many bytes":
                 return _split(*(self.arrays[name] for name in parts))
             case "named":
-                return self._named(self._class(parts[0], tuple), parts[1])
+                made = self._class(parts[0], tuple)
+                value = made(*map(self.value, parts[1]))
+                check_types(made.__name__, value._asdict(), _hints(made))
+                return check(value)
             case "data":
-                return self._data(
-                    self._class(parts[0], object), as_named_now(self._items(parts[1]))
-                )
+                made, items = self._class(parts[0], object), as_named_now(self._items(parts[1]))
+                check_types(made.__name__, items, _hints(made))
+                return check(made(**items))
             case "records":
                 return self._records(self._class(parts[0], object), *parts[1:])
             case "made":
-                return check(
-                    self._class(parts[0], Remade).remade(**as_named_now(self._items(parts[1])))
-                )
+                made, items = self._class(parts[0], Remade), as_named_now(self._items(parts[1]))
+                return check(made.remade(**items))
             case "object":
                 return self._items(parts[0])
             case "list":
@@ -282,15 +260,6 @@ class _Restore:
         if not issubclass(found, base) or (base is object and not is_data):
             raise ValueError(f"{name!r:.80} is no kind of value")
         return found
-
-    def _named(self, kind: Any, items: list[Tree]) -> Any:
-        value = kind(*map(self.value, items))
-        check_types(kind.__name__, value._asdict(), _hints(kind))
-        return check(value)
-
-    def _data(self, kind: Any, items: dict[str, Any]) -> Any:
-        check_types(kind.__name__, items, _hints(kind))
-        return check(kind(**items))
 
     def _records(self, kind: Any, n: Any, items: Mapping[str, Tree]) -> list[Any]:
         columns = as_named_now(self._items(items))
@@ -345,9 +314,9 @@ def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
     if isinstance(old, list | tuple) and old:
         return type(new) is type(old) and len(new) == len(old) and all(map(alike, old, new))
     if dataclasses.is_dataclass(old):
-        names = [field.name for field in dataclasses.fields(old)]
         return type(new) is type(old) and all(
-            alike(getattr(old, name), getattr(new, name)) for name in names
+            alike(getattr(old, field.name), getattr(new, field.name))
+            for field in dataclasses.fields(old)
         )
     return conforms(new, type(old)) if isinstance(old, _PLAIN) else isinstance(new, type(old))
 

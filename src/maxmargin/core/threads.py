@@ -17,14 +17,14 @@ WORK_FOR_THREADS = 3e6
 
 
 class Threads:
-    """A fixed number of threads that share out tasks and give the answers in order.
+    """As many threads as scikit-learn's `n_jobs` means; they give answers in the order of tasks.
 
     With one thread, or a single task, tasks simply run where they are asked for.
     """
 
-    def __init__(self, n_threads: int) -> None:
-        self.n_threads = n_threads
-        self._pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None
+    def __init__(self, n_jobs: int | None) -> None:
+        self.n_threads = n_threads(n_jobs)
+        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 
     def shares(self, n: int, work: float = math.inf) -> list[slice]:
         """``range(n)`` in equal parts, one for each thread.

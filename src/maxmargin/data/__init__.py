@@ -1,24 +1,5 @@
 """Readers of file formats, and sources of examples that need not fit in memory."""
 
-from maxmargin.core.lazy import lazy_names
+from maxmargin.core.registry import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "data.arrow": "ArrowSource",
-        "data.csr_folder": "CsrFolder CsrFolderWriter",
-        "data.files": "FileFormatError",
-        "data.libsvm": "LibsvmFile read_libsvm",
-        "data.formats": "Format guess_format",
-        "data.sources": "CountedSource Examples Source",
-        "data.opening": "convert open_examples",
-        "data.sources_python": "ArraySource DaskArrays DaskSource DatasetSource FunctionSource",
-        "structures.chain.columns": "ColumnSentence iter_columns read_columns write_columns",
-        "structures.chain.svm_hmm": "SvmHmmFile read_svm_hmm",
-        "structures.chain.templates": "ColumnFile Templates",
-        "structures.constituency.formats": "read_tree_file",
-        "structures.dependency.formats": "DependencySentence read_conllu read_dependencies read_dp "
-        "write_conllu",
-        "structures.ranking.formats": "read_letor write_letor",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)

@@ -12,14 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike, NDArray
 
-from maxmargin.core.arrays import GrowingArray, SampledHash, open_mapped, release
+from maxmargin.core.arrays import SampledHash, open_mapped, release
 from maxmargin.core.checks import check_indices, checked_csr, conforms
 from maxmargin.data.files import PathLike
 from maxmargin.data.sources import BATCH_BYTES, Examples, NumberedSource, as_targets, csr_batch_end
@@ -78,15 +77,10 @@ class CsrFolder(NumberedSource):
         meta = self._meta()
         super().__init__(meta["n_examples"], meta["n_features"])
         self._labels = None if meta["classes"] is None else np.array(meta["classes"])
-        self._indptr, self._indices, self._data, self._y = (
-            self._array(name, count)
-            for name, count in (
-                ("indptr", meta["n_examples"] + 1),
-                ("indices", meta["n_entries"]),
-                ("data", meta["n_entries"]),
-                ("y", meta["n_examples"]),
-            )
-        )
+        self._indptr = self._array("indptr", meta["n_examples"] + 1)
+        self._indices = self._array("indices", meta["n_entries"])
+        self._data = self._array("data", meta["n_entries"])
+        self._y = self._array("y", meta["n_examples"])
         self._position = 0
         self._is_checked = False
 
@@ -123,11 +117,9 @@ class CsrFolder(NumberedSource):
         return self._classes
 
     def fingerprint(self) -> str:
-        content = SampledHash(type(self).__name__)
-        content.add([self.n_features, None if self._labels is None else self._labels.tolist()])
-        for array in (self._indptr, self._indices, self._data, self._y):
-            content.add(array)
-        return content.text()
+        about = [self.n_features, None if self._labels is None else self._labels.tolist()]
+        arrays = self._indptr, self._indices, self._data, self._y
+        return SampledHash(type(self).__name__, about, *arrays).text()
 
     def __reduce__(self) -> Any:
         # Whoever gets it opens the files anew: mapped arrays would be sent whole.
@@ -138,12 +130,12 @@ class CsrFolder(NumberedSource):
         return sorted({0, *np.searchsorted(self._indptr, entries).tolist(), len(self._y)})
 
     def between(self, start: int, end: int) -> Iterator[Examples]:
-        most = max(self.batch_bytes // (self._data.itemsize + self._indices.itemsize), 1)
+        arrays = self._data, self._indices, self._indptr
         while start < end:
-            stop = csr_batch_end(self._indptr, start, end, most)
+            stop = csr_batch_end(*arrays, start, end, self.batch_bytes)
             last = int(self._indptr[stop])
             yield Examples(self._rows(start, stop), self._targets(start, stop))
-            release(self._indptr, self._indices, self._data, self._y)
+            release(*arrays, self._y)
             start, self._position = stop, last
 
     def _rows(self, start: int, stop: int) -> sp.csr_array:
@@ -232,15 +224,12 @@ class CsrFolderWriter:
             raise ValueError(f"dtype must be float32 or float64, not {np.dtype(dtype)}.")
         self._refuse_existing()
         self._folder = self.path.with_name(f".{self.path.name}.{os.getpid()}.part")
-        self._kinds: dict[str, DTypeLike] = {
-            "indptr": np.int64,
-            "indices": np.int32,
-            "data": dtype,
-            "y": np.float64,
-        }
+        self._kinds = {"indptr": np.int64, "indices": np.int32, "data": dtype, "y": np.float64}
         self._arrays: dict[str, GrowingArray] = {}
         self._width = 0
-        self._targets = _Targets()
+        self._whole = True  # targets are whole numbers
+        self._named: bool | None = None  # or strings, with these numbers
+        self._codes: dict[str, int] = {}
 
     def __enter__(self) -> "CsrFolderWriter":
         try:
@@ -253,12 +242,7 @@ class CsrFolderWriter:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._finish()
@@ -272,11 +256,31 @@ class CsrFolderWriter:
             X = X.copy()  # it may share memory with what the user has
             X.sum_duplicates()
         n_before = self._arrays["data"].size
-        self._arrays["y"].append(self._targets.as_numbers(examples.y))
+        self._arrays["y"].append(self._numbers(examples.y))
         self._arrays["indices"].append(X.indices)
         self._arrays["data"].append(X.data)
         self._arrays["indptr"].append(X.indptr[1:].astype(np.int64) + n_before)
         self._width = max(self._width, X.shape[1])
+
+    def _numbers(self, y: Any) -> NDArray[np.float64]:
+        """Targets as numbers, or else numbered in the order they come in."""
+        values = as_targets(y)
+        if not isinstance(values, np.ndarray):
+            raise ValueError(
+                "A CSR folder holds one target for each row, a number or a string, but here is "
+                f"{next(target for target in values if not isinstance(target, str))!r:.100}."
+            )
+        named = values.dtype.kind not in "biuf"
+        if self._named not in (None, named):
+            raise ValueError("Some targets are numbers and some are strings: give one kind only.")
+        self._named = named
+        if named:
+            numbers = [self._codes.setdefault(name, len(self._codes)) for name in values.tolist()]
+            return np.array(numbers, dtype=np.float64)
+        self._whole = self._whole and values.dtype.kind != "f"
+        if self._whole and (np.abs(values.astype(np.float64)) > _WHOLE_UP_TO).any():
+            raise ValueError(f"Targets that are whole numbers must be below {_WHOLE_UP_TO:.0f}.")
+        return values.astype(np.float64)
 
     def _finish(self) -> None:
         meta = {
@@ -284,11 +288,11 @@ class CsrFolderWriter:
             "n_examples": self._arrays["y"].size,
             "n_features": self._width,
             "n_entries": self._arrays["data"].size,
-            "classes": self._targets.classes(),
+            "classes": list(self._codes) if self._named else None,
         }
         for array in self._arrays.values():
             array.finish()
-        if self._targets.whole:
+        if self._whole:
             _as_whole_numbers(self._folder / "y.npy")
         with open(self._folder / META, "w", encoding="utf-8") as file:
             json.dump(meta, file, indent=1)
@@ -308,36 +312,40 @@ class CsrFolderWriter:
             raise FileExistsError(f"{str(self.path)!r} exists: remove it, or give another name.")
 
 
-class _Targets:
-    """Targets as numbers: they are numbers, or else are numbered in the order they come in."""
+class GrowingArray:
+    """A new ``.npy`` file of one dimension that is written piece by piece."""
 
-    def __init__(self) -> None:
-        self.whole = True
-        self._codes: dict[str, int] = {}
-        self._named: bool | None = None
+    def __init__(self, path: Path, dtype: DTypeLike) -> None:
+        self.dtype = np.dtype(dtype)
+        self.size = 0
+        self._file = open(path, "xb")  # noqa: SIM115
+        self._write_header()
 
-    def classes(self) -> list[str] | None:
-        """Names, by number."""
-        return list(self._codes) if self._named else None
+    def append(self, piece: NDArray[Any]) -> None:
+        """Write more."""
+        self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).data)
+        self.size += len(piece)
 
-    def as_numbers(self, y: Any) -> NDArray[np.float64]:
-        values = as_targets(y)
-        if not isinstance(values, np.ndarray):
-            raise ValueError(
-                "A CSR folder holds one target for each row, a number or a string, but here is "
-                f"{next(target for target in values if not isinstance(target, str))!r:.100}."
-            )
-        named = values.dtype.kind not in "biuf"
-        if self._named not in (None, named):
-            raise ValueError("Some targets are numbers and some are strings: give one kind only.")
-        self._named = named
-        if named:
-            numbers = [self._codes.setdefault(name, len(self._codes)) for name in values.tolist()]
-            return np.array(numbers, dtype=np.float64)
-        self.whole = self.whole and values.dtype.kind != "f"
-        if self.whole and (np.abs(values.astype(np.float64)) > _WHOLE_UP_TO).any():
-            raise ValueError(f"Targets that are whole numbers must be below {_WHOLE_UP_TO:.0f}.")
-        return values.astype(np.float64)
+    def finish(self) -> None:
+        """Write how long it has become, and have the disk keep it."""
+        self._file.seek(0)
+        self._write_header()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+    def close(self) -> None:
+        """Give up."""
+        self._file.close()
+
+    def _write_header(self) -> None:
+        # numpy leaves room for the longest possible length: every header is as long as the first.
+        header = {
+            "descr": np.lib.format.dtype_to_descr(self.dtype),
+            "fortran_order": False,
+            "shape": (self.size,),
+        }
+        np.lib.format.write_array_header_1_0(self._file, header)
 
 
 def _as_whole_numbers(path: Path) -> None:

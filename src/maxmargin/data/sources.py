@@ -1,8 +1,12 @@
-"""Sources: examples in batches, which need not fit in memory and can be read again and again."""
+"""Sources: examples in batches, which need not fit in memory and can be read again and again.
 
+What all sources share, and those of arrays, lists, functions and data sets.
+"""
+
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice, pairwise
 from numbers import Number
 from typing import Any, NamedTuple
 
@@ -10,11 +14,16 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.arrays import SampledHash
+from maxmargin.core.arrays import SampledHash, places, release
 from maxmargin.core.inputs import label_array
 
 BATCH_BYTES = 1 << 24
 """What a batch takes in memory or on disk, about, if nobody says otherwise."""
+
+BATCH_EXAMPLES = 1024
+"""Examples of a batch, where their size is not known before they are looked at."""
+
+_SAMPLED_ITEMS = 16
 
 
 class Examples(NamedTuple):
@@ -69,12 +78,8 @@ class Source(ABC):
 
         The same data have the same one in another process, too.
         """
-        content = SampledHash(type(self).__name__)
-        for batch in self.batches():
-            content.add(batch.X)
-            content.add(batch.y)
-            break
-        return content.text()
+        first = next(self.batches(), ())
+        return SampledHash(type(self).__name__, *first).text()
 
     def split(self, n_partitions: int) -> "list[Source] | None":
         """Partitions that follow one another, sources each of which reads its own examples only.
@@ -167,15 +172,14 @@ class CountedSource(Source):
     def _refuse(self, found: str) -> None:
         if self._passes == 0:
             raise ValueError(f"{self!r} gave {found} examples on the first pass.")
+        subject, ordinal = self._subject or repr(self), _ordinal(self._passes + 1)
         raise ValueError(
-            f"{self._subject()} gave {found} examples on the {_ordinal(self._passes + 1)} pass but "
-            f"{self._n_examples} on the first: {self._remedy}."
+            f"{subject} gave {found} examples on the {ordinal} pass but {self._n_examples} on the "
+            f"first: {self._remedy}."
         )
 
+    _subject = ""
     _remedy = "the data must stay the same between passes"
-
-    def _subject(self) -> str:
-        return repr(self)
 
 
 class NumberedSource(CountedSource):
@@ -214,8 +218,11 @@ class _Partition(CountedSource):
         return f"examples {self.start} to {self.end - 1} of {self.source!r}"
 
 
-def csr_batch_end(indptr: NDArray[Any], start: int, end: int, most: int) -> int:
-    """Where a batch of CSR rows ends that begins with `start` and has at most `most` entries."""
+def csr_batch_end(
+    data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], start: int, end: int, size: int
+) -> int:
+    """Where a batch of CSR rows ends that begins with `start` and has about `size` bytes."""
+    most = max(size // (data.itemsize + indices.itemsize), 1)
     ends = indptr[start + 1 : min(start + most, end) + 1]
     return start + max(int(np.searchsorted(ends, int(indptr[start]) + most, side="right")), 1)
 
@@ -257,12 +264,9 @@ def _labels(y: Any) -> Any:
         return np.unique(y).tolist()
     labels: set[Any] = set()
     for label in y:
-        if isinstance(label, np.ndarray):
-            labels.update(np.unique(label).tolist())
-        elif isinstance(label, (list, tuple, set, frozenset)):
-            labels.update(label)
-        else:
-            labels.add(label)
+        several = np.unique(label).tolist() if isinstance(label, np.ndarray) else label
+        is_single = not isinstance(several, (list, tuple, set, frozenset))
+        labels.update([several] if is_single else several)
     return labels
 
 
@@ -337,8 +341,12 @@ class Columns(NamedTuple):
         for name in features:
             if kinds[name] != "number":
                 raise ValueError(f"The column {name!r} of the features holds no numbers.")
-        X = frame[features].to_numpy()
-        return Examples(X if X.dtype.kind == "f" else X.astype(np.float64), y)
+        return Examples(numeric(frame[features].to_numpy()), y)
+
+
+def numeric(X: NDArray[Any]) -> NDArray[Any]:
+    """A matrix of floating point numbers."""
+    return X if X.dtype.kind == "f" else X.astype(np.float64)
 
 
 def _kind(value: Any) -> str:
@@ -352,3 +360,277 @@ def _kind(value: Any) -> str:
 def _listed(names: Any) -> str:
     shown = [repr(name) for name in names]
     return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
+
+
+class ArraySource(NumberedSource):
+    """Inputs and targets that are arrays or lists, perhaps mapped into memory.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix of shape (n, n_features), data frame, or list of length n
+        Mapped arrays (``numpy.load(path, mmap_mode="r")``) take the memory of a batch only.
+    y : array-like or list of length n
+    batch_bytes : int, default=2**24
+        What a batch of rows takes in memory.
+
+    See Also
+    --------
+    maxmargin.data.open_examples : Finds the right source for what you have.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from maxmargin.data import ArraySource
+    >>> ArraySource(np.eye(3), [0, 1, 0])
+    ArraySource(ndarray, 3 examples, 3 features)
+    """
+
+    def __init__(self, X: Any, y: Any, *, batch_bytes: int = BATCH_BYTES) -> None:
+        self.X, self.y = _inputs(X), as_targets(y)
+        n = self.X.shape[0] if is_matrix(self.X) else len(self.X)
+        if n != len(self.y):
+            raise ValueError(
+                f"X has {n} examples but y has {len(self.y)}: give one target for each."
+            )
+        super().__init__(n, self.X.shape[1] if is_matrix(self.X) else None)
+        self.batch_bytes = batch_bytes
+
+    def fingerprint(self) -> str:
+        return SampledHash(type(self).__name__, self.X, self.y).text()
+
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        while start < end:
+            stop = min(self._batch_end(start, end), end)
+            X, y = self.X[start:stop], self.y[start:stop]
+            if is_matrix(self.X):
+                yield Examples(X if sp.issparse(X) else np.asarray(X), y)
+            else:
+                yield gathered(list(X), list(y), start)
+            release(self.X, self.y)
+            start = stop
+
+    def _batch_end(self, start: int, end: int) -> int:
+        X, size = self.X, self.batch_bytes
+        if sp.issparse(X):
+            return csr_batch_end(X.data, X.indices, X.indptr, start, end, size)
+        if is_matrix(X):
+            return int(start + max(size // max(X[:1].nbytes, 1), 1))
+        return start + BATCH_EXAMPLES
+
+    def _partition(self, start: int, end: int) -> Source:
+        # Who reads a partition should not get all.
+        X, y = self.X[start:end], self.y[start:end]
+        return ArraySource(X, y, batch_bytes=self.batch_bytes)
+
+    def _name(self) -> str:
+        return type(self.X).__name__
+
+
+class FunctionSource(CountedSource):
+    """Examples that a function gives, which is called anew for each pass.
+
+    Parameters
+    ----------
+    function : callable
+        Takes no arguments and returns an iterable, as generator functions do: of pairs ``(x, y)``,
+        of dictionaries, or of `Examples`, batches of the function's own making.
+    features, target : str, default=None
+        Keys of dictionaries that hold the input and the target.
+    batch_examples : int, default=1024
+        Pairs that are put together to a batch.
+
+    See Also
+    --------
+    maxmargin.data.open_examples : Finds the right source for what you have.
+
+    Notes
+    -----
+    Inputs that are arrays of one dimension, lists of numbers with a single target, or sparse
+    matrices of one row become rows of a matrix.
+
+    Examples
+    --------
+    >>> from maxmargin.data import FunctionSource
+    >>> def words():
+    ...     for word, tag in [("dogs", "noun"), ("bark", "verb")]:
+    ...         yield {"word": word}, tag
+    >>> source = FunctionSource(words)
+    >>> next(source.batches()).X
+    [{'word': 'dogs'}, {'word': 'bark'}]
+    >>> source.classes()
+    array(['noun', 'verb'], dtype='<U4')
+    """
+
+    _subject = "The generator"
+    _remedy = "give a function that starts anew"
+
+    def __init__(
+        self,
+        function: Callable[[], Iterable[Any]],
+        *,
+        features: str | Sequence[str] | None = None,
+        target: str | None = None,
+        batch_examples: int = BATCH_EXAMPLES,
+    ) -> None:
+        super().__init__()
+        try:
+            inspect.signature(function).bind()
+        except TypeError as error:
+            raise ValueError(
+                f"The function {_function_name(function)} must take no arguments ({error}): "
+                f"functools.partial can fill them in."
+            ) from None
+        except ValueError:
+            pass  # some compiled functions do not tell
+        self.function = function
+        self.columns = Columns(features, target)
+        self.batch_examples = batch_examples
+
+    def _read(self) -> Iterator[Examples]:
+        n = 0
+        for is_batch, items in groupby(self._items(), lambda item: isinstance(item, Examples)):
+            while some := list(islice(items, 1 if is_batch else self.batch_examples)):
+                if is_batch:
+                    batch = Examples(_inputs(some[0].X), as_targets(some[0].y))
+                else:
+                    batch = examples_of(some, self.columns, n)
+                n += len(batch.y)
+                yield batch
+
+    def _items(self) -> Iterable[Any]:
+        items = self.function()
+        if not isinstance(items, Iterable):
+            raise ValueError(
+                f"The function {_function_name(self.function)} must return examples one after the "
+                f"other, but returned {type(items).__name__}."
+            )
+        return items
+
+    def _name(self) -> str:
+        return _function_name(self.function)
+
+
+class DatasetSource(NumberedSource):
+    """A data set as PyTorch and Hugging Face have them: a length, and items by number.
+
+    Parameters
+    ----------
+    dataset : object with ``__len__`` and ``__getitem__``
+        Of pairs ``(x, y)`` or of dictionaries.
+    features, target : str, default=None
+        Keys of dictionaries that hold the input and the target.
+    batch_examples : int, default=1024
+        Items that are put together to a batch.
+
+    See Also
+    --------
+    FunctionSource : What becomes of the pairs.
+    maxmargin.data.open_examples : Finds the right source for what you have.
+
+    Examples
+    --------
+    >>> from maxmargin.data import DatasetSource
+    >>> source = DatasetSource([{"text": "good", "label": 1}, {"text": "bad", "label": 0}])
+    >>> next(source.batches())
+    Examples(X=['good', 'bad'], y=array([1, 0]))
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        features: str | Sequence[str] | None = None,
+        target: str | None = None,
+        batch_examples: int = BATCH_EXAMPLES,
+    ) -> None:
+        super().__init__(n_examples=len(dataset))
+        self.dataset = dataset
+        self.columns = Columns(features, target)
+        self.batch_examples = batch_examples
+
+    def fingerprint(self) -> str:
+        items = self._items(places(len(self.dataset), _SAMPLED_ITEMS))
+        return SampledHash(type(self).__name__, len(self.dataset), *items).text()
+
+    def _partition(self, start: int, end: int) -> Source:
+        if not isinstance(self.dataset, (list, tuple)):
+            return super()._partition(start, end)
+        # Of items in memory, who reads a partition should not get all.
+        return DatasetSource(
+            self.dataset[start:end], **self.columns._asdict(), batch_examples=self.batch_examples
+        )
+
+    def between(self, start: int, end: int) -> Iterator[Examples]:
+        for first in range(start, end, self.batch_examples):
+            last = min(first + self.batch_examples, end)
+            yield examples_of(self._items(list(range(first, last))), self.columns, first)
+
+    def _items(self, numbers: list[int]) -> list[Any]:
+        several = getattr(self.dataset, "__getitems__", None)  # what PyTorch calls if it is there
+        if several is not None:
+            return list(several(numbers))
+        return [self.dataset[number] for number in numbers]
+
+    def _name(self) -> str:
+        return type(self.dataset).__name__
+
+
+def examples_of(items: list[Any], columns: Columns, start: int) -> Examples:
+    """A batch of pairs or dictionaries, of which the first has number `start`."""
+    if isinstance(items[0], Mapping):
+        return gathered(*columns.of_items(items), start)
+    for number, item in enumerate(items, start):
+        if not (isinstance(item, tuple) and len(item) == 2):
+            raise ValueError(
+                f"Example {number} is {described(item)}, but must be a pair (x, y), or a "
+                f"dictionary with an input and a target."
+            )
+    return gathered([x for x, _ in items], [y for _, y in items], start)
+
+
+def gathered(x: list[Any], y: list[Any], start: int) -> Examples:
+    """Some examples as a batch: rows of numbers as a matrix, single targets as an array."""
+    targets = as_targets(y)
+    single = isinstance(targets, np.ndarray)
+    if all(sp.issparse(row) and row.shape[0] == 1 and row.ndim == 2 for row in x):
+        return Examples(sp.vstack([sp.csr_array(row) for row in x], format="csr"), targets)
+    if not all(_is_row(row, single) for row in x):
+        return Examples(x, targets)
+    rows = [np.asarray(row) for row in x]
+    for number, row in enumerate(rows, start):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"Example {number} has {len(row)} features, but example {start} has "
+                f"{len(rows[0])}: a sequence must be a matrix with one row a position."
+            )
+    return Examples(np.stack(rows), targets)
+
+
+def _inputs(X: Any) -> Any:
+    """A CSR array, a matrix of numbers, or a list."""
+    if sp.issparse(X):
+        return sp.csr_array(X)
+    if not isinstance(X, (np.ndarray, list, tuple)) and hasattr(X, "__array__"):
+        X = np.asarray(X)
+    if isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind not in "biuf":
+        raise ValueError(f"X is a matrix of {X.dtype}, but must hold numbers.")
+    return X
+
+
+def _is_row(x: Any, single_target: bool) -> bool:
+    if isinstance(x, (list, tuple)):
+        return single_target and bool(x) and all(isinstance(value, Number) for value in x)
+    if sp.issparse(x) or not hasattr(x, "__array__") or getattr(x, "ndim", 0) != 1:
+        return False
+    return np.asarray(x).dtype.kind in "biuf"
+
+
+def described(item: Any) -> str:
+    """What something is, for messages."""
+    if isinstance(item, tuple):
+        return f"a tuple of {len(item)}"
+    return f"of type {type(item).__name__}"
+
+
+def _function_name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__qualname__

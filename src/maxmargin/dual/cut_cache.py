@@ -26,13 +26,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.cuts import add_cut, cut_product
+from maxmargin.compiled.compile import compiled
+from maxmargin.compiled.rows import add_scattered
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.registry import registered
-from maxmargin.dual.gram import EMPTY, _find, clear, make_table
+from maxmargin.dual.gram import clear, make_table, spread
 from maxmargin.dual.working_set import (
     _N_CUTS,
     _N_ENTRIES,
@@ -42,11 +42,16 @@ from maxmargin.dual.working_set import (
     _N_SLOTS,
     _SLACK,
     PER_CUT,
+    PER_EXAMPLE,
     StepRule,
     WorkingSet,
     _append,
     _drop,
     _without_repeats,
+    add_cut,
+    cut_slope,
+    enter,
+    move_list,
 )
 
 ENTRY_BYTES = 12
@@ -66,20 +71,6 @@ def count_entries(table, entries):  # type: ignore[no-untyped-def]
     for b in range(len(table.size)):
         for j in range(table.size[b]):
             entries[b] += table.length[table.slots[table.slot_at[b] + j]]
-
-
-@inlined
-def _spread_more(start, stop, columns, values, share, taken, table):  # type: ignore[no-untyped-def]
-    """Add `share` times a cut to what is in the table; returns the places that are taken."""
-    for q in range(start, stop):
-        h = _find(columns[q], table)
-        if table.keys[h] == EMPTY:
-            table.keys[h] = columns[q]
-            table.sums[h] = 0.0
-            table.places[taken] = h
-            taken += 1
-        table.sums[h] += share * values[q]
-    return taken
 
 
 @compiled
@@ -114,10 +105,8 @@ def merge_examples(first, most, room, table, hashed, into, shares):  # type: ign
                 p = table.slots[at + j]
                 if into[p] == MARKED:
                     share = table.coef[p] / total
-                    stop = table.start[p] + table.length[p]
-                    taken = _spread_more(
-                        table.start[p], stop, table.columns, table.values, share, taken, hashed
-                    )
+                    start, stop = table.start[p], table.start[p] + table.length[p]
+                    taken = spread(start, stop, table.columns, table.values, share, taken, hashed)
                     loss += share * table.loss[p]
         full = table.counts[_N_ENTRIES] + taken > len(table.values)
         if not fits or full:
@@ -140,22 +129,13 @@ def merge_examples(first, most, room, table, hashed, into, shares):  # type: ign
                 into[p] = new
                 shares[p] = table.coef[p] / total
                 _drop(b, j, table)
-        table.counts[_N_FREE] -= 1
         start = table.counts[_N_ENTRIES]
         for t in range(taken):
             h = hashed.places[t]
             table.columns[start + t] = hashed.keys[h]
             table.values[start + t] = hashed.sums[h]
         clear(taken, hashed)
-        table.counts[_N_ENTRIES] += taken
-        table.counts[_N_LIVE] += taken
-        table.start[new] = start
-        table.length[new] = taken
-        table.loss[new] = loss
-        table.coef[new] = total
-        table.previous[new] = total
-        table.idle[new] = 0
-        _append(b, new, table, hashed)
+        _append(b, enter(taken, loss, total, table), table, hashed)
     return len(table.size)
 
 
@@ -168,8 +148,7 @@ def freeze_examples(examples, table, vector, loss, spent):  # type: ignore[no-un
         for j in range(table.size[b] - 1, -1, -1):
             p = table.slots[table.slot_at[b] + j]
             coef = table.coef[p]
-            stop = table.start[p] + table.length[p]
-            add_cut(table.start[p], stop, table.columns, table.values, coef, vector)
+            add_cut(p, coef, table, vector)
             loss[0] += coef * table.loss[p]
             if owner < len(spent):
                 spent[owner] += coef
@@ -195,7 +174,7 @@ def add_renewed(starts, columns, values, losses, spent, vector, loss):  # type: 
     """Add cutting planes times what is spent on them."""
     for k in range(len(spent)):
         if spent[k] > 0.0:
-            add_cut(starts[k], starts[k + 1], columns, values, spent[k], vector)
+            add_scattered(starts[k], starts[k + 1], columns, values, vector, spent[k])
             loss[0] += spent[k] * losses[k]
 
 
@@ -221,10 +200,8 @@ def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-
         least = np.inf
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
-            stop = table.start[p] + table.length[p]
-            product = cut_product(table.start[p], stop, table.columns, table.values, weights)
             used += table.coef[p]
-            least = min(least, table.loss[p] - product)
+            least = min(least, cut_slope(p, table, weights))
             sizes[b] += CUT_BYTES + ENTRY_BYTES * table.length[p]
         sizes[b] += 4 * table.capacity[b] + 8 * table.capacity[b] * table.capacity[b]
         steady[b] = least if used >= table.totals[b] * (1.0 - SETTLED) else min(least, 0.0)
@@ -233,20 +210,10 @@ def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-
 @compiled
 def pack_lists(table, order):  # type: ignore[no-untyped-def]
     """Move the lists of the examples together, in the order in which they stand, without room."""
-    slot_at = gram_at = 0
+    table.counts[_N_SLOTS] = 0
+    table.counts[_N_GRAM] = 0
     for o in range(len(order)):
-        b = order[o]
-        m, old = table.size[b], table.capacity[b]
-        new = max(m, 1)
-        for j in range(m):
-            table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
-            for k in range(m):
-                table.gram[gram_at + j * new + k] = table.gram[table.gram_at[b] + j * old + k]
-        table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, new
-        slot_at += new
-        gram_at += new * new
-    table.counts[_N_SLOTS] = slot_at
-    table.counts[_N_GRAM] = gram_at
+        move_list(order[o], max(table.size[order[o]], 1), table)
 
 
 @registered("Mixture")
@@ -305,25 +272,14 @@ are forgotten."""
 FULL_AFTER_SQUEEZE = 0.7
 """A squeeze goes through the whole cache, so it makes room for a good while."""
 
-PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
-"""Arrays with a place for each example."""
-
 
 @registered("Frozen")
 class Frozen(NamedTuple):
     """The sum of the cutting planes that were forgotten, each times its coefficient.
 
-    Parameters
-    ----------
-    vector : ndarray of shape (n_features,)
-        Their part of the weights.
-    loss : ndarray of shape (1,)
-        Their part of the dual's linear term.
-    spent : ndarray
-        For each owner, what its coefficients add up to; empty if owners never come back.
-    new_vector, new_loss : ndarray
-        The same sums of cutting planes that were found in the present pass, for as much as is
-        spent.
+    Their part of the weights and of the linear term, ``(n_features,)`` and ``(1,)``; for each owner
+    what its coefficients add up to, empty if owners never come back; and the same sums of cutting
+    planes that were found in the present pass, for as much as is spent.
     """
 
     vector: Floats
@@ -340,13 +296,9 @@ class Frozen(NamedTuple):
 class CutCache(WorkingSet):
     """Cutting planes of examples that come and go.
 
-    Parameters
-    ----------
-    n_features : int
-    max_bytes : int
-        What is kept never takes more: arrays, outputs, and the sum of what was forgotten.
-    remembers : bool
-        Keep in mind what each frozen example has spent of its total, for examples that come back.
+    What is kept never takes more than `max_bytes`: arrays, outputs, and the sum of what was
+    forgotten. One that `remembers` knows what each frozen example has spent of its total, for
+    examples that come back.
     """
 
     state_names = (*WorkingSet.state_names, "output_bytes", "frozen", "n_merged", "n_frozen")
@@ -428,55 +380,36 @@ class CutCache(WorkingSet):
     def take_in(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats, rule: StepRule
     ) -> None:
-        """Update examples with a new cut for each, making examples for those that have none.
+        """Update the examples of `owners`, made where there are none, with a new cut for each.
 
-        Parameters
-        ----------
-        owners : ndarray of int64
-        cost : ndarray
-            C of each of them.
-        cuts : Cutting planes
-        weights : ndarray of shape (n_features,)
-        rule : StepRule
-
-        Raises
-        ------
-        ValueError
-            If the cutting planes of one example take more memory than there is.
+        Raises ValueError if the cutting planes of one example take more memory than there is.
         """
-        for part, examples in self._admit(owners, cost, cuts, weights):
-            self.update(examples, weights, rule, cuts if part is None else cuts.take(part))
+        for _, some, examples in self._admit(owners, cost, cuts, weights):
+            self.update(examples, weights, rule, some)
 
     def put_in(
         self, owners: Order, cost: Floats, cuts: Cuts, coef: Floats, weights: Floats
     ) -> None:
         """Take cutting planes over with their coefficients; an owner may come several times."""
         for some in _without_repeats(owners):
-            given, given_coef = cuts.take(some), coef[some]
-            for part, examples in self._admit(owners[some], cost[some], given, weights):
-                if part is None:
-                    self.put(examples, given, given_coef, weights)
-                else:
-                    self.put(examples, given.take(part), given_coef[part], weights)
+            admitted = self._admit(owners[some], cost[some], cuts.take(some), weights)
+            for part, given, examples in admitted:
+                self.put(examples, given, coef[some][part], weights)
 
     def _admit(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats
-    ) -> Iterator[tuple[Order | None, Order]]:
-        """Make room for a cutting plane of each owner, in parts if it must be.
-
-        Yields the positions of each part, None for all, with their examples.
-        """
+    ) -> Iterator[tuple[Order, Cuts, Order]]:
+        """Make room for the cut of each owner, in parts if need be: positions, cuts, examples."""
         queue = [np.arange(len(owners))] if len(owners) else []
         while queue:
             part = queue.pop()
-            whole = len(part) == len(owners)
-            some = cuts if whole else cuts.take(part)
+            some = cuts if len(part) == len(owners) else cuts.take(part)
             needed = self._bytes_with(self.examples_of(owners[part]), some)
             if needed > self._limit:
                 self.squeeze(int(FULL_AFTER_SQUEEZE * self._limit), weights)
                 needed = self._bytes_with(self.examples_of(owners[part]), some)
             if needed <= self._limit:
-                yield None if whole else part, self._examples_for(owners[part], cost[part])
+                yield part, some, self._examples_for(owners[part], cost[part])
             elif len(part) > 1:
                 queue += np.array_split(part, 2)[::-1]
             else:
@@ -636,22 +569,14 @@ class CutCache(WorkingSet):
 
         What is frozen is not in it.
         """
-        point = super().point()
-        parts = [
-            (owner, coef * share, part)
-            for owner, coef, output in zip(
-                self.owners[point.examples].tolist(),
-                point.coef.tolist(),
-                point.outputs,
-                strict=True,
-            )
-            for part, share in parts_of(output)
-        ]
-        order = sorted(range(len(parts)), key=lambda k: parts[k][0])
+        examples, coef, outputs = super().point()
+        listed = zip(self.owners[examples].tolist(), coef.tolist(), outputs, strict=True)
+        parts = [(own, c * share, part) for own, c, out in listed for part, share in parts_of(out)]
+        parts.sort(key=lambda part: part[0])
         return DualPoint(
-            examples=np.array([parts[k][0] for k in order], dtype=np.int64),
-            coef=np.array([parts[k][1] for k in order], dtype=np.float64),
-            outputs=[parts[k][2] for k in order],
+            examples=np.array([owner for owner, _, _ in parts], dtype=np.int64),
+            coef=np.array([coef for _, coef, _ in parts], dtype=np.float64),
+            outputs=[output for _, _, output in parts],
         )
 
     def _add_examples(self, owners: Order, totals: Floats) -> Order:

@@ -6,8 +6,9 @@ The state is the coefficients `coef` and, always in step with them, the sums
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,16 +16,13 @@ from numpy.typing import NDArray
 from maxmargin.compiled.rows import Rows, make_rows, squared_norms
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_finite
-from maxmargin.core.linear import (
-    LinearProblem,
-    MulticlassProblem,
-    ScalarProblem,
-    WestonWatkins,
-)
+from maxmargin.core.linear import LinearProblem, MulticlassProblem, ScalarProblem, WestonWatkins
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import (
     DUE,
+    MulticlassRows,
+    ScalarRows,
     add_snapshot,
     copy_rows,
     extrapolate_multiclass,
@@ -43,9 +41,22 @@ from maxmargin.dual.sweeps import (
 )
 
 Floats = NDArray[np.float64]
+Order = NDArray[np.int32]
+
+SNAPSHOTS = 16
+"""Snapshots for the average in one sweep, where they cost little. More would not help: the first
+weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
 
 SNAPSHOT_COST = 10.0
 """Multiplications (by all outputs) that sweeps should make for each weight between snapshots."""
+
+MERGES = 4
+"""How often threads agree on the weights in an iteration, where the updates between make it pay."""
+
+UPDATE_LIMIT = 1e8
+"""Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
+
+ONE_THREAD = Threads(1)
 
 
 def n_columns(problem: LinearProblem) -> int:
@@ -56,17 +67,7 @@ def n_columns(problem: LinearProblem) -> int:
 class SharedWeights(Stateful):
     """Weights that one set of examples, or several in turn, work on; at first the origin.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-        Tells how many weights there are, and their origin.
-
-    Attributes
-    ----------
-    unclipped, weights : ndarray of shape (n_features + 1, n_columns)
-        See `maxmargin.dual.sweeps`; the same array unless weights must not be negative.
-    average : ndarray of the same shape
-        Of recent weights.
+    Of shape (n_features + 1, n_columns); see `maxmargin.dual.sweeps`. `average` is of recent ones.
     """
 
     state_names = ("unclipped", "weights", "average", "snapshots", "_multiplied")
@@ -114,21 +115,6 @@ class SharedWeights(Stateful):
         return array[:, : self.n_outputs].copy()
 
 
-Order = NDArray[np.int32]
-
-SNAPSHOTS = 16
-"""Snapshots for the average in one sweep, where they cost little. More would not help: the first
-weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
-
-MERGES = 4
-"""How often threads agree on the weights in an iteration, where the updates between make it pay."""
-
-UPDATE_LIMIT = 1e8
-"""Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
-
-ONE_THREAD = Threads(1)
-
-
 class Geometry(NamedTuple):
     """What the compiled routines need of the features; problems on the same examples share it."""
 
@@ -147,20 +133,14 @@ class Geometry(NamedTuple):
 class LinearDual(Stateful, ABC):
     """State and steps that do not depend on the kind of problem.
 
-    Parameters
-    ----------
-    problem : LinearProblem
-    geometry : Geometry
-    start : ndarray of shape (n_samples, n_outputs) or None
-        Dual coefficients to start from.
-    longest_wait : int
-        Most iterations that an idle example is left alone; 0 updates all in every iteration.
-    seed : int
-        Of the order of updates.
-    shared : SharedWeights or None
-        Weights to which other examples contribute as well, and in which `start` is already
-        counted. Such batches cannot be extrapolated.
+    It starts from `start`, dual coefficients of shape (n_samples, n_outputs), or from zero. An idle
+    example is left alone for `longest_wait` iterations at most. Other examples may contribute to
+    `shared` weights as well, in which `start` is already counted: such batches cannot be
+    extrapolated.
     """
+
+    routines: ClassVar["_Routines"]
+    """What makes the steps."""
 
     state_names = (
         "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
@@ -179,7 +159,7 @@ class LinearDual(Stateful, ABC):
         n = problem.n_samples
         self.random = np.array([seed], dtype=np.uint64)
         self.problem = problem
-        self.rows, curvature = geometry
+        rows, curvature = geometry
         self.longest_wait = longest_wait
         self.iteration = 0
         self.updates = np.zeros((n, 3), dtype=np.int32)
@@ -187,7 +167,7 @@ class LinearDual(Stateful, ABC):
         # A row of zeros, or of cost zero, can never change the weights.
         empty = curvature <= 0.0
         self.updates[empty | (problem.C <= 0.0), DUE] = np.iinfo(np.int32).max
-        self.terms = self._terms(1.0 / np.where(empty, 1.0, curvature))
+        self.data = self._data(rows, 1.0 / np.where(empty, 1.0, curvature))
 
         self.n_columns = n_columns(problem)
         self.coef = np.zeros((n, self.n_columns))
@@ -204,7 +184,7 @@ class LinearDual(Stateful, ABC):
                 self.unclipped[:, : problem.n_outputs] = problem.unclipped_weights(self.dual_coef)
                 self.shared.clip()
             self.restart()
-        self.per_row = per_row = len(self.rows.values) / max(1, n) + 1.0
+        self.per_row = per_row = len(rows.values) / max(1, n) + 1.0
         self.updates_per_snapshot = 1 + int(SNAPSHOT_COST * len(self.weights) / per_row)
         self.updates_per_merge = 2000 + int(50.0 * len(self.weights) / per_row)
         self.updates_per_call = 1 + int(UPDATE_LIMIT / (per_row * self.n_columns))
@@ -215,8 +195,8 @@ class LinearDual(Stateful, ABC):
             check_finite(name, getattr(self, name))
 
     @abstractmethod
-    def _terms(self, inverse: Floats) -> Floats:
-        """The numbers of each example that the compiled routines read, one row an example."""
+    def _data(self, rows: Rows, inverse: Floats) -> Any:
+        """The examples as the compiled routines read them; `inverse` is one over their |x|^2."""
 
     @abstractmethod
     def _losses_at_zero(self) -> Floats:
@@ -226,27 +206,29 @@ class LinearDual(Stateful, ABC):
     def _settle(self, empty: Order) -> None:
         """Set the coefficients of rows that have no features to their optimum."""
 
-    @abstractmethod
     def _sweep(
         self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
     ) -> float:
         """Step through `order` on these weights; the change of the linear term."""
+        return float(
+            self.routines.sweep(
+                self.data, order, threshold, weights, unclipped, self.problem.nonnegative,
+                self.coef, self.losses, self.updates, self.iteration, self.longest_wait,
+                self.average, self.snapshots, every, self._scratch(),
+            )
+        )  # fmt: skip
 
-    @abstractmethod
-    def _extrapolate(self, momentum: float) -> float:
-        """Extrapolate the coefficients; the change of the linear term."""
+    def _scratch(self) -> Floats:
+        """Room for the scores and the change of one example; one for each caller."""
+        return np.zeros((2, self.n_columns))
 
-    @abstractmethod
     def _linear(self) -> float:
         """Linear term of the dual."""
+        return float(self.routines.linear(self.data, self.coef))
 
     def _linear_after(self, change: float, step: float) -> float:
         """Linear term after `step` times a change that altered it by `change`."""
         return self.linear + step * change
-
-    @abstractmethod
-    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
-        """Sum of cost times loss of the examples ``start..stop-1`` at padded `weights`."""
 
     def restart(self) -> None:
         """Extrapolate and average from here on, as if nothing had been before."""
@@ -294,8 +276,11 @@ class LinearDual(Stateful, ABC):
     def primal(self, weights: Floats, threads: Threads) -> float:
         """Objective at padded `weights`, by the compiled routines."""
         cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
-        losses = threads.map(lambda ends: self._total_loss(*ends, weights), pairwise(cuts))
-        return self._penalty(weights) + sum(losses)
+
+        def total_loss(ends: tuple[int, int]) -> float:
+            return float(self.routines.total_loss(self.data, *ends, weights, self._scratch()))
+
+        return self._penalty(weights) + sum(threads.map(total_loss, pairwise(cuts)))
 
     def _penalty(self, weights: Floats) -> float:
         """What padded `weights` cost by themselves."""
@@ -407,7 +392,12 @@ class LinearDual(Stateful, ABC):
     def extrapolate(self, momentum: float) -> None:
         """Go on by `momentum` times the change since the last call, as far as is feasible."""
         move_on(self.unclipped, self.last_unclipped, momentum)
-        self.linear += self._extrapolate(momentum)
+        self.linear += float(
+            self.routines.extrapolate(
+                self.data, momentum, self.coef, self.previous, self.unclipped, self.updates,
+                self._scratch(),
+            )
+        )  # fmt: skip
         self.shared.clip()
 
     def revert(self) -> None:
@@ -418,25 +408,32 @@ class LinearDual(Stateful, ABC):
         self.linear = self._linear()
 
 
+class _Routines(NamedTuple):
+    """The compiled routines of one kind of problem."""
+
+    sweep: Callable[..., Any]
+    extrapolate: Callable[..., Any]
+    linear: Callable[..., Any]
+    total_loss: Callable[..., Any]
+
+
 class MulticlassDual(LinearDual):
     """Crammer-Singer and Weston-Watkins problems."""
 
     problem: MulticlassProblem
+    routines = _Routines(
+        sweep_multiclass, extrapolate_multiclass, linear_multiclass, total_loss_multiclass
+    )
 
-    def __init__(
-        self,
-        problem: MulticlassProblem,
-        geometry: Geometry,
-        start: Floats | None,
-        longest_wait: int,
-        seed: int,
-        shared: SharedWeights | None = None,
-    ) -> None:
-        self.separate_slacks = isinstance(problem, WestonWatkins)
-        super().__init__(problem, geometry, start, longest_wait, seed, shared)
+    @property
+    def separate_slacks(self) -> bool:
+        """Whether each wrong class has a slack of its own."""
+        return isinstance(self.problem, WestonWatkins)
 
-    def _terms(self, inverse: Floats) -> Floats:
-        return np.column_stack([self.problem.C, self.problem.margins, inverse])
+    def _data(self, rows: Rows, inverse: Floats) -> MulticlassRows:
+        p = self.problem
+        terms = np.column_stack([p.C, p.margins, inverse])
+        return MulticlassRows(rows, p.labels, terms, p.loss_matrix, self.separate_slacks)
 
     def _losses_at_zero(self) -> Floats:
         p = self.problem
@@ -445,68 +442,28 @@ class MulticlassDual(LinearDual):
 
     def _settle(self, empty: Order) -> None:
         problem = self.problem
-        labels = problem.labels[empty]
-        loss = problem.loss_matrix[labels]
+        own = np.arange(len(empty)), problem.labels[empty]
+        loss = problem.loss_matrix[own[1]]
         if self.separate_slacks:
             coef = np.where(loss > 0.0, -problem.C[empty, None], 0.0)
         else:
             coef = np.zeros(loss.shape)
-            worst = loss.argmax(axis=1)
-            coef[np.arange(len(empty)), worst] = -problem.C[empty]
-        own = np.arange(len(empty)), labels
+            coef[own[0], loss.argmax(axis=1)] = -problem.C[empty]
         coef[own] = 0.0
         coef[own] = -coef.sum(axis=1)
         self.dual_coef[empty] = coef
-
-    def _sweep(
-        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
-    ) -> float:
-        p = self.problem
-        return float(
-            sweep_multiclass(
-                self.rows, order, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
-                threshold, weights, unclipped, p.nonnegative, self.coef, self.losses, self.updates,
-                self.iteration, self.longest_wait, self.average, self.snapshots, every,
-                self._scratch(),
-            )
-        )  # fmt: skip
-
-    def _scratch(self) -> Floats:
-        """Room for the scores and the change of one example; one for each caller."""
-        return np.zeros((2, self.n_columns))
-
-    def _extrapolate(self, momentum: float) -> float:
-        p = self.problem
-        own_bound = p.n_outputs - 1.0 if self.separate_slacks else 1.0
-        return float(
-            extrapolate_multiclass(
-                self.rows, momentum, self.coef, self.previous, p.labels, self.terms, p.loss_matrix,
-                own_bound, self.unclipped, self.updates, self._scratch(),
-            )
-        )  # fmt: skip
-
-    def _linear(self) -> float:
-        p = self.problem
-        return float(linear_multiclass(p.labels, self.terms, p.loss_matrix, self.coef))
-
-    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
-        p = self.problem
-        return float(
-            total_loss_multiclass(
-                self.rows, start, stop, p.labels, self.terms, p.loss_matrix, self.separate_slacks,
-                weights, self._scratch(),
-            )
-        )  # fmt: skip
 
 
 class ScalarDual(LinearDual):
     """Binary and regression problems."""
 
     problem: ScalarProblem
+    routines = _Routines(sweep_scalar, extrapolate_scalar, linear_scalar, total_loss_scalar)
 
-    def _terms(self, inverse: Floats) -> Floats:
+    def _data(self, rows: Rows, inverse: Floats) -> ScalarRows:
         p = self.problem
-        return np.column_stack([p.target, p.lower, p.upper, inverse])
+        terms = np.column_stack([p.target, p.lower, p.upper, inverse])
+        return ScalarRows(rows, terms, p.epsilon)
 
     def _losses_at_zero(self) -> Floats:
         p = self.problem
@@ -518,35 +475,8 @@ class ScalarDual(LinearDual):
         best = np.where(target > p.epsilon, p.upper[empty], 0.0)
         self.coef[empty, 0] = np.where(target < -p.epsilon, p.lower[empty], best)
 
-    def _sweep(
-        self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
-    ) -> float:
-        p = self.problem
-        return float(
-            sweep_scalar(
-                self.rows, order, self.terms, p.epsilon, threshold, weights, unclipped,
-                p.nonnegative, self.coef, self.losses, self.updates, self.iteration,
-                self.longest_wait, self.average, self.snapshots, every,
-            )
-        )  # fmt: skip
-
-    def _extrapolate(self, momentum: float) -> float:
-        return float(
-            extrapolate_scalar(
-                self.rows, momentum, self.coef, self.previous, self.terms, self.problem.epsilon,
-                self.unclipped, self.updates,
-            )
-        )  # fmt: skip
-
-    def _linear(self) -> float:
-        return float(linear_scalar(self.terms, self.problem.epsilon, self.coef))
-
     def _linear_after(self, change: float, step: float) -> float:
         return self._linear()  # epsilon * |coef| is not linear in the step
-
-    def _total_loss(self, start: int, stop: int, weights: Floats) -> float:
-        epsilon = self.problem.epsilon
-        return float(total_loss_scalar(self.rows, start, stop, self.terms, epsilon, weights))
 
 
 def make_dual(
@@ -558,10 +488,9 @@ def make_dual(
     shared: SharedWeights | None = None,
 ) -> LinearDual:
     """The state of whichever kind of problem this is."""
-    if isinstance(problem, MulticlassProblem):
-        return MulticlassDual(problem, geometry, start, longest_wait, seed, shared)
-    if isinstance(problem, ScalarProblem):
-        return ScalarDual(problem, geometry, start, longest_wait, seed, shared)
+    for kind, dual in ((MulticlassProblem, MulticlassDual), (ScalarProblem, ScalarDual)):
+        if isinstance(problem, kind):
+            return dual(problem, geometry, start, longest_wait, seed, shared)
     raise TypeError(
         f"SequentialDual solves multi-class, binary and regression problems, "
         f"not {type(problem).__name__}."

@@ -60,9 +60,8 @@ def _find(column, table):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def spread(start, stop, columns, values, table):  # type: ignore[no-untyped-def]
-    """Put a cutting plane in the table; returns how many places it took."""
-    taken = 0
+def spread(start, stop, columns, values, factor, taken, table):  # type: ignore[no-untyped-def]
+    """Add `factor` times a cut to what is in the table; returns how many places are taken."""
     for q in range(start, stop):
         h = _find(columns[q], table)
         if table.keys[h] == EMPTY:
@@ -70,7 +69,7 @@ def spread(start, stop, columns, values, table):  # type: ignore[no-untyped-def]
             table.sums[h] = 0.0
             table.places[taken] = h
             taken += 1
-        table.sums[h] += values[q]
+        table.sums[h] += factor * values[q]
     return taken
 
 
@@ -115,21 +114,8 @@ def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-de
 def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_steps):  # type: ignore[no-untyped-def]
     """Move coefficient between the most violating pair until none violates by `tolerance`.
 
-    Returns the gain of the dual and the number of steps.
-
-    Parameters
-    ----------
-    gram : ndarray, flat
-        Inner products, that of j and k at ``at + j * stride + k``.
-    at, stride, size : int
-        Where they begin, the length of a row, and the number of cutting planes.
-    slopes, coef : ndarray of shape (size,) or longer
-        Changed.
-    total : float
-        What the coefficients may add up to.
-    tolerance : float
-        Violation that is left alone.
-    max_steps : int
+    Changes `slopes` and `coef` of the `size` cutting planes; returns the gain of the dual and the
+    number of steps.
     """
     rest = total
     for j in range(size):

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
 from maxmargin.core.checks import check_indices, check_shape
-from maxmargin.core.kernel import NewOutputs
-from maxmargin.core.kernels import (
+from maxmargin.core.kernel import (
     SAMPLE,
     Kernel,
     KernelError,
+    NewOutputs,
     ProductKernel,
+    asymmetric,
     check_block,
     check_gram,
     row_keys,
@@ -43,13 +44,7 @@ _FIRST_ROOM = 64
 
 @registered("GramState")
 class GramState(NamedTuple):
-    """All of a `GrowingGram` but its rows, which whoever restores it must make anew.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_rows, n_rows)
-    evaluations, next_check : int
-    """
+    """All of a `GrowingGram` but its rows, which whoever restores it must make anew."""
 
     values: Floats
     evaluations: int
@@ -59,14 +54,7 @@ class GramState(NamedTuple):
 class GrowingGram:
     """A table of rows with their Gram matrix, which grows by new times all values.
 
-    Parameters
-    ----------
-    kernel : Kernel
-
-    Attributes
-    ----------
-    evaluations : int
-        Values of the kernel that were computed.
+    `evaluations` counts the values of the kernel that were computed.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -95,20 +83,17 @@ class GrowingGram:
 
     def add(self, rows: Any) -> Order:
         """Numbers of the rows in the table; those that are not in it yet are taken in."""
-        numbers = np.empty(rows.shape[0], dtype=np.int64)
-        size = len(self)
-        new: list[int] = []
-        added: dict[Any, int] = {}
-        for k, key in enumerate(row_keys(rows)):
-            number = self._numbers[key] if key in self._numbers else added.get(key, -1)
-            if number < 0:
-                number = added[key] = size + len(new)
+        keys = row_keys(rows)
+        numbers = dict(self._numbers)
+        new = []
+        for k, key in enumerate(keys):
+            if key not in numbers:
+                numbers[key] = len(numbers)
                 new.append(k)
-            numbers[k] = number
         if new:
             self._grow(rows[np.array(new)])
-            self._numbers |= added
-        return numbers
+            self._numbers = numbers
+        return np.array([numbers[key] for key in keys], dtype=np.int64)
 
     @property
     def state(self) -> GramState:
@@ -161,10 +146,7 @@ class GrowingGram:
         back = float(self.kernel(self.rows[size - 1 :], new[:1])[0, 0])
         self.evaluations += 1
         if abs(back - block[0, -1]) > 1e-6 * max(abs(back), float(self.values[0, 0]), 1e-300):
-            raise KernelError(
-                f"{name} is not symmetric: for two training rows it is {block[0, -1]:.6g} one way "
-                f"and {back:.6g} the other."
-            )
+            raise asymmetric(name, block[0, -1], back)
 
 
 def _appended(store: Any, size: int, new: Any) -> Any:
@@ -183,10 +165,6 @@ def _appended(store: Any, size: int, new: Any) -> Any:
 def _room(size: int) -> int:
     """Rows to make room for: so many that copies do not matter."""
     return max(_FIRST_ROOM, size + size // 2)
-
-
-TRUE_OUTPUT = None
-"""The output that stands for an example's true one."""
 
 
 @registered("Atoms")
@@ -219,15 +197,10 @@ class CutsState(NamedTuple):
 
 
 class KernelCuts:
-    """Outputs of all examples with their coefficients, and the moves that improve them.
+    """Outputs of all examples with their coefficients, and the steps that improve them.
 
-    Parameters
-    ----------
-    cost : ndarray of shape (n_blocks,)
-        C of each example.
-    kernel : ProductKernel
-    by_slack : bool
-        Slack rescaling: the loss multiplies the violation of a margin of one.
+    `cost` is the C of each example. With slack rescaling (`by_slack`) the loss multiplies the
+    violation of a margin of one.
     """
 
     def __init__(self, cost: Floats, kernel: ProductKernel, by_slack: bool = False) -> None:
@@ -287,7 +260,7 @@ class KernelCuts:
         return float(self.atoms.losses @ self.atoms.coef) - self.half_square
 
     def slacks(self) -> Floats:
-        """Hinge of each example, as far as the working set tell."""
+        """Hinge of each example, as far as the working set tells."""
         atoms = self.atoms
         y_true = np.zeros(len(self.cost))
         y_true[atoms.examples[atoms.is_true_output]] = atoms.scores[atoms.is_true_output]
@@ -297,60 +270,46 @@ class KernelCuts:
         return highest
 
     def add(self, y_true: NewOutputs | None, outputs: NewOutputs) -> int:
-        """Take in the truths that are missing, then outputs; says how many outputs are new.
+        """Take in the true outputs that are missing, then others; says how many others are new.
 
         An output with the rows and the loss of one that its example has already is left out.
         """
         if y_true is not None:
             first = np.unique(y_true.examples, return_index=True)[1]
-            y_true = y_true.take(first[~self.has_true_output[y_true.examples[first]]])
-        if y_true is not None and len(y_true.examples):
-            parts, labels = self.parts.add(y_true.parts), self.labels.add(y_true.labels)
-            columns = y_true.examples, parts, labels, y_true.losses
-            self.has_true_output[y_true.examples] = True
-            self._known.update(zip(*(column.tolist() for column in columns), strict=True))
-            self._append(y_true, list(range(len(parts))), parts, labels, are_true_outputs=True)
+            missing = y_true.take(first[~self.has_true_output[y_true.examples[first]]])
+            self.has_true_output[missing.examples] = True
+            self._append(missing._replace(coef=self.cost[missing.examples]), True)
+        return self._append(outputs, False)
 
-        part_numbers, label_numbers = self.parts.add(outputs.parts), self.labels.add(outputs.labels)
+    def _append(self, new: NewOutputs, are_true_outputs: bool) -> int:
+        if not len(new.examples):
+            return 0
+        parts, labels = self.parts.add(new.parts), self.labels.add(new.labels)
+        keys = zip(*(a.tolist() for a in (new.examples, parts, labels, new.losses)), strict=True)
         chosen = []
-        for k, i in enumerate(outputs.examples.tolist()):
-            key = (i, int(part_numbers[k]), int(label_numbers[k]), float(outputs.losses[k]))
+        for k, key in enumerate(keys):
             if key not in self._known:
                 self._known.add(key)
                 chosen.append(k)
-        self._append(outputs, chosen, part_numbers, label_numbers, are_true_outputs=False)
-        return len(chosen)
-
-    def _append(
-        self,
-        new: NewOutputs,
-        chosen: list[int],
-        parts: Order,
-        labels: Order,
-        are_true_outputs: bool,
-    ) -> None:
-        if not chosen:
-            return
-        which, old = np.array(chosen), self.atoms
-        examples, n = new.examples[which], len(chosen)
-        coef = self.cost[examples] if are_true_outputs else new.coef[which]
-        scores = self._scores(parts[which], labels[which])
+        which, n, old = np.array(chosen, dtype=np.int64), len(chosen), self.atoms
+        new = new.take(which)
         self.atoms = Atoms(
-            np.append(old.examples, examples),
+            np.append(old.examples, new.examples),
             np.append(old.parts, parts[which]),
             np.append(old.labels, labels[which]),
             np.append(old.is_true_output, np.full(n, are_true_outputs)),
-            np.append(old.losses, np.zeros(n) if are_true_outputs else new.losses[which]),
-            np.append(old.coef, coef),
-            np.append(old.scores, scores),
+            np.append(old.losses, new.losses),
+            np.append(old.coef, new.coef),
+            np.append(old.scores, self._scores(parts[which], labels[which])),
             np.append(old.idle, np.zeros(n, dtype=np.int64)),
-            (*old.outputs, *(TRUE_OUTPUT if are_true_outputs else new.outputs[k] for k in chosen)),
+            (*old.outputs, *new.outputs),
         )
-        if not are_true_outputs and coef.any():
-            self._take_from_true_outputs(coef, examples)
+        if not are_true_outputs and new.coef.any():
+            self._take_from_true_outputs(new.coef, new.examples)
+        return n
 
     def _take_from_true_outputs(self, coef: Floats, examples: Order) -> None:
-        """What outputs start with comes from their truths; scores are made anew."""
+        """What new outputs start with comes from the true ones; scores are made anew."""
         atoms = self.atoms
         used = np.bincount(examples, weights=coef, minlength=len(self.cost))
         y_true = np.flatnonzero(atoms.is_true_output)
@@ -374,18 +333,12 @@ class KernelCuts:
         The gap is that of the quadratic program over the working set. An example violates its
         optimum by what the highest of its outputs, loss included, is above the lowest that has
         any coefficient. The value of an output is its loss plus its scale times what its score is
-        above the true output's.
-
-        Returns
-        -------
-        gap : float
-            What is left of it.
-        updates : int
+        above the true output's. Returns the gap that is left, and the number of updates.
         """
         atoms = self.atoms
         if not len(atoms.coef):
             return 0.0, 0
-        # The truth of each example comes first.
+        # The true output of each example comes first.
         members = np.lexsort((~atoms.is_true_output, atoms.examples))
         present, starts = np.unique(atoms.examples[members], return_index=True)
         starts = np.append(starts, len(members)).astype(np.int64)
@@ -415,7 +368,7 @@ class KernelCuts:
         """Drop outputs that have been idle for so many iterations, and rows that nobody needs."""
         atoms = self.atoms
         stay = np.flatnonzero(atoms.is_true_output | (atoms.idle < longest))
-        # A truth without outputs has no factor; it comes back with the next output.
+        # A true output without others has no factor; it comes back with the next output.
         outputs_left = np.bincount(atoms.examples[stay], minlength=len(self.cost)) > 1
         stay = stay[outputs_left[atoms.examples[stay]]]
         if len(stay) == len(atoms.examples):
@@ -461,8 +414,7 @@ def _solve(  # type: ignore[no-untyped-def]
 
     Parameters
     ----------
-    part_gram : ndarray of shape (n_part_rows, n_part_rows)
-    label_gram : ndarray of shape (n_label_rows, n_label_rows)
+    part_gram, label_gram : ndarray of shape (n_rows, n_rows)
         Kernels between the rows of the two tables.
     parts, labels : ndarray of int64, shape (n_atoms,)
         The rows that each atom is made of.
@@ -470,20 +422,15 @@ def _solve(  # type: ignore[no-untyped-def]
         Loss of each atom's output, and what its psi is multiplied by.
     coef, scores : ndarray of shape (n_atoms,)
         Changed.
-    members : ndarray of int64, shape (n_atoms,)
-        Atoms example by example, the true output first.
-    starts : ndarray of int64, shape (n_present + 1,)
-        Where the atoms of each example begin in `members`.
+    members, starts : ndarray of int64, shape (n_atoms,) and (n_present + 1,)
+        Atoms example by example, the true output first, and where each example begins.
     wanted : ndarray of int64, shape (n_wanted,)
         Examples to update, by their place in `starts`.
     cost : ndarray of shape (n_present,)
         C of the examples.
-    tolerance : float
-        Gap at which to stop.
-    max_updates : int
-    violations : ndarray of shape (n_wanted,)
-    gram : ndarray of shape (most_atoms, most_atoms)
-    values, change : ndarray of shape (most_atoms,)
+    tolerance, max_updates : float, int
+        When to stop.
+    violations, gram, values, change : ndarray of shape (n_wanted,), (most^2,), (most,), (most,)
         Scratch, with room for the example that has the most atoms.
     """
     updates = 0

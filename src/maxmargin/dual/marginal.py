@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.cuts import add_cut, add_cuts, cut_product
-from maxmargin.compiled.reweighting import reweight
+from maxmargin.compiled.exponentials import reweight
+from maxmargin.compiled.rows import add_cuts, add_scattered, gathered_product
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite
 from maxmargin.core.cuts import Cuts
@@ -582,7 +582,7 @@ def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no
     best = 0
     for j in range(len(old)):
         start, stop = data.starts[first + j], data.starts[first + j + 1]
-        product = cut_product(start, stop, data.columns, data.values, weights)
+        product = gathered_product(start, stop, data.columns, data.values, weights)
         new[j] = data.losses[first + j] - product
         mean += old[j] * new[j]
         if new[j] > new[best]:
@@ -604,7 +604,7 @@ def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
         p = data.first[b] + j
         change = step * data.totals[b] * (new[j] - old[j])
         linear += change * data.losses[p]
-        add_cut(data.starts[p], data.starts[p + 1], data.columns, data.values, change, vector)
+        add_scattered(data.starts[p], data.starts[p + 1], data.columns, data.values, vector, change)
     return linear
 
 

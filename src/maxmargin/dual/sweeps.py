@@ -3,28 +3,18 @@
 Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to;
 `weights` is what scores are computed with. They are the same array unless weights must not be
 negative, when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part
-that later steps must fill first.
+that later steps must fill first. Sweeps also keep an average of the weights, with a snapshot after
+every so many updates, and write down in `losses` cost times loss of each example as they saw it:
+what the objective is, but for steps made since.
 
-The numbers of one example stand together in a row of `terms`, which saves cache misses:
-``(cost, margin, 1 / |x|^2)`` for the multi-class problems, ``(target, lower, upper, 1 / |x|^2)``
-for the scalar ones.
-
-Sweeps also keep an average of the weights, with a snapshot after every so many updates, and write
-down in `losses`, of shape (n_samples,), cost times loss of each example as they saw it: what the
-objective is, but for steps made since.
-
-Exact maximisation of the dual over the variables of one example.
-
-Throughout, ``coef[m]`` is the coefficient with which the example's row enters the weights of class
-``m``, ``scores[m]`` is its loss-augmented score (its own class has loss 0), ``cost`` its C and
-``inverse`` one over its squared length. A step writes the change of ``coef`` into `change`, applies
-it to `coef`, and says what happened: `MOVED`, `STAYED` (no violation above the threshold), or
-`CORNER` (stayed, with every variable at a bound that it does not want to leave).
-
-The arrays are padded to whole vectors: in the padding scores are `NEVER` and coefficients stay
-zero. The loops are written with conditional values instead of branches, so that they vectorise.
-
-Which examples to update in an iteration, and in what order.
+A step maximises the dual exactly over the variables of one example. ``coef[m]`` is the coefficient
+with which its row enters the weights of class ``m``, ``scores[m]`` its loss-augmented score (its
+own class has loss 0), ``cost`` its C and ``inverse`` one over its squared length. A step writes the
+change of ``coef`` into `change`, applies it to `coef`, and says what happened: `MOVED`, `STAYED`
+(no violation above the threshold), or `CORNER` (stayed, with every variable at a bound that it does
+not want to leave). The arrays are padded to whole vectors: in the padding scores are `NEVER` and
+coefficients stay zero. The loops are written with conditional values instead of branches, so that
+they vectorise.
 
 Idle examples are looked at less and less often: one that is at a corner it does not want to leave
 waits 1, 3, 7, ... iterations, up to a limit, before its next update, and is updated in every
@@ -33,10 +23,14 @@ iteration again as soon as it moves. ``updates[i, DUE]`` is the iteration of the
 changed since the last extrapolation looked at them.
 """
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import (
+    Rows,
     add_row,
     add_row_multiple,
     add_row_scores,
@@ -45,9 +39,38 @@ from maxmargin.compiled.rows import (
 )
 
 MOVED, STAYED, CORNER = 0, 1, 2
+DUE, WAIT, MOVING = 0, 1, 2
 
 NEVER = -1e300
 """Score of an output that does not exist."""
+
+CHUNK, STREAMS = 32, 8
+"""Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""
+
+
+class MulticlassRows(NamedTuple):
+    """Examples of a multi-class problem; a row of `terms` is C, margin and ``1 / |x|^2`` of one.
+
+    What is read of an example stands together, which saves cache misses. ``loss[y, m]`` is that of
+    class m where y is true. With `separate_slacks` each wrong class has a slack (Weston-Watkins).
+    """
+
+    rows: Rows
+    labels: NDArray[np.int32]
+    terms: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    separate_slacks: bool
+
+
+class ScalarRows(NamedTuple):
+    """Examples with one variable each; `terms` are target, lower and upper bound, ``1 / |x|^2``.
+
+    `epsilon` is half the width of the insensitive tube; 0 for classification.
+    """
+
+    rows: Rows
+    terms: NDArray[np.float64]
+    epsilon: float
 
 
 @inlined
@@ -186,12 +209,6 @@ def box_step(score, coef, target, epsilon, lower, upper, inverse):  # type: igno
     return free if free < upper else upper
 
 
-DUE, WAIT, MOVING = 0, 1, 2
-
-CHUNK, STREAMS = 32, 8
-"""Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""
-
-
 @inlined
 def postpone(i, updates, now, longest_wait):  # type: ignore[no-untyped-def]
     """Update the idle example ``i`` again after twice as many iterations as last time."""
@@ -258,14 +275,15 @@ def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def set_augmented_scores(rows, i, label, margin, loss, weights, scores):  # type: ignore[no-untyped-def]
+def set_augmented_scores(data, i, weights, scores):  # type: ignore[no-untyped-def]
     """``scores = margin * loss[label] + x_i' weights``, `NEVER` in the padding."""
-    n_classes = loss.shape[0]
+    n_classes = data.loss.shape[0]
+    margin, label = data.terms[i, 1], data.labels[i]
     for m in range(n_classes):
-        scores[m] = margin * loss[label, m]
+        scores[m] = margin * data.loss[label, m]
     for m in range(n_classes, len(scores)):
         scores[m] = NEVER
-    add_row_scores(rows, i, weights, scores)
+    add_row_scores(data.rows, i, weights, scores)
 
 
 @inlined
@@ -286,46 +304,29 @@ def loss_at(scores, label, separate_slacks):  # type: ignore[no-untyped-def]
 
 @compiled
 def sweep_multiclass(  # type: ignore[no-untyped-def]
-    rows, order, labels, terms, loss, separate_slacks, threshold,
-    weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
-    every, scratch,
+    data, order, threshold, weights, unclipped, nonnegative, coef, losses, updates, now,
+    longest_wait, average, snapshots, every, scratch,
 ):  # fmt: skip
     """One exact step for each example in `order`; returns the change of the linear term.
 
     Parameters
     ----------
-    rows : Rows
-        Features, dense or sparse, of n_samples examples; see `maxmargin.compiled.rows`.
+    data : MulticlassRows
     order : ndarray of int32, shape (n_updates,)
         Examples, without repeats.
-    labels : ndarray of int, shape (n_samples,)
-    terms : ndarray of shape (n_samples, 3)
-        C, margin and one over the squared length of each example.
-    loss : ndarray of shape (n_classes, n_classes)
-        Of a true class (row) and a predicted one.
-    separate_slacks : bool
-        One slack for each wrong class (Weston-Watkins) instead of one an example.
     threshold : float
         Violations up to this are left alone.
-    weights, unclipped : ndarray of shape (n_features + 1, n_columns)
-        Changed; the same array unless `nonnegative`. n_columns is n_classes, padded.
-    nonnegative : bool
-    coef : ndarray of shape (n_samples, n_columns)
-        Dual coefficients; changed.
-    losses : ndarray of shape (n_samples,)
-        Set to C times loss of the examples, as seen before their steps.
-    updates : ndarray of int32, shape (n_samples, 3)
-        When each example is due; changed.
-    now, longest_wait : int
-        The iteration, and the most that an idle example waits.
-    average : ndarray of shape (n_features + 1, n_columns)
-        Of the weights; changed.
-    snapshots : ndarray of int64, shape (1,)
-        Terms of the average; changed.
-    every : int
-        Updates between snapshots.
+    weights, unclipped, average : ndarray of shape (n_features + 1, n_columns)
+        Changed; the first two are the same array unless `nonnegative`.
+    coef, losses : ndarray of shape (n_samples, n_columns) and (n_samples,)
+        Dual coefficients, and C times loss of the examples as seen before their steps; changed.
+    updates, now, longest_wait : ndarray of int32, shape (n_samples, 3), and ints
+        When each example is due, the iteration, and the most that an idle example waits.
+    snapshots, every : ndarray of int64, shape (1,), and int
+        Terms of the average, and updates from one to the next.
     scratch : ndarray of shape (2, n_columns)
     """
+    rows, labels, terms, loss, separate_slacks = data
     n_classes = loss.shape[0]
     scores, change = scratch[0], scratch[1]
     linear = 0.0
@@ -335,7 +336,7 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
         i = order[o]
         label = labels[i]
         cost, margin, inverse = terms[i, 0], terms[i, 1], terms[i, 2]
-        set_augmented_scores(rows, i, label, margin, loss, weights, scores)
+        set_augmented_scores(data, i, weights, scores)
         losses[i] = cost * loss_at(scores, label, separate_slacks)
         if separate_slacks:
             outcome = weston_watkins_step(scores, coef[i], label, cost, inverse, threshold, change)
@@ -359,23 +360,11 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
 
 @compiled
 def sweep_scalar(  # type: ignore[no-untyped-def]
-    rows, order, terms, epsilon, threshold,
-    weights, unclipped, nonnegative, coef, losses, updates, now, longest_wait, average, snapshots,
-    every,
+    data, order, threshold, weights, unclipped, nonnegative, coef, losses, updates, now,
+    longest_wait, average, snapshots, every, scratch,
 ):  # fmt: skip
-    """The same for problems with one weight vector and one variable an example.
-
-    Parameters
-    ----------
-    rows, order, threshold, nonnegative, losses, updates, now, longest_wait, snapshots, every
-        As in `sweep_multiclass`.
-    terms : ndarray of shape (n_samples, 4)
-        Target, lower and upper bound of the coefficient, and one over the squared length.
-    epsilon : float
-        Half the width of the insensitive tube; 0 for classification.
-    weights, unclipped, average : ndarray of shape (n_features + 1, 1)
-    coef : ndarray of shape (n_samples, 1)
-    """
+    """`sweep_multiclass` for `ScalarRows`, with one column."""
+    rows, terms, epsilon = data
     scored = weights.reshape(weights.size)  # unlike weights[:, 0], contiguous for the compiler
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
@@ -409,24 +398,15 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def extrapolate_multiclass(  # type: ignore[no-untyped-def]
-    rows, momentum, coef, previous, labels, terms, loss, own_bound, unclipped, updates, scratch
-):
+def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
     On entry `unclipped` has been moved by the full `momentum`; rows that had to stop earlier are
-    corrected here. `previous` becomes the old `coef`. The coefficient of an example's own class
-    lies in ``[0, own_bound * cost]``, the others in ``[-cost, 0]``. Returns the change of the
-    linear term.
-
-    Parameters
-    ----------
-    momentum, own_bound : float
-    previous : ndarray of shape (n_samples, n_columns)
-        The coefficients before the last extrapolation; changed.
-    rows, coef, labels, terms, loss, unclipped, updates, scratch
-        As in `sweep_multiclass`.
+    corrected here. `previous` becomes the old `coef`. Returns the change of the linear term.
     """
+    rows, labels, terms, loss, separate_slacks = data
+    # An example's own class lies in [0, own_bound * cost], the others in [-cost, 0].
+    own_bound = loss.shape[0] - 1.0 if separate_slacks else 1.0
     n_classes = loss.shape[0]
     change = scratch[0]
     linear = 0.0
@@ -467,8 +447,9 @@ def extrapolate_multiclass(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped, updates):  # type: ignore[no-untyped-def]
+def extrapolate_scalar(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
     """The same for one variable an example."""
+    rows, terms, epsilon = data
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
     for i in range(coef.shape[0]):
@@ -490,29 +471,20 @@ def extrapolate_scalar(rows, momentum, coef, previous, terms, epsilon, unclipped
 
 
 @compiled
-def total_loss_multiclass(  # type: ignore[no-untyped-def]
-    rows, start, stop, labels, terms, loss, separate_slacks, weights, scratch
-):
-    """Sum over the examples ``start..stop-1`` of cost times loss.
-
-    Parameters
-    ----------
-    start, stop : int
-    rows, labels, terms, loss, separate_slacks, weights, scratch
-        As in `sweep_multiclass`; only `scratch` is changed.
-    """
+def total_loss_multiclass(data, start, stop, weights, scratch):  # type: ignore[no-untyped-def]
+    """Sum over the examples ``start..stop-1`` of cost times loss."""
     scores = scratch[0]
     total = 0.0
     for i in range(start, stop):
-        label = labels[i]
-        set_augmented_scores(rows, i, label, terms[i, 1], loss, weights, scores)
-        total += terms[i, 0] * loss_at(scores, label, separate_slacks)
+        set_augmented_scores(data, i, weights, scores)
+        total += data.terms[i, 0] * loss_at(scores, data.labels[i], data.separate_slacks)
     return total
 
 
 @compiled
-def total_loss_scalar(rows, start, stop, terms, epsilon, weights):  # type: ignore[no-untyped-def]
-    """Sum over the examples ``start..stop-1`` of cost times loss; a side's cost is its bound."""
+def total_loss_scalar(data, start, stop, weights, scratch):  # type: ignore[no-untyped-def]
+    """The same for one variable an example; the cost of a side is its bound."""
+    rows, terms, epsilon = data
     scored = weights.reshape(weights.size)
     total = 0.0
     for i in range(start, stop):
@@ -522,23 +494,23 @@ def total_loss_scalar(rows, start, stop, terms, epsilon, weights):  # type: igno
 
 
 @compiled
-def linear_scalar(terms, epsilon, coef):  # type: ignore[no-untyped-def]
-    """Linear term of a scalar dual."""
+def linear_multiclass(data, coef):  # type: ignore[no-untyped-def]
+    """Linear term of the dual."""
     total = 0.0
-    for i in range(len(terms)):
-        total += terms[i, 0] * coef[i, 0] - epsilon * abs(coef[i, 0])
+    for i in range(len(data.labels)):
+        row = 0.0
+        for m in range(data.loss.shape[0]):
+            row += data.loss[data.labels[i], m] * coef[i, m]
+        total -= data.terms[i, 1] * row
     return total
 
 
 @compiled
-def linear_multiclass(labels, terms, loss, coef):  # type: ignore[no-untyped-def]
-    """Linear term of a multi-class dual."""
+def linear_scalar(data, coef):  # type: ignore[no-untyped-def]
+    """Linear term of the dual."""
     total = 0.0
-    for i in range(len(labels)):
-        row = 0.0
-        for m in range(loss.shape[0]):
-            row += loss[labels[i], m] * coef[i, m]
-        total -= terms[i, 1] * row
+    for i in range(len(data.terms)):
+        total += data.terms[i, 0] * coef[i, 0] - data.epsilon * abs(coef[i, 0])
     return total
 
 

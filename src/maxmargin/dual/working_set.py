@@ -10,9 +10,6 @@ update many examples:
   same order, in ``gram[gram_at[b]:]``, with room for ``capacity[b]`` cutting planes.
 
 Room is made before a call, so compiled routines never allocate.
-
-A table that was read from a file is checked (`check_table`): compiled routines follow its numbers
-without looking, so each must point into its array.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -21,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.cuts import add_cut, add_to, cut_product
+from maxmargin.compiled.rows import add_scattered, add_to, gathered_product
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite, check_indices, check_shape
 from maxmargin.core.cuts import Cuts
@@ -37,97 +34,8 @@ from maxmargin.dual.gram import (
     spread,
 )
 
-Order = NDArray[np.int64]
-
-_MOST_CAPACITY = 1 << 24
-"""Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
-
-_PER_EXAMPLE = ("totals", "gaps", "size", "capacity", "slot_at", "gram_at")
-_PER_CUT = ("length", "loss", "coef", "previous", "idle", "free")
-
-
-def check_table(table: Any, n_features: int, n_outputs: int) -> None:
-    """Refuse a table in which compiled routines would look outside their arrays.
-
-    Parameters
-    ----------
-    table : named tuple of arrays
-        See `maxmargin.dual.working_set`.
-    n_features : int
-    n_outputs : int
-        Outputs that are listed, one for each number of a cutting plane.
-
-    Raises
-    ------
-    ValueError
-    """
-    n_cuts = len(table.start)
-    places = [array.__array_interface__["data"][0] for array in table if array.size]
-    if len(set(places)) < len(places):
-        raise ValueError("two arrays of the working set are the same")
-    for name in _PER_EXAMPLE:
-        check_shape(name, getattr(table, name), len(table.owner))
-    for name in _PER_CUT:
-        check_shape(name, getattr(table, name), n_cuts)
-    check_shape("values", table.values, len(table.columns))
-    n_free, n_entries = _check_counts(table, n_outputs)
-    _check_lists(table, n_cuts)
-    check_indices("free", table.free[:n_free], n_cuts)
-    check_indices("columns", table.columns[:n_entries], max(n_features, 1))
-    for name in ("totals", "loss", "coef", "previous"):
-        check_finite(name, getattr(table, name))
-    check_finite("values", table.values[:n_entries])
-    in_use = np.flatnonzero(table.length >= 0)
-    lengths = table.length[in_use].astype(np.int64)
-    _check_apart("start", table.start[in_use], lengths, n_entries)
-    if int(lengths.sum()) != int(table.counts[2]):
-        raise ValueError("the working set counts other entries than it has")
-    free = np.sort(table.free[:n_free])
-    numbers = np.sort(np.concatenate([free, in_use]))
-    if not np.array_equal(numbers, np.arange(int(table.counts[-1]))):
-        raise ValueError("a cutting plane is in use and free, or neither")
-
-
-def _check_counts(table: Any, n_outputs: int) -> tuple[int, int]:
-    """Check that no array is used beyond its end; numbers of free cutting planes and of entries."""
-    n_cuts, n_entries = len(table.start), len(table.columns)
-    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
-    check_shape("counts", table.counts, len(rooms))
-    counts = table.counts
-    if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[-1]:
-        raise ValueError("the working set counts more cutting planes than it has")
-    return int(counts[0]), int(counts[1])
-
-
-def _check_lists(table: Any, n_cuts: int) -> None:
-    """Check that the list and the Gram matrix of every example lie in their arrays."""
-    size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
-    if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
-        raise ValueError("an example has more cutting planes than there is room for")
-    _check_apart("slot_at", table.slot_at, capacity, int(table.counts[3]))
-    _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[4]))
-    listed = table.slots[_places(table.slot_at, size)]
-    check_indices("slots", listed, n_cuts)
-    if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
-        raise ValueError("examples list other cutting planes than there are")
-
-
-def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
-    """Refuse parts that do not lie between 0 and `end`, or overlap."""
-    order = np.lexsort([lengths, starts])
-    starts, stops = starts[order], starts[order] + lengths[order]
-    inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
-    if not inside or (stops[:-1] > starts[1:]).any():
-        raise ValueError(f"{name} points outside its array, or into the part of another")
-
-
-def _places(starts: Order, lengths: Order) -> Order:
-    """All places of parts of these lengths."""
-    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
-    return np.repeat(starts, lengths) + np.arange(int(lengths.sum())) - before
-
-
 Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
 
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 
@@ -136,11 +44,15 @@ UNUSED = -1
 
 _FIRST_CAPACITY = 4
 
+_MOST_CAPACITY = 1 << 24
+"""Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
+
 _SLACK = 8
 """The arena is allowed so small a part of dropped cutting planes, and again of room to grow."""
 
+PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
 PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
-"""Arrays with a place for each cutting plane number."""
+"""Arrays with a place for each example, and for each cutting plane number."""
 
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
@@ -149,15 +61,9 @@ _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
 class StepRule(NamedTuple):
     """How an update improves the dual over an example.
 
-    Parameters
-    ----------
-    kind : {PAIRWISE, FRANK_WOLFE, AWAY}
-        Steps between the most violating pair; one line search towards the best cutting plane; or
-        that or one away from the worst, whichever promises more.
-    max_steps : int
-        Most pairwise steps of one update.
-    tolerance : float
-        Violation that is left alone.
+    `kind` is PAIRWISE, steps between the most violating pair, `max_steps` at most; FRANK_WOLFE, one
+    line search towards the best cutting plane; or AWAY, that or one away from the worst, whichever
+    promises more. A violation up to `tolerance` is left alone.
     """
 
     kind: int = PAIRWISE
@@ -166,19 +72,11 @@ class StepRule(NamedTuple):
 
 
 class BlockUpdate(NamedTuple):
-    """What came of updating some examples.
+    """What came of updating some examples: growth of the dual, and sums over the examples.
 
-    Parameters
-    ----------
-    gain : float
-        Growth of the dual.
-    gap : float
-        Sum over the examples of ``total * hinge - sum(coef * slope)`` just before its step, with
-        the hinge over the working set: an estimate of the duality gap over these examples.
-    loss : float
-        Sum over the examples of ``total * hinge`` just before its step.
-    work : float
-        Multiplications, about.
+    With the hinge over the working set just before the step, `gap` sums ``total * hinge - sum(coef
+    * slope)``, an estimate of the duality gap over these examples, and `loss` sums ``total *
+    hinge``. `work` is multiplications, about.
     """
 
     gain: float
@@ -187,7 +85,6 @@ class BlockUpdate(NamedTuple):
     work: float
 
     def __add__(self, other: "BlockUpdate") -> "BlockUpdate":  # type: ignore[override]
-        """What came of both."""
         return BlockUpdate(*(a + b for a, b in zip(self, other, strict=True)))
 
 
@@ -222,11 +119,7 @@ class _Table(NamedTuple):
 class WorkingSet(Stateful):
     """Cutting planes of all examples and the dual point over them.
 
-    Parameters
-    ----------
-    totals : ndarray of shape (n_blocks,)
-        What the coefficients of an example may add up to: its C.
-    n_features : int
+    The coefficients of an example may add up to its entry of `totals`, its C.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("outputs", "linear", "dual", "_table")
@@ -272,8 +165,11 @@ class WorkingSet(Stateful):
 
     def check_state(self) -> None:
         """Refuse a table in which compiled routines would look outside their arrays."""
-        check_table(self._table, self.n_features, len(self.outputs))
-        widest = int(self._table.capacity.max(initial=0))
+        _check_table(self._table, self.n_features, len(self.outputs))
+        self._widen_scratch(int(self._table.capacity.max(initial=0)))
+
+    def _widen_scratch(self, widest: int) -> None:
+        """Have room for the slopes and coefficients of so many cutting planes of one example."""
         if widest > self._scratch.shape[1]:
             self._scratch = np.zeros((2, 2 * widest))
 
@@ -293,11 +189,6 @@ class WorkingSet(Stateful):
         return int(self._table.size.sum())
 
     @property
-    def n_active(self) -> int:
-        """Cutting planes with a positive coefficient."""
-        return int(np.count_nonzero(self._table.coef))
-
-    @property
     def n_bytes(self) -> int:
         """Memory that the arrays take."""
         return sum(array.nbytes for array in self._table)
@@ -307,43 +198,27 @@ class WorkingSet(Stateful):
     ) -> BlockUpdate:
         """Improve the dual over `examples`, one after the other, and `weights` with it.
 
-        Parameters
-        ----------
-        examples : ndarray of int64
-        weights : ndarray of shape (n_features,)
-            The weights of the present coefficients; updated.
-        rule : StepRule
-        cuts : Cutting planes or None
-            A new cutting plane for each of the examples; kept if it violates more than those in the
-            working set.
+        Of `cuts`, a new one for each of the examples, those are kept that violate more than those
+        in the working set.
         """
         added = np.full(len(examples), -1, dtype=np.int32)
         sums = np.zeros(5)
-        if cuts is None:
-            starts, columns, values, losses = _NO_STARTS, _NO_COLUMNS, _NO_VALUES, _NO_VALUES
-        else:
+        if cuts is not None:
             self._make_room(examples, cuts)
-            starts, columns, values, losses = cuts[:4]
             self._latest = added, cuts.outputs
         _update_examples(
-            examples, weights, self._table, rule.kind, rule.max_steps, rule.tolerance,
-            starts, columns, values, losses, added, self._hash, self._scratch, sums,
+            examples, weights, self._table, *rule, *(cuts or _NO_CUTS)[:4],
+            added, self._hash, self._scratch, sums,
         )  # fmt: skip
         self.linear += float(sums[_LINEAR])
         self.dual += float(sums[_GAIN])
         self._note_outputs()
-        return BlockUpdate(
-            gain=float(sums[_GAIN]),
-            gap=float(sums[_GAP]),
-            loss=float(sums[_BOUND]),
-            work=float(sums[_WORK]),
-        )
+        return BlockUpdate(*sums[:_LINEAR].tolist())
 
     def _note_outputs(self) -> None:
-        """Note what the cutting planes added last are cutting planes of.
+        """Note the outputs of the cuts added last.
 
-        An update may be interrupted between taking cutting planes in and this, so whoever reads the
-        outputs makes sure of it first.
+        An update may be interrupted before this, so whoever reads the outputs calls it first.
         """
         if self._latest is not None:
             added, outputs = self._latest
@@ -352,10 +227,7 @@ class WorkingSet(Stateful):
             self._latest = None
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
-        """Take over cutting planes with their coefficients, and add what they make to `weights`.
-
-        An example may come several times.
-        """
+        """Take over cuts, several of an example perhaps, with their coefficients and weights."""
         add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(examples):
@@ -373,8 +245,7 @@ class WorkingSet(Stateful):
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
         """Add the most violating cut of every example at `weights`, times its C, to `vector`.
 
-        Returns the loss of the sum, and which cutting planes it is made of. These count as just
-        used for `keep_latest`.
+        Returns the loss of the sum, and the cuts in it, which `keep_latest` takes for just used.
         """
         self._note_outputs()
         best, loss = self._add_best(weights, vector)
@@ -388,7 +259,7 @@ class WorkingSet(Stateful):
         return best, float(_add_best(self._table, weights, vector, best))
 
     def hinges(self, weights: Floats) -> float:
-        """Sum over the examples of C times the hinge, as far as the working set know it."""
+        """Sum over the examples of C times the hinge, as far as the working set knows it."""
         return float(_hinges(self._table, weights))
 
     def step_towards_best(self, weights: Floats) -> None:
@@ -453,9 +324,7 @@ class WorkingSet(Stateful):
         largest = int(np.diff(cuts.starts).max(initial=0))
         if largest >= len(self._hash.places):
             self._hash = make_table(2 * largest, self.n_features)
-        widest = int(self._table.capacity[examples].max())
-        if widest > self._scratch.shape[1]:
-            self._scratch = np.zeros((2, 2 * widest))
+        self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _widen(self, full: Order) -> None:
         """Twice the room for cutting planes in some examples, at the end of the lists."""
@@ -527,9 +396,64 @@ class WorkingSet(Stateful):
         return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
 
 
-_NO_STARTS = np.zeros(0, dtype=np.int64)
-_NO_COLUMNS = np.zeros(0, dtype=np.uint32)
-_NO_VALUES = np.zeros(0)
+_NO_CUTS = Cuts(
+    np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint32), np.zeros(0), np.zeros(0), []
+)
+
+
+def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
+    """Refuse a table, of a file perhaps, in which routines would look outside their arrays."""
+    places = [array.__array_interface__["data"][0] for array in table if array.size]
+    if len(set(places)) < len(places):
+        raise ValueError("two arrays of the working set are the same")
+    n_cuts, n_entries = len(table.start), len(table.columns)
+    for names, length in ((PER_EXAMPLE, len(table.owner)), (PER_CUT, n_cuts)):
+        for name in names:
+            check_shape(name, getattr(table, name), length)
+    check_shape("values", table.values, n_entries)
+    rooms = n_cuts, n_entries, n_entries, len(table.slots), len(table.gram), n_cuts
+    counts = table.counts
+    check_shape("counts", counts, len(rooms))
+    if (counts < 0).any() or (counts > np.array(rooms)).any() or n_outputs < counts[_N_CUTS]:
+        raise ValueError("the working set counts more cutting planes than it has")
+    _check_lists(table)
+    free, n_entries = table.free[: counts[_N_FREE]], int(counts[_N_ENTRIES])
+    check_indices("free", free, n_cuts)
+    check_indices("columns", table.columns[:n_entries], max(n_features, 1))
+    for name in ("totals", "loss", "coef", "previous"):
+        check_finite(name, getattr(table, name))
+    check_finite("values", table.values[:n_entries])
+    in_use = np.flatnonzero(table.length >= 0)
+    lengths = table.length[in_use].astype(np.int64)
+    _check_apart("start", table.start[in_use], lengths, n_entries)
+    if int(lengths.sum()) != int(counts[_N_LIVE]):
+        raise ValueError("the working set counts other entries than it has")
+    numbers = np.sort(np.concatenate([free, in_use]))
+    if not np.array_equal(numbers, np.arange(int(counts[_N_CUTS]))):
+        raise ValueError("a cutting plane is in use and free, or neither")
+
+
+def _check_lists(table: _Table) -> None:
+    """Check that the list and the Gram matrix of every example lie in their arrays."""
+    size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
+    if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
+        raise ValueError("an example has more cutting planes than there is room for")
+    _check_apart("slot_at", table.slot_at, capacity, int(table.counts[_N_SLOTS]))
+    _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[_N_GRAM]))
+    before = np.repeat(np.cumsum(size) - size, size)
+    listed = table.slots[np.repeat(table.slot_at, size) + np.arange(int(size.sum())) - before]
+    check_indices("slots", listed, len(table.start))
+    if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
+        raise ValueError("examples list other cutting planes than there are")
+
+
+def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
+    """Refuse parts that do not lie between 0 and `end`, or overlap."""
+    order = np.lexsort([lengths, starts])
+    starts, stops = starts[order], starts[order] + lengths[order]
+    inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
+    if not inside or (stops[:-1] > starts[1:]).any():
+        raise ValueError(f"{name} points outside its array, or into the part of another")
 
 
 def _without_repeats(examples: Order) -> list[Order]:
@@ -550,23 +474,55 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 
 @inlined
-def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
-    """Copy a cutting plane into the arena; returns its number."""
+def cut_slope(p, table, weights):  # type: ignore[no-untyped-def]
+    """``loss - <w, psi>`` of cutting plane `p`."""
+    start = table.start[p]
+    stop = start + table.length[p]
+    return table.loss[p] - gathered_product(start, stop, table.columns, table.values, weights)
+
+
+@inlined
+def add_cut(p, coef, table, weights):  # type: ignore[no-untyped-def]
+    """``weights += coef * psi``."""
+    start = table.start[p]
+    stop = start + table.length[p]
+    add_scattered(start, stop, table.columns, table.values, weights, coef)
+
+
+@inlined
+def _set_coef(p, new, table, weights):  # type: ignore[no-untyped-def]
+    """Give a cutting plane another coefficient; returns the change of the linear term."""
+    change = new - table.coef[p]
+    if change != 0.0:
+        table.coef[p] = new
+        add_cut(p, change, table, weights)
+    return change * table.loss[p]
+
+
+@inlined
+def enter(length, loss, coef, table):  # type: ignore[no-untyped-def]
+    """A number for a cutting plane whose entries are the next in the arena."""
     table.counts[_N_FREE] -= 1
     p = table.free[table.counts[_N_FREE]]
-    start = table.counts[_N_ENTRIES]
-    for q in range(last - first):
-        table.columns[start + q] = columns[first + q]
-        table.values[start + q] = values[first + q]
-    table.counts[_N_ENTRIES] += last - first
-    table.counts[_N_LIVE] += last - first
-    table.start[p] = start
-    table.length[p] = last - first
+    table.start[p] = table.counts[_N_ENTRIES]
+    table.counts[_N_ENTRIES] += length
+    table.counts[_N_LIVE] += length
+    table.length[p] = length
     table.loss[p] = loss
     table.coef[p] = coef
     table.previous[p] = coef
     table.idle[p] = 0
     return p
+
+
+@inlined
+def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
+    """Copy a cutting plane into the arena; returns its number."""
+    start = table.counts[_N_ENTRIES]
+    for q in range(last - first):
+        table.columns[start + q] = columns[first + q]
+        table.values[start + q] = values[first + q]
+    return enter(last - first, loss, coef, table)
 
 
 @inlined
@@ -578,7 +534,7 @@ def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
     stop = start + table.length[p]
     table.slots[at + m] = p
     table.size[b] = m + 1
-    taken = spread(start, stop, table.columns, table.values, hashed)
+    taken = spread(start, stop, table.columns, table.values, 1.0, 0, hashed)
     for j in range(m + 1):
         other = table.slots[at + j]
         first = table.start[other]
@@ -618,23 +574,16 @@ def _update_examples(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     examples : ndarray of int64, shape (n_updates,)
-    weights : ndarray of shape (n_features,)
-        Changed.
-    table : _Table
+    weights, table : ndarray of shape (n_features,) and _Table
         Changed.
     kind, max_steps, tolerance
         See `StepRule`.
-    new_starts : ndarray of int64, shape (n_updates + 1,), or empty for no new cutting planes
-    new_columns : ndarray of uint32, shape (n_entries,)
-    new_values : ndarray of shape (n_entries,)
-    new_losses : ndarray of shape (n_updates,)
-        A new cutting plane for each of the examples, as in `Cuts`.
+    new_starts, new_columns, new_values, new_losses
+        A new cutting plane for each of the examples, as in `Cuts`, or empty for none.
     added : ndarray of int32, shape (n_updates,)
         Set to the numbers of those that were kept.
-    hashed : HashTable
-        Empty, also afterwards.
-    scratch : ndarray of shape (2, most_cuts)
-        Room for the slopes and coefficients of one example.
+    hashed, scratch : HashTable and ndarray of shape (2, most_cuts)
+        Empty, also afterwards; room for the slopes and coefficients of one example.
     sums : ndarray of shape (5,)
         Gain, gap, C times hinge, work and change of the linear term are added to it.
     """
@@ -649,17 +598,15 @@ def _update_examples(  # type: ignore[no-untyped-def]
         value = 0.0
         for j in range(m):
             p = table.slots[at + j]
-            start = table.start[p]
-            stop = start + table.length[p]
-            work += stop - start
-            slope = table.loss[p] - cut_product(start, stop, table.columns, table.values, weights)
-            slopes[j] = slope
+            work += table.length[p]
+            slopes[j] = slope = cut_slope(p, table, weights)
             coef[j] = table.coef[p]
             highest = max(highest, slope)
             value += coef[j] * slope
         if len(new_losses) > 0:
             first, last = new_starts[o], new_starts[o + 1]
-            slope = new_losses[o] - cut_product(first, last, new_columns, new_values, weights)
+            product = gathered_product(first, last, new_columns, new_values, weights)
+            slope = new_losses[o] - product
             work += last - first
             if slope > highest + tolerance:
                 highest = slope
@@ -688,14 +635,9 @@ def _update_examples(  # type: ignore[no-untyped-def]
         sums[_GAIN] += gain
         for j in range(m):
             p = table.slots[at + j]
-            change = coef[j] - table.coef[p]
-            if change != 0.0:
-                start = table.start[p]
-                stop = start + table.length[p]
-                work += stop - start
-                add_cut(start, stop, table.columns, table.values, change, weights)
-                table.coef[p] = coef[j]
-                sums[_LINEAR] += change * table.loss[p]
+            if coef[j] != table.coef[p]:
+                work += table.length[p]
+                sums[_LINEAR] += _set_coef(p, coef[j], table, weights)
         sums[_WORK] += work
 
 
@@ -724,9 +666,7 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
             table.idle[p] += 1
-            start = table.start[p]
-            stop = start + table.length[p]
-            slope = table.loss[p] - cut_product(start, stop, table.columns, table.values, weights)
+            slope = cut_slope(p, table, weights)
             if slope > highest:
                 highest = slope
                 best[b] = p
@@ -734,9 +674,7 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
         if p >= 0:
             table.idle[p] = 0
             loss += table.totals[b] * table.loss[p]
-            start = table.start[p]
-            stop = start + table.length[p]
-            add_cut(start, stop, table.columns, table.values, table.totals[b], vector)
+            add_cut(p, table.totals[b], table, vector)
     return loss
 
 
@@ -748,10 +686,7 @@ def _hinges(table, weights):  # type: ignore[no-untyped-def]
         highest = 0.0
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
-            start = table.start[p]
-            stop = start + table.length[p]
-            product = cut_product(start, stop, table.columns, table.values, weights)
-            highest = max(highest, table.loss[p] - product)
+            highest = max(highest, cut_slope(p, table, weights))
         total += table.totals[b] * highest
     return total
 
@@ -813,12 +748,7 @@ def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
             old = table.coef[p]
             new = max(old + step * (old - table.previous[p]), 0.0)
             table.previous[p] = old
-            if new != old:
-                table.coef[p] = new
-                start = table.start[p]
-                stop = start + table.length[p]
-                add_cut(start, stop, table.columns, table.values, new - old, weights)
-                linear += (new - old) * table.loss[p]
+            linear += _set_coef(p, new, table, weights)
     return linear
 
 
@@ -829,32 +759,15 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
     for b in range(len(table.size)):
         for j in range(table.size[b]):
             p = table.slots[table.slot_at[b] + j]
-            change = table.previous[p] - table.coef[p]
-            if change != 0.0:
-                table.coef[p] = table.previous[p]
-                start = table.start[p]
-                stop = start + table.length[p]
-                add_cut(start, stop, table.columns, table.values, change, weights)
-                linear += change * table.loss[p]
+            linear += _set_coef(p, table.previous[p], table, weights)
     return linear
 
 
 @compiled
 def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
-    """Append a cutting plane with its coefficient to each of the examples.
+    """Append a cutting plane, as in `Cuts`, with its coefficient to each of the examples.
 
-    Parameters
-    ----------
-    examples : ndarray of int64, shape (n_cuts,)
-        Without repeats.
-    starts, columns, values, losses
-        Of the cutting planes, as in `Cuts`.
-    coef : ndarray of shape (n_cuts,)
-    table : _Table
-        With room for them; changed.
-    hashed : HashTable
-    added : ndarray of int32, shape (n_cuts,)
-        Set to their numbers.
+    `examples` are without repeats, `table` has room, and `added`, int32, is set to the numbers.
     """
     for o in range(len(examples)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
@@ -862,21 +775,25 @@ def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, ad
         added[o] = p
 
 
+@inlined
+def move_list(b, room, table):  # type: ignore[no-untyped-def]
+    """Move the list of example `b` to the end of all that are counted, with room for so many."""
+    m, old = table.size[b], table.capacity[b]
+    slot_at, gram_at = table.counts[_N_SLOTS], table.counts[_N_GRAM]
+    for j in range(m):
+        table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
+        for k in range(m):
+            table.gram[gram_at + j * room + k] = table.gram[table.gram_at[b] + j * old + k]
+    table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, room
+    table.counts[_N_SLOTS] += room
+    table.counts[_N_GRAM] += room * room
+
+
 @compiled
 def _widen_examples(full, table):  # type: ignore[no-untyped-def]
     """Move the lists of the examples `full` to the end, with twice the room."""
     for o in range(len(full)):
-        b = full[o]
-        m, old = table.size[b], table.capacity[b]
-        new = 2 * old
-        slot_at, gram_at = table.counts[_N_SLOTS], table.counts[_N_GRAM]
-        for j in range(m):
-            table.slots[slot_at + j] = table.slots[table.slot_at[b] + j]
-            for k in range(m):
-                table.gram[gram_at + j * new + k] = table.gram[table.gram_at[b] + j * old + k]
-        table.slot_at[b], table.gram_at[b], table.capacity[b] = slot_at, gram_at, new
-        table.counts[_N_SLOTS] += new
-        table.counts[_N_GRAM] += new * new
+        move_list(full[o], 2 * table.capacity[full[o]], table)
 
 
 @compiled

@@ -10,87 +10,25 @@ What a file may hold of an estimator: attributes it declares, of the types it de
 import copy
 import inspect
 import os
-import signal
-import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import MISSING, field, fields
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, _clone_parametrized
-from sklearn.callback import CallbackSupportMixin, with_callbacks
+from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from maxmargin.core.arrays import SampledHash
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.checks import check_shape
-from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status, Stopping
-from maxmargin.core.threads import n_threads
-from maxmargin.estimators.checks import check_costs, check_per_sample
+from maxmargin.core.result import AbsoluteGap, Iteration, Result, Status
 from maxmargin.estimators.convergence import NotConvergedWarning, likely_cause
 from maxmargin.estimators.declared import Documented, estimator, fitted
 from maxmargin.io.checkpoint import Checkpoint
-
-
-@contextmanager
-def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set `cancelled`, so that the iteration under way is ended and kept.
-
-    The second one comes at once. Where somebody else handles Ctrl-C, or this is not the main
-    thread, nothing changes.
-    """
-    usual = signal.default_int_handler
-    is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not usual:
-        yield
-        return
-
-    def cancel(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        cancelled.set()
-
-    signal.signal(signal.SIGINT, cancel)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-def train_warm(
-    model: Any,
-    solver: Any,
-    oracle: Any,
-    shape: Hashable,
-    X: Any,
-    y: Any,
-    attributes: Callable[[Any], dict[str, Any]],
-) -> Result:
-    """Train an estimator, with `warm_start` from where its last fit ended, if the shapes are equal.
-
-    Parameters
-    ----------
-    model : CertifiedEstimator
-    solver
-        With ``solve(oracle, ..., start)``.
-    training
-    shape : hashable
-        What must be the same for a dual solution to fit again.
-    X, y, attributes
-        As in ``CertifiedEstimator._train``.
-    """
-    known, point = (model.warm_start and getattr(model, "_warm", None)) or (None, None)
-    solve = partial(solver.solve, oracle, start=point if known == shape else None)
-    result: Result = model._train(X, y, solve, attributes)
-    model._warm = (shape, result.dual_point) if model.warm_start else None
-    return result
 
 
 @estimator
@@ -150,10 +88,6 @@ def callers_level() -> int:
 
 
 Floats = NDArray[np.float64]
-
-Solve = Callable[..., Result]
-"""Takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps `checkpoint`."""
-
 
 MOST_THREADS = 1024
 """More than any machine has use for: a number in a file must not be able to ask for them."""
@@ -222,68 +156,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     status_: str = fitted()
     _data_fingerprint: str = fitted()
 
-    @with_callbacks
-    def _train(
-        self,
-        X: Any,
-        y: Any,
-        solve: Solve,
-        attributes: Callable[[Floats], dict[str, Any]],
-        cancelled: threading.Event | None = None,
-    ) -> Result:
-        """Solve, showing it to the callbacks, and set what was learned.
-
-        Nothing of the estimator changes before the end; if the problem fails on the way, what was
-        learned before is kept. `attributes` names what weights mean.
-        """
-        if self.n_jobs == 0:
-            raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
-        context = self._init_callback_context(max_subtasks=None)
-        context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        cancelled = cancelled or threading.Event()
-        stopping = Stopping.within(self.tol, self.max_iter, self.time_limit, cancelled)
-        patient: Any = nullcontext()
-        kept: dict[str, Checkpoint] = {}
-        if self.checkpoint is not None:
-            patient = first_interrupt_sets(cancelled)
-            kept["checkpoint"] = Checkpoint.of(self.checkpoint)
-        try:
-            with patient:
-                result = solve(
-                    stopping=stopping,
-                    n_jobs=n_threads(self.n_jobs),
-                    seed=int(check_random_state(self.random_state).randint(2**31)),
-                    on_iteration=self._on_iteration(X, y, attributes),
-                    **kept,
-                )
-        except ProblemError as error:
-            if error.result is not None:
-                self.__dict__.update(self._learned(error.result, attributes))
-            raise
-        fitted = self._learned(result, attributes) | {"_data_fingerprint": _fingerprint(X, y)}
-        self.__dict__.update(fitted)
-        context.call_on_fit_task_end(
-            estimator=self, X=X, y=y, reconstruction_attributes=lambda: fitted
-        )
-        return result
-
-    def _costs(self, n_samples: int, sample_weight: ArrayLike | None) -> Floats:
-        """C of each example."""
-        C = np.full(n_samples, float(self.C))
-        if sample_weight is not None:
-            C *= check_per_sample(sample_weight, n_samples, "sample_weight", "weights")
-            if not C.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
-        return check_costs(C)
-
-    def _refuse_checkpoint(self) -> None:
-        """For calls of `partial_fit`, which end before there would be one."""
-        if self.checkpoint is not None:
-            raise ValueError(
-                "partial_fit keeps no checkpoint: leave checkpoint out, and save the model between "
-                "two calls."
-            )
-
     def _check_fitted(self) -> None:
         """See `StoredEstimator`; all of these must be there."""
         _ = self.certificate_, self.history_, self.n_iter_, self.status_
@@ -298,29 +170,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
             "n_iter_": max(1, result.iterations),
             "status_": str(result.status),
         }
-
-    def _on_iteration(
-        self, X: Any, y: Any, attributes: Callable[[Floats], dict[str, Any]]
-    ) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
-        """Hand each iteration to the callbacks, if there are any."""
-        if not getattr(self, "_skl_callbacks", None):
-            return None
-        fit_context = self._callback_fit_ctx
-
-        def on_iteration(line: Iteration, weights: Callable[[], Floats]) -> bool:
-            arguments = {
-                "estimator": self,
-                "X": X,
-                "y": y,
-                "reconstruction_attributes": lambda: attributes(weights()),
-            }
-            context = fit_context.subcontext(task_name="iteration")
-            # Not as metadata, which scikit-learn's ScoringMonitor hands to the scorers.
-            context.iteration = line
-            context.call_on_fit_task_begin(**arguments)
-            return bool(context.call_on_fit_task_end(**arguments))
-
-        return on_iteration
 
     def _warn_unless_converged(self, result: Result, X: Any) -> None:
         """Say why the solver stopped, and at which gap, unless it did all that was asked for.
@@ -371,14 +220,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
         if isinstance(self.tol, AbsoluteGap):
             return f"duality gap of {certificate.gap:.2g}"
         return f"relative duality gap of {certificate.relative_gap:.2g}"
-
-
-def _fingerprint(X: Any, y: Any) -> str:
-    """A name for the data, which a model keeps: from some of it, so that it costs little."""
-    found = SampledHash("X and y")
-    found.add(X)
-    found.add(y)
-    return found.text()
 
 
 @estimator

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils import check_array
 from sklearn.utils.validation import (
     _check_feature_names,
@@ -14,8 +14,7 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from maxmargin.core.checks import LARGEST, LARGEST_COST, complaint, first_immoderate
-from maxmargin.core.inputs import check_kinds, place_of
+from maxmargin.core.inputs import check_kinds, check_moderate
 
 Floats = NDArray[np.float64]
 
@@ -42,15 +41,6 @@ def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> 
         X.sum_duplicates()
     check_moderate(X, name, ends)
     return X
-
-
-def check_moderate(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> None:
-    """Refuse NaN, infinity, and features so large that their squares overflow."""
-    found = first_immoderate(X)
-    if found is not None:
-        row, column, value = found
-        place = f"row {row}" if ends is None else place_of(row, ends)
-        raise ValueError(complaint(value, "X", f"{place}, column {column}", name))
 
 
 def check_rows(estimator: Any, X: Any) -> Any:
@@ -119,18 +109,6 @@ def check_temperature(temperature: float) -> float:
     return float(temperature)
 
 
-def check_costs(C: Floats) -> Floats:
-    """The C of each example, with its weights; none so large that sums of them overflow."""
-    total = float(C.sum())
-    if not total <= LARGEST_COST:
-        at = int(np.argmax(C))
-        raise ValueError(
-            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
-            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
-        )
-    return C
-
-
 def one_sentence(message: str, values: Any, name: str) -> str:
     """Scikit-learn's complaint about an array, without the print-out of the array."""
     if message.startswith("Complex data not supported"):
@@ -147,50 +125,6 @@ def one_sentence(message: str, values: Any, name: str) -> str:
     return message
 
 
-def as_floats(values: Any, name: str) -> Floats:
-    """Numbers as an array."""
-    try:
-        return np.array(values, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold numbers, in a regular shape.") from error
-
-
-def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str) -> Floats:
-    """One finite number that is not negative for each sample (or one for all)."""
-    array = as_floats(values, name)
-    if array.ndim == 0:
-        array = np.full(n_samples, float(array))
-    if array.shape != (n_samples,):
-        raise ValueError(
-            f"{name} must hold one number for each of the {n_samples} samples, "
-            f"but has shape {array.shape}."
-        )
-    _check_sizes(array, name, what_for, f"take smaller {what_for}")
-    return array
-
-
-def _check_sizes(array: Floats, name: str, what_for: str, cure: str) -> None:
-    """Refuse numbers that are negative or not finite, or so large that sums of them overflow."""
-    bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
-    large = np.argwhere(array > LARGEST)
-    if not len(bad) and not len(large):
-        return
-    at = tuple((bad if len(bad) else large)[0].tolist())
-    place = f"{name}[{', '.join(map(str, at))}]"
-    if len(bad):
-        raise ValueError(f"{place} is {array[at]}, but {what_for} must be finite and not negative.")
-    raise ValueError(f"{place} is {array[at]:g}, but beyond {LARGEST:g} sums overflow: {cure}.")
-
-
-def check_bias(bias: float) -> None:
-    """Refuse a constant feature whose square overflows."""
-    if bias > LARGEST:
-        raise ValueError(
-            f"intercept_scaling is {bias:g}, but its square overflows beyond {LARGEST:g}: take a "
-            f"smaller one."
-        )
-
-
 def check_lengths(X: Any, y: Any) -> None:
     """As many targets as rows."""
     try:
@@ -200,27 +134,3 @@ def check_lengths(X: Any, y: Any) -> None:
             f"X has {X.shape[0]} rows but y has {len(y)} entries (inconsistent numbers of "
             f"samples): give one target for each row."
         ) from error
-
-
-def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
-    """Loss of answering the column's class for the row's, in the order of `classes`."""
-    n_classes = len(classes)
-    if loss_matrix is None:
-        return 1.0 - np.eye(n_classes)
-    if isinstance(loss_matrix, dict):
-        loss_matrix = [[loss_matrix.get((a, b), float(a != b)) for b in classes] for a in classes]
-    loss = as_floats(loss_matrix, "loss_matrix")
-    if loss.shape != (n_classes, n_classes):
-        raise ValueError(
-            f"loss_matrix has shape {loss.shape} but y holds {n_classes} classes: give a "
-            f"({n_classes}, {n_classes}) array in the order of the sorted classes, or a "
-            f"dictionary {{(true, predicted): loss}}, which also works when a class is missing."
-        )
-    _check_sizes(loss, "loss_matrix", "losses", "take smaller losses and a larger C")
-    if np.diagonal(loss).any():
-        at = int(np.flatnonzero(np.diagonal(loss))[0])
-        raise ValueError(
-            f"loss_matrix[{at}, {at}] is {loss[at, at]}, but the right answer must cost nothing: "
-            f"set the diagonal to zero."
-        )
-    return loss

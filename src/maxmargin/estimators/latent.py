@@ -21,7 +21,7 @@ from maxmargin.estimators.base import callers_level, check_weights
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import HasProblem, StructuredEstimator
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
-from maxmargin.solvers.names import make_solver
+from maxmargin.training.fit import costs, make_solver, train
 
 Floats = NDArray[np.float64]
 
@@ -113,7 +113,7 @@ class LatentEstimator(StructuredEstimator):
             max_imputations=self.max_imputations,
         )
         solve = partial(procedure.solve, latent, initial=initial, start=start)
-        result = self._train(X, y, solve, attributes)
+        result = train(self, X, y, solve, attributes)
         end = LatentStart(result.weights, result.dual_point)
         self._end = end if self.warm_start else None
         self._warn_unless_converged(result, X)
@@ -211,7 +211,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
                 )
         if not len(X):
             raise ValueError("X is empty: there is nothing to learn from.")
-        latent = make_latent_oracle(self.problem, X, y, self._costs(len(X), sample_weight))
+        latent = make_latent_oracle(self.problem, X, y, costs(self, len(X), sample_weight))
         self._fit_latent(latent, X, y, lambda weights: {"weights_": weights}, initial)
         return self
 

@@ -18,26 +18,24 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import validate_data
 
 from maxmargin.core.checks import LARGEST, are_moderate, check_finite, first_immoderate
-from maxmargin.core.linear import LinearProblem, OneVersusRest, ScalarProblem
-from maxmargin.core.prior import GaussianPrior, WhitenedFeatures
+from maxmargin.core.inputs import as_floats, check_bias, check_costs
+from maxmargin.core.linear import (
+    GaussianPrior,
+    LinearProblem,
+    OneVersusRest,
+    ScalarProblem,
+    WhitenedFeatures,
+)
 from maxmargin.core.result import Result, Stopping
 from maxmargin.core.threads import n_threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, check_weights
-from maxmargin.estimators.checks import (
-    as_floats,
-    check_bias,
-    check_costs,
-    check_features,
-    check_labels,
-    check_lengths,
-    check_per_sample,
-    check_rows,
-)
+from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
+from maxmargin.training.fit import costs, refuse_checkpoint, train
 from maxmargin.training.streams import CheckedExamples, LinearStream
 
 Floats = NDArray[np.float64]
@@ -237,7 +235,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             return self._model(features, targets, weights)
 
         solve = partial(self._solver.solve, problem, start=carried)
-        result: Result = self._train(X, y, solve, attributes, cancelled)
+        result: Result = train(self, X, y, solve, attributes, cancelled)
         validate_data(self, original_X, skip_check_array=True)
         self._online = None
         return result
@@ -266,8 +264,8 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     def _fit_source(self, stream: LinearStream) -> Self:
         """Fit on batches of a source."""
         solve = partial(self._streamed_solver.solve, stream)
-        result: Result = self._train(
-            stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
+        result: Result = train(
+            self, stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
         )
         self.__dict__.pop("feature_names_in_", None)
         self._warm = self._online = None
@@ -278,7 +276,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         """Dual coordinate steps on further examples, which have been checked."""
         online = self._online
         validate_data(self, original_X, reset=online is None, skip_check_array=True)
-        self._refuse_checkpoint()
+        refuse_checkpoint(self)
         solver = self._streamed_solver
         features = self._features(X, targets.n_outputs)
         problem = self._problem(features, targets, C)
@@ -338,12 +336,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
                 "Every row of X is zero and fit_intercept is False, so there is nothing to learn "
                 "from: check how X was made."
             )
-        C = np.full(X.shape[0], float(self.C))
-        if sample_weight is not None:
-            C *= check_per_sample(sample_weight, len(C), "sample_weight", "weights")
-            if alone and not C.any():
-                raise ValueError("All sample weights are zero: at least one must be positive.")
-        return X, y, check_costs(C)
+        return X, y, costs(self, X.shape[0], sample_weight, alone)
 
     def _scores(self, X: Any) -> Floats:
         """Scores of shape (n_samples,) or, with more than one output, (n_samples, n_outputs)."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,11 +21,11 @@ from maxmargin.core.problem import (
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.data.sources import Source
-from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights, train_warm
+from maxmargin.estimators.base import CertifiedEstimator, HasEngine, check_weights
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.fit import (
+    SOLVERS,
     Encoded,
     Metadata,
     first_examples,
@@ -35,6 +34,7 @@ from maxmargin.training.fit import (
     known_metadata,
     partial_fit,
     survey_classes,
+    train_as_hooked,
 )
 from maxmargin.training.partitions import Survey
 
@@ -60,16 +60,7 @@ class StructuredEstimator(CertifiedEstimator):
     _widens: ClassVar[bool] = False
     """Whether oracles of partitions widen sparse rows themselves."""
 
-    def _fit_oracle(self, oracle: Oracle, X: Any, y: Any, fitted: Any, solver: Any = None) -> None:
-        """Train, from the dual solution of the fit before if that is asked for."""
-        solver = make_solver(self.solver) if solver is None else solver
-        result = train_warm(self, solver, oracle, oracle.shape, X, y, fitted)
-        self._warn_unless_converged(result, X)
-
-    def _solve(self, solver: Any, oracle: Oracle, X: Any, y: Any, metadata: Metadata) -> None:
-        """Train with a solver; see `maxmargin.training.fit.Hooks`."""
-        hooks: Any = self
-        self._fit_oracle(oracle, X, y, partial(hooks._fitted, metadata), solver)
+    _solve = train_as_hooked
 
     def _survey(self, source: Source) -> Metadata:
         """What all examples of a source fix."""

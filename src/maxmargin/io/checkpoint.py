@@ -1,7 +1,4 @@
-"""Checkpoints: a solve that was killed goes on from the last one, to the same answer.
-
-Short names for data, so that a checkpoint can tell whether it belongs to them.
-"""
+"""Checkpoints: a solve that was killed goes on from the last one, to the same answer."""
 
 import math
 import os
@@ -18,7 +15,7 @@ from maxmargin.core.arrays import SampledHash
 from maxmargin.core.checks import conforms
 from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful, UnwritableError, capture, restore
-from maxmargin.io.tensors import read_tensors, write_tensors
+from maxmargin.io.files import read_tensors, write_tensors
 
 
 def fingerprint(value: Any) -> str:
@@ -27,17 +24,15 @@ def fingerprint(value: Any) -> str:
     Goes through all of arrays, lists, dictionaries, and the attributes of any other object. Of what
     has none, such as functions, only the type counts.
     """
-    found = _WholeHash("")
-    found.add(value)
-    return found.text()
+    return _WholeHash("", value).text()
 
 
 class _WholeHash(SampledHash):
     """A hash that leaves nothing out."""
 
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
+    def __init__(self, kind: str, *values: Any) -> None:
         self._met: dict[int, Any] = {}
+        super().__init__(kind, *values)
 
     def _places(self, n: int) -> Iterable[int]:
         return range(n)
@@ -120,24 +115,10 @@ class Checkpoint:
     ) -> bool:
         """Note what the solve is about, and go on from the file if there is one to go on from.
 
-        Parameters
-        ----------
-        state : Stateful
-            Of a new solve; changed if this returns True.
-        content : object
-            All that tells the data from others.
-        solver : object
-            Its ``repr`` tells its parameters.
-        stopping : Stopping
-            Its clock goes on from where that of the file stopped.
-        seed : int
-        **parameters
-            What else the answer depends on, as JSON can hold it.
-
-        Raises
-        ------
-        ValueError
-            If the file is damaged, or is about something else.
+        The `state` of a new solve is changed if this returns True, and the clock of `stopping` goes
+        on. `content` is all that tells the data from others, the ``repr`` of `solver` tells its
+        parameters, and `parameters` are what else the answer depends on, as JSON can hold it.
+        ValueError if the file is damaged, or is about something else.
         """
         self._about = {
             "data": fingerprint(content),
@@ -161,9 +142,8 @@ class Checkpoint:
             )
         about: Any = header.get("about")
         seconds: Any = header.get("seconds")
-        if not isinstance(about, dict) or not (
-            conforms(seconds, float) and 0.0 <= seconds < math.inf
-        ):
+        clock = conforms(seconds, float) and 0.0 <= seconds < math.inf
+        if not isinstance(about, dict) or not clock:
             raise ValueError(f"{self.path} is damaged: remove the file to begin anew.")
         for name, mine in self._about.items():
             theirs = about.get(name)
@@ -199,14 +179,8 @@ class Checkpoint:
             return
         try:
             tree, arrays = capture(state())
-            seconds = self._stopping.seconds
-            header = {
-                "kind": "checkpoint",
-                "format": _FORMAT,
-                "about": self._about,
-                "seconds": seconds,
-                "state": tree,
-            }
+            header = {"kind": "checkpoint", "format": _FORMAT, "about": self._about}
+            header |= {"seconds": self._stopping.seconds, "state": tree}
             write_tensors(self.path, header, arrays)
         except (OSError, UnwritableError) as error:
             warnings.warn(

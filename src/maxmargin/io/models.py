@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 import maxmargin
 from maxmargin.core.checks import check_finite, check_types, conforms
 from maxmargin.core.registry import as_named_now, class_named
-from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, restore
-from maxmargin.io.tensors import DamagedFileError, read_tensors, write_tensors
+from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, refuse, restore
+from maxmargin.io.files import DamagedFileError, read_tensors, write_tensors
 
 FORMAT = 2
 """Of the files that are written, and the newest that can be read. The first had a checksum of the
@@ -97,21 +97,32 @@ def save(
             f"{name} is no estimator of maxmargin: save the estimators inside it, one by one."
         )
     check_is_fitted(estimator)
-    given = _Given()
+    own = estimator.get_params(deep=False)
     parameters = {
-        key: given.parameter(key, value)
-        for key, value in estimator.get_params(deep=False).items()
+        key: value
+        for key, value in own.items()
         if key not in _OF_THE_MACHINE and not isinstance(value, np.random.RandomState)
     }
     fitted = {
         key: value
         for key, value in vars(estimator).items()
-        if key not in estimator.get_params(deep=False)
-        and key not in OF_TRAINING
-        and not key.startswith(_OF_SCIKIT_LEARN)
+        if key not in own and key not in OF_TRAINING and not key.startswith(_OF_SCIKIT_LEARN)
     }
+    given: dict[str, str] = {}  # who loads the model gives these parameters again
+    places: dict[int, Tree] = {}  # what stands in the file for their leaves
+    for key, value in parameters.items():
+        leaves = _leaves(value)
+        places |= {id(leaf): ["given", key, at] for at, leaf in enumerate(leaves)}
+        if leaves:
+            parameters[key] = whole = object()
+            places[id(whole)] = ["given", key, -1]
+            given[key] = _description(value)
+
+    def known(value: Any) -> Tree:
+        return places[id(value)] if id(value) in places else refuse(value)
+
     try:
-        tree, arrays = capture({"parameters": parameters, "fitted": fitted}, given.known)
+        tree, arrays = capture({"parameters": parameters, "fitted": fitted}, known)
     except UnwritableError as error:
         raise ModelFileError(f"This {name} cannot be saved: {error}.") from error
     header = {
@@ -119,7 +130,7 @@ def save(
         "format": FORMAT,
         "maxmargin": maxmargin.__version__,
         "estimator": name,
-        "given": given.descriptions,
+        "given": given,
         "about": dict(about or {}),
         "model": tree,
     }
@@ -165,18 +176,13 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
     --------
     See `save`.
     """
-    return load_with_about(path, mmap=mmap, **given).estimator
+    return load_with_about(path, mmap=mmap, **given)[0]
 
 
-class Loaded(NamedTuple):
-    """An estimator, and what was given to `save` as `about`."""
-
-    estimator: Any
-    about: dict[str, Any]
-
-
-def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Loaded:
-    """What `load` returns and what the same file holds beside it."""
+def load_with_about(
+    path: str | os.PathLike[str], *, mmap: bool = False, **given: Any
+) -> tuple[Any, dict[str, Any]]:
+    """The estimator of a file, and what was given to `save` as `about`."""
     path = Path(path)
     header, arrays = _read(path, mmap)
     _check_given(path, header["given"], given)
@@ -189,7 +195,7 @@ def load_with_about(path: str | os.PathLike[str], *, mmap: bool = False, **given
     with _blaming(path):
         kind = _named_estimator(header)  # whose module registers what it learns
         model = _restored(header, arrays, place)
-        return Loaded(_made(kind, **model), header["about"])
+        return _made(kind, **model), header["about"]
 
 
 def _restored(header: Mapping[str, Any], arrays: Arrays, foreign: Any) -> dict[str, Any]:
@@ -227,11 +233,7 @@ def _given_place(tree: Tree) -> tuple[str, int]:
 
 
 def _class_named(name: Any) -> type:
-    """The registered class of a name.
-
-    Values of parameters need not be known to the estimator: solvers, kernels and problems are
-    public names.
-    """
+    """The registered class of a name; public names, as of solvers, may have to be imported."""
     for package in (maxmargin, maxmargin.structures):
         if name in package.__all__:
             getattr(package, name)
@@ -298,47 +300,10 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
     }
 
 
-class _Given:
-    """Leaves of parameters that have no plain form: who loads the model gives them again."""
-
-    def __init__(self) -> None:
-        self.descriptions: dict[str, str] = {}
-        self._places: dict[int, Tree] = {}
-
-    def parameter(self, name: str, value: Any) -> Any:
-        """A parameter, or what stands for it."""
-        found = _leaves(value)
-        if not found:
-            return value
-        for at, leaf in enumerate(found):
-            self._places[id(leaf)] = ["given", name, at]
-        self.descriptions[name] = _description(value)
-        return _Whole(name)
-
-    def known(self, value: Any) -> Tree:
-        """What stands in the file for a value that is part of a parameter."""
-        if isinstance(value, _Whole):
-            return ["given", value.name, -1]
-        if id(value) in self._places:
-            return self._places[id(value)]
-        raise UnwritableError(f"values of type {type(value).__name__} have no plain form")
-
-
-class _Whole:
-    """Stands for a whole parameter."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
 def _leaves(value: Any) -> list[Any]:
     """Parts of a value that have no plain form, in the order in which they are met."""
     found: list[Any] = []
-
-    def note(leaf: Any) -> None:
-        found.append(leaf)
-
-    capture(value, note)
+    capture(value, found.append)
     return found
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 import maxmargin
 from maxmargin.core.certificate import Certificate
-from maxmargin.io.atomic import atomic_write
+from maxmargin.io.files import atomic_write
 from maxmargin.report.answers import Answers, LabelAnswers, NumberAnswers, PairWeights, text_of
 from maxmargin.report.feature_names import name_of, strongest, weight_rows
 from maxmargin.report.markup import Digits, Markup, joined, number, plural, table, tag

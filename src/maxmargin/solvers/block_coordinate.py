@@ -87,7 +87,7 @@ class Auto(StructuredSolver):
         run.working_set.drop_idle(self.max_idle)
 
     def improve(self, run: BlockRun, momentum: Momentum, order: Order) -> None:
-        """Search for cutting planes of the blocks `order`, and sweep for as long as that pays."""
+        """Call the oracle for the examples `order`, then sweep for as long as that gains more."""
         rule = StepRule(max_steps=self.max_steps)
         momentum.apply()
         found = run.infer(order, rule)

@@ -54,7 +54,7 @@ _SOLVED = Status.CONVERGED, Status.RELAXED
 
 @registered("LatentStart")
 class LatentStart(NamedTuple):
-    """Where an earlier solve ended; without a dual point, its weights only serve to complete."""
+    """Where an earlier solve ended; without a dual point, its weights only serve to impute."""
 
     weights: Floats
     dual_point: Any
@@ -65,19 +65,9 @@ class LatentStart(NamedTuple):
 class LatentResult(Result):
     """The result of the best start, and the steps on the way to it.
 
-    The certificate is of the convex problem that the imputations leave: with these, no weights are
-    better than the result's by more than the gap.
-
-    Parameters
-    ----------
-    imputations : object
-        Latent variables of all true outputs: the best at the weights.
-    objectives : list of float
-        The objective after each convex step; it never rises.
-    certificates : list of Certificate
-        Of each convex step.
-    restart_objectives : list of float
-        The last objective of every start.
+    The certificate is of the convex problem that the imputations leave: with these, which are the
+    best at the weights, no weights are better than the result's by more than the gap. `objectives`
+    and `certificates` are of each convex step, `restart_objectives` of the end of every start.
     """
 
     imputations: Any = None
@@ -96,17 +86,18 @@ class _Place(NamedTuple):
     objectives: list[float]
     certificates: list[Certificate]
 
+    def after(
+        self, step: Certificate, weights: Floats, imputations: Any, certificate: Certificate
+    ) -> "_Place":
+        """Where a convex step leads to."""
+        objectives = [*self.objectives, certificate.primal]
+        return _Place(weights, imputations, certificate, objectives, [*self.certificates, step])
+
 
 class _Descent(Stateful):
     """One start: steps down from some imputations.
 
     The place where it is changes in one assignment, so Ctrl-C may come at any moment.
-
-    Parameters
-    ----------
-    latent : LatentOracle
-    stopping : Stopping
-    threads : Threads
     """
 
     state_names = ("place", "point", "step_tol", "status", "history")
@@ -204,14 +195,11 @@ class _Descent(Stateful):
         assert here is not None
         self.history = self.history + result.history
         self.point = result.dual_point
-        steps = [*here.certificates, found]
         if found.primal >= here.certificate.primal:
             known = replace(here.certificate, dual=max(found.dual, here.certificate.dual))
-            objectives = [*here.objectives, known.primal]
-            self.place = _Place(here.weights, here.imputations, known, objectives, steps)
+            self.place = here.after(found, here.weights, here.imputations, known)
             return oracle, True
-        objectives = [*here.objectives, found.primal]
-        self.place = _Place(result.weights, here.imputations, found, objectives, steps)
+        self.place = here.after(found, result.weights, here.imputations, found)
         imputations = self.latent.impute(result.weights, here.imputations, self.threads)
         changed = self.latent.changes(here.imputations, imputations)
         if not changed.any():
@@ -221,8 +209,7 @@ class _Descent(Stateful):
         certificate = self._certified(oracle, result.weights, points)
         # Never above that of the imputations before, but for rounding and relaxed oracle calls.
         certificate = replace(certificate, primal=min(certificate.primal, found.primal))
-        objectives = [*here.objectives, certificate.primal]
-        self.place = _Place(result.weights, imputations, certificate, objectives, steps)
+        self.place = here.after(found, result.weights, imputations, certificate)
         return oracle, False
 
     def _certified(self, oracle: Oracle, weights: Floats, points: list[Any]) -> Certificate:
@@ -271,12 +258,7 @@ class LatentRun(LoopRun):
     oracle: _Task
 
     def __init__(
-        self,
-        solver: "ConvexConcave",
-        task: _Task,
-        stopping: Stopping,
-        threads: Threads,
-        seed: int,
+        self, solver: "ConvexConcave", task: _Task, stopping: Stopping, threads: Threads, seed: int
     ) -> None:
         super().__init__(task, stopping, threads)
         self.solver, self.seed = solver, seed
@@ -397,16 +379,9 @@ class LatentRun(LoopRun):
 @registered("ConvexConcave")
 @dataclass(frozen=True, kw_only=True)
 class ConvexConcave(Solver):
-    """The convex-concave procedure around any solver, from several starts.
+    """The convex-concave procedure: convex steps by any solver, `max_imputations` at most a start.
 
-    Parameters
-    ----------
-    solver : StructuredSolver
-        For the convex steps.
-    restarts : int
-        Starts; the one that ends at the lowest objective counts.
-    max_imputations : int
-        Most convex steps of each start.
+    Of the `restarts`, the one that ends at the lowest objective counts.
     """
 
     requires: ClassVar[tuple[type, ...]] = (LatentOracle,)
@@ -429,25 +404,10 @@ class ConvexConcave(Solver):
     ) -> LatentResult:
         """Train; never raises for stopping early, the result's status tells.
 
-        Parameters
-        ----------
-        latent : LatentOracle
-        stopping : Stopping
-            `tol` is the relative gap between the objective and the least value of the convex
-            problem with the same imputations; `max_iter` bounds the iterations of each convex step.
-        n_jobs, seed, on_round
-            As in `StructuredSolver.solve`.
-        init_latent : object or None
-            Completions of the first start.
-        start : LatentStart or None
-            For the first start: complete at these weights, and begin with this dual point.
-        checkpoint : Checkpoint or None
-            Written between convex steps.
-
-        Raises
-        ------
-        ProblemError
-            If a method of the problem failed; its ``result`` holds what was learned before.
+        `tol` is the relative gap between the objective and the least value of the convex problem
+        with the same imputations; `max_iter` bounds the iterations of each convex step. The first
+        start begins with the `initial` imputations, or with the best at the weights of `start` and
+        its dual point. A `checkpoint` is written between convex steps.
         """
         task = _Task(latent, initial, start, on_iteration)
         result: Any = super().solve(task, stopping, n_jobs=n_jobs, seed=seed, checkpoint=checkpoint)
@@ -487,8 +447,7 @@ def _compared_with_zero(
 def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
     """The dual point of the highest value, and that value; none if zero is higher.
 
-    A point stays feasible when truths are completed otherwise, but its cutting planes are others
-    then.
+    A point stays feasible with other imputations, but its cutting planes are others then.
     """
     best, highest = None, 0.0
     for point in points:

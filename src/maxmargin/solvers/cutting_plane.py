@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_shape
 from maxmargin.core.oracle import Hinges, Oracle
@@ -44,15 +44,7 @@ DENSE_ABOVE = 0.5
 
 
 class SummedCut(NamedTuple):
-    """One cutting plane, and the outputs that it is the sum of.
-
-    Parameters
-    ----------
-    vector : ndarray of shape (n_features,)
-    loss : float
-    recipe : DualPoint
-        Coefficients of outputs with which ``vector = sum coef * psi``.
-    """
+    """One cutting plane, and the coefficients of outputs with which ``vector = sum coef * psi``."""
 
     vector: Floats
     loss: float
@@ -325,9 +317,7 @@ class SummedRun(Run):
         self.example_cuts = WorkingSet(oracle.C, oracle.n_features)
         self.last_violation = 0.0
         self._expected = math.inf
-        self.hits_in_a_row = (
-            MOST_HITS  # none yet, so that the first cutting plane is a searched one
-        )
+        self.hits_in_a_row = MOST_HITS  # so that the first cutting plane is one of oracle calls
 
     @property
     def dual(self) -> float:
@@ -383,14 +373,10 @@ class SummedRun(Run):
         return self.loss_of(cut) - max(0.0, float(self.cuts.slopes.max(initial=0.0)))
 
     def asked(self, accept: float | None) -> float:
-        """Violation that a cutting plane from the cache must have to save an oracle call.
-
-        It must close a good part of the gap that is known to be left, and one that matters.
-        """
+        """Violation that a cut from the cache must have: a good part of the gap, and it matters."""
         part = self._fair_part if accept is None else accept
-        return max(
-            part * self.last_violation, ACCEPT_PER_TOLERANCE * self.stopping.allowed_gap(self.dual)
-        )
+        least = ACCEPT_PER_TOLERANCE * self.stopping.allowed_gap(self.dual)
+        return max(part * self.last_violation, least)
 
     @property
     def _fair_part(self) -> float:

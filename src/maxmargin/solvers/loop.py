@@ -8,7 +8,7 @@ and what an iteration is; what a run keeps, the loop need not know:
         solver.iterate(run)
     result = solver.finish(run, status)
 
-Nesterov's extrapolation between sweeps of a dual method.
+And Nesterov's extrapolation between sweeps of a dual method, which some of them use.
 """
 
 import math
@@ -46,15 +46,7 @@ class CheckpointFile(Protocol):
 
 
 class LoopRun(Stateful, ABC):
-    """What the loop needs of a run.
-
-    Parameters
-    ----------
-    oracle : object
-        What the solver requires: the training examples, bound to a problem.
-    stopping : Stopping
-    threads : Threads
-    """
+    """What the loop needs of a run; `oracle` is whatever the solver requires."""
 
     def __init__(self, oracle: Any, stopping: Stopping, threads: Threads) -> None:
         self.oracle, self.stopping, self.threads = oracle, stopping, threads
@@ -130,14 +122,7 @@ class LoopRun(Stateful, ABC):
 
 
 class SolverRun(LoopRun):
-    """The state of one solve: the best values so far, and what they have cost.
-
-    Parameters
-    ----------
-    oracle, stopping, threads
-        See `LoopRun`.
-    seed : int
-    """
+    """The state of one solve: the best values so far, and what they have cost."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         "primal", "best_dual", "random", "calls", "hits", "history",
@@ -257,7 +242,7 @@ class Solver(ABC):
         oracle: Any,
         stopping: Stopping,
         *,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         seed: int = 0,
         start: Any = None,
         on_iteration: OnIteration | None = None,
@@ -270,8 +255,9 @@ class Solver(ABC):
         oracle : object
             See `requires`.
         stopping : Stopping
-        n_jobs : int
-            Threads for the oracle calls. The answer does not depend on it.
+        n_jobs : int or None
+            Threads for the oracle calls, as scikit-learn counts them; the answer does not depend
+            on it.
         seed : int
             Of the order in which examples are updated.
         start : dual point of an earlier result, or None

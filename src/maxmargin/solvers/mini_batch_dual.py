@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.checks import check_indices
-from maxmargin.core.kernel_model import KernelModel
-from maxmargin.core.kernel_oracle import Found, KernelOracle
+from maxmargin.core.kernel import NewOutputs
+from maxmargin.core.kernel_oracle import Found, KernelModel, KernelOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import TINY, Result, Status, Stopping
@@ -37,8 +37,6 @@ _MOST_UPDATES = 200_000
 
 _QP_PART = 0.1
 """The quadratic program is solved to this part of the gap that the oracle calls found."""
-
-_STEPS = ("qp", "smo")
 
 
 @registered("MiniBatchDual")
@@ -77,8 +75,8 @@ class MiniBatchDual(Solver):
 
     Examples
     --------
-    >>> from maxmargin.solvers.mini_batch_dual import MiniBatchDual
-    >>> MiniBatchDual(outputs_per_call=3, diversity=0.5).steps
+    >>> import maxmargin as mm
+    >>> mm.MiniBatchDual(outputs_per_call=3, diversity=0.5).steps
     'qp'
     """
 
@@ -101,7 +99,7 @@ class MiniBatchDual(Solver):
             value = getattr(self, name)
             if value is not None and not value >= 0.0:
                 raise ValueError(f"{name} is {value}, but must not be negative.")
-        if self.steps not in _STEPS:
+        if self.steps not in ("qp", "smo"):
             raise ValueError(f"steps is {self.steps!r}, but must be 'qp' or 'smo'.")
 
     def start(
@@ -124,16 +122,7 @@ class MiniBatchDual(Solver):
 
 
 class MiniBatchRun(SolverRun):
-    """One solve.
-
-    Parameters
-    ----------
-    solver : MiniBatchDual
-    oracle : KernelOracle
-    stopping : Stopping
-    threads : Threads
-    seed : int
-    """
+    """One solve."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         *SolverRun.state_names, "order", "inferred", "hinges", "fresh", "outputs_in_hand",
@@ -187,7 +176,7 @@ class MiniBatchRun(SolverRun):
     def outputs_in_hand(self, state: CutsState) -> None:
         atoms, y_true = state.atoms, self.oracle.Y
         whose = zip(atoms.examples.tolist(), atoms.is_true_output, atoms.outputs, strict=True)
-        outputs = [y_true[i] if is_true_output else output for i, is_true_output, output in whose]
+        outputs = [y_true[i] if is_true else output for i, is_true, output in whose]
         wrong = np.flatnonzero(~atoms.is_true_output)
         self.oracle.check_listed(atoms.examples[wrong], [outputs[k] for k in wrong])
         if outputs:
@@ -235,10 +224,9 @@ class MiniBatchRun(SolverRun):
 
     def resume(self, start: DualPoint) -> None:
         """Take over a dual point of an earlier solve."""
-        start = self.oracle.feasible(start)
+        start = start.feasible(self.oracle.C)
         if len(start.examples):
-            outputs = self.oracle.outputs_of(start.examples, start.outputs, start.coef)
-            self.cuts.add(self.oracle.y_true(start.examples), outputs)
+            self._add(self.oracle.outputs_of(start.examples, start.outputs, start.coef))
 
     def point(self) -> DualPoint:
         """The present dual point."""
@@ -295,13 +283,15 @@ class MiniBatchRun(SolverRun):
     def _take_in(self, found: Found, suboptimality: Floats) -> int:
         """Take in what exceeds the slacks by more than epsilon; says how many did."""
         chosen = np.flatnonzero(suboptimality > self.epsilon)
-        if not len(chosen):
-            return 0
-        outputs = found.outputs.take(chosen)
+        if len(chosen):
+            self._add(found.outputs.take(chosen))
+        return len(chosen)
+
+    def _add(self, outputs: NewOutputs) -> None:
+        """Put outputs in the working set, after the true ones of their examples."""
         examples = np.unique(outputs.examples)
         missing = examples[~self.cuts.has_true_output[examples]]
         self.cuts.add(self.oracle.y_true(missing) if len(missing) else None, outputs)
-        return len(chosen)
 
     def _improve(self, examples: Order, gap: float) -> None:
         """Improve the dual, to a part of the gap that the oracle calls found; then prune."""

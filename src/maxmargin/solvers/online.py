@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.cuts import slopes
+from maxmargin.compiled.rows import slopes
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.problem import ProblemError
@@ -412,7 +412,7 @@ class Online(StructuredSolver):
         oracle: Any,
         stopping: Stopping,
         *,
-        n_jobs: int = 1,
+        n_jobs: int | None = 1,
         seed: int = 0,
         start: Any = None,
         on_iteration: OnIteration | None = None,

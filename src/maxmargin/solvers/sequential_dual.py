@@ -104,29 +104,32 @@ class SequentialDual(Solver):
     def finish(self, run: "LinearRun | ClassesRun", status: Status) -> Result:
         return run.finish(status)
 
-    def solve_part(self, run: "LinearRun") -> Result:
-        """One of the classes of a one-versus-rest problem."""
-        try:
-            status = run_loop(self, run)
-        except KeyboardInterrupt:
-            run.stopping.cancelled.set()
-            status = Status.INTERRUPTED
-        return run.finish(status)
+
+class _ExplicitRun(SolverRun):
+    """A run on a problem with explicit outputs, for which no user wrote an oracle."""
+
+    def __init__(
+        self, solver: SequentialDual, problem: Any, stopping: Stopping, threads: Threads, seed: int
+    ) -> None:
+        super().__init__(problem, stopping, threads, seed)
+        self.solver, self.seed = solver, seed
+
+    @property
+    def content(self) -> Any:
+        return self.oracle
+
+    @property
+    def depends_on(self) -> dict[str, Any]:
+        return {"n_jobs": self.threads.n_threads}
+
+    def heed_checker(self) -> None:
+        """There is none."""
 
 
-class LinearRun(SolverRun):
+class LinearRun(_ExplicitRun):
     """One solve: the dual state, and the best weights so far, the last ones or their average.
 
-    Parameters
-    ----------
-    solver : SequentialDual
-    problem : LinearProblem
-    stopping, threads, seed
-        See `SolverRun`; with several threads, the examples are shared out.
-    geometry : Geometry
-        Of the features.
-    start : ndarray of shape (n_samples, n_outputs) or None
-        Dual coefficients.
+    With several threads, the examples are shared out. `start` are dual coefficients.
     """
 
     state_names: ClassVar[tuple[str, ...]] = (
@@ -147,12 +150,11 @@ class LinearRun(SolverRun):
         geometry: Geometry,
         start: Floats | None = None,
     ) -> None:
-        super().__init__(problem, stopping, threads, seed)
-        self.solver, self.seed, self.geometry = solver, seed, geometry
+        super().__init__(solver, problem, stopping, threads, seed)
+        self.geometry = geometry
         self.threshold = 0.0
         self.candidates = ["average", "weights"] if solver.averaging else ["weights"]
-        self.n_evaluations = self.n_nonzero = 0
-        self.calls_evaluated = 0
+        self.n_evaluations = self.n_nonzero = self.calls_evaluated = 0
         self.is_new = False
         """Whether the best weights have been evaluated since they were last certified."""
         self.certified: _Certified | None = None
@@ -175,17 +177,6 @@ class LinearRun(SolverRun):
 
     def resume(self, start: Floats) -> None:
         self._begin(start)
-
-    @property
-    def content(self) -> LinearProblem:
-        return self.oracle
-
-    @property
-    def depends_on(self) -> dict[str, Any]:
-        return {"n_jobs": self.threads.n_threads}
-
-    def heed_checker(self) -> None:
-        """There is no oracle that a user wrote."""
 
     def is_whole(self, status: Status | None) -> bool:
         return not self.stopping.out_of_time
@@ -333,7 +324,7 @@ class _Certified(NamedTuple):
         return stopping.is_enough(self.certificate.primal, self.certificate.dual)
 
 
-class ClassesRun(SolverRun):
+class ClassesRun(_ExplicitRun):
     """A one-versus-rest problem: an iteration solves the binary problem of one more class.
 
     With several threads, so many classes are under way at the same time.
@@ -351,8 +342,7 @@ class ClassesRun(SolverRun):
         threads: Threads,
         seed: int,
     ) -> None:
-        super().__init__(problem, stopping, threads, seed)
-        self.solver, self.seed = solver, seed
+        super().__init__(solver, problem, stopping, threads, seed)
         self.geometry = Geometry.of(problem.parts[0])
         self.results: dict[int, Result] = {}
         self.running: dict[Future[Result], int] = {}
@@ -381,34 +371,15 @@ class ClassesRun(SolverRun):
                 raise ValueError("a finished class is not whole")
         self.results = {m: self._certified_anew(m, *row) for m, *row in rows}
 
-    def _certified_anew(
-        self,
-        m: int,
-        weights: Floats,
-        coef: Floats,
-        status: str,
-        iterations: int,
-        history: list[Iteration],
-    ) -> Result:
+    def _certified_anew(self, m: int, weights: Floats, coef: Floats, *rest: Any) -> Result:
         """A finished class: a file is not believed what its weights are worth."""
-        part = self.oracle.parts[m]
+        part, (status, iterations, history) = self.oracle.parts[m], rest
         if weights.shape != part.weights_shape or coef.shape != (part.n_samples, 1):
             raise ValueError("a finished class has weights of another shape")
         check_finite("weights", weights)
         check_finite("coefficients", coef)
         certificate = certify(part, weights, part.feasible(coef))
         return Result(weights, coef, certificate, Status(status), iterations, history)
-
-    @property
-    def content(self) -> OneVersusRest:
-        return self.oracle
-
-    @property
-    def depends_on(self) -> dict[str, Any]:
-        return {"n_jobs": self.threads.n_threads}
-
-    def heed_checker(self) -> None:
-        """There is no oracle that a user wrote."""
 
     @property
     def dual(self) -> float:
@@ -431,23 +402,18 @@ class ClassesRun(SolverRun):
         self.starts = start
 
     def answer(self) -> Floats:
-        zero = np.zeros(self.oracle.parts[0].weights_shape)
-        results = self.results
-        return np.hstack(
-            [results[m].weights if m in results else zero for m in range(self.n_parts)]
-        )
+        zero, found = np.zeros(self.oracle.parts[0].weights_shape), self.results
+        return np.hstack([found[m].weights if m in found else zero for m in range(self.n_parts)])
 
     def reason_to_stop(self) -> Status | None:
         """None before all classes are solved, each within its share of the time."""
-        if len(self.results) < self.n_parts:
-            return None
-        unfinished = self._unfinished
-        return unfinished[0] if unfinished else Status.CONVERGED
+        return None if len(self.results) < self.n_parts else self._status
 
     @property
-    def _unfinished(self) -> list[Status]:
+    def _status(self) -> Status:
+        """Of the first class that has not converged, if there is one."""
         statuses = [self.results[m].status for m in range(self.n_parts)]
-        return [status for status in statuses if status is not Status.CONVERGED]
+        return next((one for one in statuses if one is not Status.CONVERGED), Status.CONVERGED)
 
     def is_whole(self, status: Status | None) -> bool:
         *_, last = self.results.values()
@@ -473,7 +439,12 @@ class ClassesRun(SolverRun):
             problem, seed = self.oracle.parts[m], self.seed + m
             start = None if self.starts is None else self.starts[:, [m]]
             run = LinearRun(self.solver, problem, stopping, thread, seed, self.geometry, start)
-            return self.solver.solve_part(run)
+            try:
+                status = run_loop(self.solver, run)
+            except KeyboardInterrupt:
+                stopping.cancelled.set()
+                status = Status.INTERRUPTED
+            return run.finish(status)
 
     def _last_lines(self) -> list[Iteration]:
         return [result.history[-1] for result in self.results.values() if result.history]
@@ -496,11 +467,8 @@ class ClassesRun(SolverRun):
             self.iterate()
             self.history.append(self.as_iteration())
         self.pool.shutdown()
-        unfinished = self._unfinished
-        if not unfinished:
-            status = Status.CONVERGED
-        elif status is not Status.STOPPED:
-            status = unfinished[0]
+        if self._status is Status.CONVERGED or status is not Status.STOPPED:
+            status = self._status
         parts = [self.results[m] for m in range(self.n_parts)]
         certificate = sum(
             (part.certificate for part in parts), start=Certificate(0.0, 0.0, at_zero=0.0)

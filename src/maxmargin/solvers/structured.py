@@ -78,15 +78,7 @@ BATCHES_PER_PASS = 10
 
 
 class Run(SolverRun):
-    """One solve with linear weights, and the best of them so far.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    stopping : Stopping
-    threads : Threads
-    seed : int
-    """
+    """One solve with linear weights, and the best of them so far."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         *SolverRun.state_names, "weights", "best", "guess", "least_primal", "momentum",
@@ -204,7 +196,7 @@ class Run(SolverRun):
     def may_close_gap(self, weights: Floats, known: float) -> bool:
         """Whether `weights` may be good enough, with a sum of cost times hinge of `known` or more.
 
-        The the working set tell what it is at least, for less than oracle calls would take.
+        The working set tells what it is at least, for less than oracle calls would take.
         """
         return self._closes_gap(_objective(weights, Hinges(known, known)).least)
 
@@ -258,12 +250,7 @@ def _objective(weights: Floats, hinges: Hinges) -> Hinges:
 class TrackedRun(Run):
     """A run that tracks the objective by the hinges it sees, and asks rarely for its true value.
 
-    Parameters
-    ----------
-    training, stopping, threads, seed
-        See `Run`.
-    averaging : bool
-        Keep an average of the weights, too.
+    With `averaging` it keeps an average of the weights, too.
     """
 
     state_names = (
@@ -318,12 +305,7 @@ class TrackedRun(Run):
 class BlockRun(TrackedRun):
     """A run that keeps cutting planes for each example.
 
-    Parameters
-    ----------
-    batch_size : int or None
-        Oracle calls made at the same weights; None chooses by their work.
-    averaging : bool
-        Keep an average of the weights, too.
+    `batch_size` oracle calls are made at the same weights; None chooses by their work.
     """
 
     state_names = (*TrackedRun.state_names, "working_set", "gap")
@@ -376,7 +358,7 @@ class BlockRun(TrackedRun):
         return max(1, min(size, self.oracle.n_examples // BATCHES_PER_PASS))
 
     def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
-        """Search for cuts of the examples `order`, and update each example with its own."""
+        """Call the oracle for the examples `order`, and update each with its cutting plane."""
         total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
         for examples, cuts in self._found(order, self.weights):
             total += self.working_set.update(examples, self.weights, rule, cuts)
@@ -395,7 +377,7 @@ class BlockRun(TrackedRun):
         self.estimate = self.dual + gap - self.half_square
 
     def infer_at(self, weights: Floats) -> Hinges:
-        """Search all examples at fixed weights, and keep the cutting planes.
+        """Call the oracle for all examples at fixed weights, and keep the cutting planes.
 
         Returns the sum of cost times hinge; infinity if time ran out.
         """
@@ -473,6 +455,9 @@ class StructuredSolver(Solver):
     """
 
     requires: ClassVar[tuple[type, ...]] = (Oracle,)
+
+    on_shards: ClassVar[bool] = False
+    """Whether it trains on shards of the data."""
 
     def finish(self, run: Any, status: Status) -> Result:
         """The answer of a run, certified by `Oracle.primal` and `Oracle.dual` alone."""

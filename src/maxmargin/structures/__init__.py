@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from maxmargin.core.lazy import lazy_names
+from maxmargin.core.registry import lazy_names
 
 STRUCTURES = (
     "chain",
@@ -28,30 +28,13 @@ STRUCTURES = (
 )
 """The folders."""
 
-__getattr__, __dir__, __all__ = lazy_names(
-    __name__,
-    {
-        "core.kernel_multiclass": "Multiclass",
-        "structures.chain.latent": "HiddenChains",
-        "structures.chain.problem": "Chain",
-        "structures.constituency.problem": "GrammarProblem",
-        "structures.dependency.problem": "DependencyTrees",
-        "structures.graph.problem": "GraphLabelling",
-        "structures.rows.oracle": "Classes",
-        "structures.multilabel.problem": "LabelSets",
-        "structures.ordinal.estimator": "Ordinal",
-        "structures.performance.problem": "PerformanceProblem",
-        "structures.pose.problem": "PoseProblem",
-        "structures.ranking.problem": "RankingProblem",
-        "structures.taxonomy.problem": "Hierarchy",
-    },
-)
+__getattr__, __dir__, __all__ = lazy_names(__name__)
 
 READERS = (
     "structures.constituency.formats",
     "structures.dependency.formats",
     "structures.ranking.formats",
-    "structures.chain.svm_hmm",
+    "structures.chain.formats",
     "data.libsvm",
     "structures.chain.templates",
 )

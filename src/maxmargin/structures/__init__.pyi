@@ -1,9 +1,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from maxmargin.core.kernel_multiclass import Multiclass as Multiclass
-from maxmargin.structures.chain.latent import HiddenChains as HiddenChains
+from maxmargin.core.kernel_oracle import Multiclass as Multiclass
 from maxmargin.structures.chain.problem import Chain as Chain
+from maxmargin.structures.chain.problem import HiddenChains as HiddenChains
 from maxmargin.structures.constituency.problem import GrammarProblem as GrammarProblem
 from maxmargin.structures.dependency.problem import DependencyTrees as DependencyTrees
 from maxmargin.structures.graph.problem import GraphLabelling as GraphLabelling

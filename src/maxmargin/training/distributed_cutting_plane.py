@@ -5,12 +5,12 @@ each request which numbers are still in use.
 """
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.cuts import add_to
+from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
@@ -43,6 +43,8 @@ class DistributedOneSlack(OneSlack):
     --------
     OneSlack, DistributedDual
     """
+
+    on_shards: ClassVar[bool] = True
 
     def start(
         self, oracle: Any, stopping: Stopping, threads: Threads, seed: int

@@ -9,7 +9,7 @@ which step was made along its update.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -561,6 +561,8 @@ class DistributedDual(StructuredSolver):
     >>> tagger.certificate_.relative_gap <= 1e-3
     True
     """
+
+    on_shards: ClassVar[bool] = True
 
     local: Auto = field(default_factory=Auto)
     scale: float | None = None

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -349,58 +348,6 @@ def _ignore_interrupts_in_worker() -> None:
     from distributed import get_worker
 
     get_worker().loop.add_callback(_ignore_interrupts)
-
-
-ENGINES = ("threads", "processes", "dask")
-
-_CURRENT: ContextVar[Any] = ContextVar("engine", default="threads")
-
-
-@contextmanager
-def engine(kind: Any) -> Iterator[None]:
-    """Let fits within run on another engine, unless their own parameter `engine` says otherwise.
-
-    Parameters
-    ----------
-    kind : {"threads", "processes", "dask"} or distributed.Client
-        Threads of this process; processes of this machine, for inference in pure Python; the
-        workers of the present Dask client, or of the one given.
-
-    Yields
-    ------
-    None
-        Afterwards the engine is what it was before.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import maxmargin as mm
-    >>> with mm.engine("threads"):
-    ...     model = mm.SequenceTagger().fit([np.eye(2)], [["a", "b"]])
-    >>> model.status_
-    'converged'
-    """
-    check_engine(kind)
-    token = _CURRENT.set(kind)
-    try:
-        yield
-    finally:
-        _CURRENT.reset(token)
-
-
-def chosen_engine(parameter: Any) -> Any:
-    """What to run on: the parameter, or what the context says if it is None."""
-    return check_engine(_CURRENT.get() if parameter is None else parameter)
-
-
-def check_engine(kind: Any) -> Any:
-    """The same, if there is such an engine."""
-    is_client = hasattr(kind, "scheduler_info") and hasattr(kind, "submit")
-    if kind in ENGINES if isinstance(kind, str) else is_client:
-        return kind
-    raise ValueError(
-        f"engine must be 'threads', 'processes', 'dask' or a distributed.Client, but is {kind!r}."
-    )
 
 
 def make_engine(kind: Any, n_jobs: int) -> Engine:

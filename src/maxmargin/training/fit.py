@@ -1,49 +1,64 @@
-"""Where a fit runs, and from what: memory, a source, batches as they come, or workers.
+"""How a fit is made: from memory, from a source, from batches as they come, or on workers.
 
 An estimator says by its hooks how its examples are encoded, what they fix, what their oracle is and
 what weights mean. The functions here do the rest, and are the same for all estimators.
 """
 
-from collections.abc import Callable
-from dataclasses import fields
+import os
+import signal
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.callback import with_callbacks
+from sklearn.utils import check_random_state
 
-from maxmargin.core.inputs import all_classes
+from maxmargin.core.arrays import SampledHash
+from maxmargin.core.inputs import all_classes, check_costs, check_per_sample
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Result, Status, Stopping
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.problem import ProblemError
+from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
-from maxmargin.solvers.block_coordinate import Auto
-from maxmargin.solvers.cutting_plane import OneSlack
-from maxmargin.solvers.names import make_solver
+from maxmargin.io.checkpoint import Checkpoint
+from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
+from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.online import Online, StreamRun
+from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.stream import InMemory
 from maxmargin.solvers.structured import StructuredSolver
-from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
-from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.engines import Engine, chosen_engine, make_engine
-from maxmargin.training.partitions import (
-    Partition,
-    Survey,
-    dealt_out,
-    equally_wide,
-    fingerprint_of,
-    load_partition,
-    partitions_of,
-    surveyed,
-    taken,
-)
-from maxmargin.training.sharded_oracle import shard_oracle
 from maxmargin.training.streams import SourceStream, read_batches
 
 Floats = NDArray[np.float64]
 
+SOLVERS: dict[str, type[StructuredSolver]] = {
+    "auto": Auto,
+    "dual-coordinate": DualCoordinate,
+    "exponentiated-gradient": ExponentiatedGradient,
+    "frank-wolfe": FrankWolfe,
+    "n-slack": NSlack,
+    "one-slack": OneSlack,
+    "online": Online,
+    "partial-linearization": PartialLinearization,
+}
+
+
+def make_solver(solver: Any) -> StructuredSolver:
+    """A solver object from its name, or as it is."""
+    return SOLVERS[solver]() if isinstance(solver, str) else solver
+
+
 Metadata = dict[str, Any]
 """Fitted attributes that do not depend on the weights: the examples fix them before training."""
+
+
+Attributes = Callable[[Floats], dict[str, Any]]
+"""What weights mean: fitted attributes by name."""
 
 
 class Encoded(NamedTuple):
@@ -61,7 +76,11 @@ class Hooks(Protocol):
     C: float
     tol: Any
     solver: Any
+    max_iter: int
+    time_limit: float | None
+    checkpoint: str | os.PathLike[str] | Checkpoint | None
     n_jobs: int | None
+    random_state: Any
     warm_start: bool
     _online: Any
 
@@ -90,26 +109,11 @@ class Hooks(Protocol):
 
     def get_params(self, deep: bool = True) -> dict[str, Any]: ...
 
-    def _costs(self, n_samples: int, sample_weight: ArrayLike | None, /) -> Floats: ...
-
-    def _train(
-        self, X: Any, y: Any, solve: Any, attributes: Callable[[Floats], dict[str, Any]], /
-    ) -> Result: ...
+    def _learned(
+        self, result: Result, attributes: Callable[[Floats], dict[str, Any]], /
+    ) -> dict[str, Any]: ...
 
     def _warn_unless_converged(self, result: Result, X: Any, /) -> None: ...
-
-    def _refuse_checkpoint(self) -> None: ...
-
-
-@runtime_checkable
-class PartitionHooks(Protocol):
-    """What more an estimator says that can learn from a source whose partitions stay on workers."""
-
-    def _survey_partition(self, X: Any, y: Any, /) -> Any:
-        """What must be known of all examples before some of them can be encoded."""
-
-    def _metadata_of(self, surveys: list[Survey], /) -> Metadata:
-        """What the examples of all partitions fix."""
 
 
 class EngineHooks(Hooks, Protocol):
@@ -133,6 +137,8 @@ def fit_examples(
     `X` and `y` are the examples before they were encoded, one item or row for each.
     """
     if runs_on_shards(estimator):
+        from maxmargin.training.workers import fit_examples_on_shards
+
         fit_examples_on_shards(estimator, X, y, examples, sample_weight)
     else:
         fit_in_memory(estimator, X, y, examples, sample_weight)
@@ -154,33 +160,173 @@ def start_fit(
 
     Calls of `partial_fit` before are forgotten, and so is a start with other classes.
     """
-    C = estimator._costs(examples.n_examples, sample_weight)
+    C = costs(estimator, examples.n_examples, sample_weight)
     metadata = estimator._metadata(examples, None)
     oracle = estimator._oracle(examples, C, metadata)
-    _forget_other_classes(estimator, metadata)
+    forget_other_classes(estimator, metadata)
     estimator._online = None
     return oracle, metadata
 
 
-def _forget_other_classes(estimator: Any, metadata: Metadata) -> None:
+def costs(
+    estimator: Any, n_examples: int, sample_weight: ArrayLike | None, alone: bool = True
+) -> Floats:
+    """C of each example; if these are not `alone`, others may be learned from."""
+    C = np.full(n_examples, float(estimator.C))
+    if sample_weight is not None:
+        C *= check_per_sample(sample_weight, n_examples, "sample_weight", "weights")
+        if alone and not C.any():
+            raise ValueError("All sample weights are zero: at least one must be positive.")
+    return check_costs(C)
+
+
+def forget_other_classes(estimator: Any, metadata: Metadata) -> None:
     """Do not start from the dual solution of a fit with other classes."""
     classes = metadata.get("classes_")
     if not np.array_equal(getattr(estimator, "classes_", classes), classes):  # type: ignore[arg-type]
         estimator._warm = None
 
 
-def fit_source(estimator: Hooks, source: Source, **others: Any) -> None:
+def train_as_hooked(
+    estimator: Hooks, solver: Any, oracle: Any, X: Any, y: Any, metadata: Metadata
+) -> None:
+    """Train, with what weights mean from the hook `_fitted`; the usual hook `_solve`."""
+    train_oracle(estimator, solver, oracle, X, y, partial(estimator._fitted, metadata))
+
+
+def train_oracle(
+    estimator: Any,
+    solver: Any,
+    oracle: Any,
+    X: Any,
+    y: Any,
+    attributes: Attributes,
+    shape: Hashable = None,
+) -> None:
+    """Train, with `warm_start` from where the last fit ended, if that was of the same shape."""
+    warm = estimator.warm_start
+    shape = (shape or oracle.shape) if warm else None
+    known, point = (warm and getattr(estimator, "_warm", None)) or (None, None)
+    solve = partial(solver.solve, oracle, start=point if known == shape else None)
+    result = train(estimator, X, y, solve, attributes)
+    estimator._warm = (shape, result.dual_point) if warm else None
+    estimator._warn_unless_converged(result, X)
+
+
+@with_callbacks
+def train(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    solve: Callable[..., Result],
+    attributes: Attributes,
+    cancelled: threading.Event | None = None,
+) -> Result:
+    """Solve, showing it to the callbacks, and set what was learned.
+
+    Nothing of the estimator changes before the end; if the problem fails on the way, what was
+    learned before is kept. `solve` takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps
+    `checkpoint`.
+    """
+    if estimator.n_jobs == 0:
+        raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
+    context = estimator._init_callback_context(max_subtasks=None)
+    context.call_on_fit_task_begin(estimator=estimator, X=X, y=y)
+    cancelled = cancelled or threading.Event()
+    on_iteration = _calls_back(estimator, X, y, attributes)
+    patient: Any = nullcontext()
+    kept: dict[str, Checkpoint] = {}
+    if estimator.checkpoint is not None:
+        patient = first_interrupt_sets(cancelled)
+        kept["checkpoint"] = Checkpoint.of(estimator.checkpoint)
+    try:
+        with patient:
+            result = solve(
+                stopping=Stopping.within(
+                    estimator.tol, estimator.max_iter, estimator.time_limit, cancelled
+                ),
+                n_jobs=estimator.n_jobs,
+                seed=int(check_random_state(estimator.random_state).randint(2**31)),
+                on_iteration=on_iteration,
+                **kept,
+            )
+    except ProblemError as error:
+        if error.result is not None:
+            estimator.__dict__.update(estimator._learned(error.result, attributes))
+        raise
+    fitted = estimator._learned(result, attributes) | {"_data_fingerprint": _fingerprint(X, y)}
+    estimator.__dict__.update(fitted)
+    context.call_on_fit_task_end(
+        estimator=estimator, X=X, y=y, reconstruction_attributes=lambda: fitted
+    )
+    return result
+
+
+def _calls_back(
+    estimator: Any, X: Any, y: Any, attributes: Attributes
+) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
+    """Hand each iteration to the callbacks, if there are any."""
+    if not getattr(estimator, "_skl_callbacks", None):
+        return None
+    fit_context = estimator._callback_fit_ctx
+
+    def on_iteration(line: Iteration, weights: Callable[[], Floats]) -> bool:
+        arguments = {
+            "estimator": estimator,
+            "X": X,
+            "y": y,
+            "reconstruction_attributes": lambda: attributes(weights()),
+        }
+        context = fit_context.subcontext(task_name="iteration")
+        # Not as metadata, which scikit-learn's ScoringMonitor hands to the scorers.
+        context.iteration = line
+        context.call_on_fit_task_begin(**arguments)
+        return bool(context.call_on_fit_task_end(**arguments))
+
+    return on_iteration
+
+
+@contextmanager
+def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C set `cancelled`, so that the iteration under way is ended and kept.
+
+    The second one comes at once. Where somebody else handles Ctrl-C, or this is not the main
+    thread, nothing changes.
+    """
+    usual = signal.default_int_handler
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is not usual:
+        yield
+        return
+
+    def cancel(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        cancelled.set()
+
+    signal.signal(signal.SIGINT, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _fingerprint(X: Any, y: Any) -> str:
+    """A name for the data, which a model keeps: from some of it, so that it costs little."""
+    found = SampledHash("X and y")
+    found.add(X)
+    found.add(y)
+    return found.text()
+
+
+def fit_source(estimator: EngineHooks, source: Source, **others: Any) -> None:
     """Fit to all examples of a source, in as many passes as are needed, or on shards.
 
     `others` are arguments of `fit` that go with examples in memory only.
     """
     refuse_with_source(**others)
     if runs_on_shards(estimator):
-        if not isinstance(estimator, PartitionHooks):
-            raise ValueError(
-                f"{type(estimator).__name__} learns from a source in this process only: use "
-                f"engine='threads', or give it the examples themselves."
-            )
+        from maxmargin.training.workers import fit_source_on_shards
+
         fit_source_on_shards(estimator, source)
         return
     metadata = estimator._survey(source)
@@ -191,7 +337,7 @@ def fit_source(estimator: Hooks, source: Source, **others: Any) -> None:
     stream = SourceStream(source, make_oracle, float(estimator.C))
     estimator._online = None
     solve = partial(online_solver(estimator).solve, stream)
-    result = estimator._train(source, None, solve, partial(estimator._fitted, metadata))
+    result = train(estimator, source, None, solve, partial(estimator._fitted, metadata))
     first = first_examples(source).X
     estimator._finish(first, metadata)
     estimator._warn_unless_converged(result, first)
@@ -234,13 +380,22 @@ def partial_fit(
 
     The first call starts anew; so does the first after `fit`.
     """
-    estimator._refuse_checkpoint()
-    C = estimator._costs(examples.n_examples, sample_weight)
+    refuse_checkpoint(estimator)
+    C = costs(estimator, examples.n_examples, sample_weight)
     metadata = known_metadata(estimator) or estimator._metadata(examples, classes)
     oracle = estimator._oracle(examples, C, metadata)
     explore = partial(_explore, estimator, metadata, oracle)
-    estimator._train(X, y, explore, partial(estimator._fitted, metadata))
+    train(estimator, X, y, explore, partial(estimator._fitted, metadata))
     estimator._finish(X, metadata)
+
+
+def refuse_checkpoint(estimator: Hooks) -> None:
+    """For calls of `partial_fit`, which end before there would be one."""
+    if estimator.checkpoint is not None:
+        raise ValueError(
+            "partial_fit keeps no checkpoint: leave checkpoint out, and save the model between "
+            "two calls."
+        )
 
 
 def known_metadata(estimator: Hooks) -> Metadata | None:
@@ -262,7 +417,7 @@ def _explore(
     oracle: Oracle,
     *,
     stopping: Stopping,
-    n_jobs: int,
+    n_jobs: int | None,
     seed: int,
     on_iteration: Any,
     checkpoint: Any = None,
@@ -306,134 +461,63 @@ def _explore(
     return Result(run.weights.copy(), None, certificate, status, len(history), history)
 
 
-# On shards
+# Where a fit runs
 
-_NOT_THE_PROBLEM = {
-    "engine", "n_jobs", "solver", "tol", "warm_start", "max_iter", "time_limit", "checkpoint",
-    "random_state",
-}  # fmt: skip
-"""Parameters that do not change what is minimised."""
+ENGINES = ("threads", "processes", "dask")
+
+_CURRENT: ContextVar[Any] = ContextVar("engine", default="threads")
 
 
-DISTRIBUTED = (DistributedDual, DistributedOneSlack)
-"""Solvers that train on shards."""
+@contextmanager
+def engine(kind: Any) -> Iterator[None]:
+    """Let fits within run on another engine, unless their own parameter `engine` says otherwise.
+
+    Parameters
+    ----------
+    kind : {"threads", "processes", "dask"} or distributed.Client
+        Threads of this process; processes of this machine, for inference in pure Python; the
+        workers of the present Dask client, or of the one given.
+
+    Yields
+    ------
+    None
+        Afterwards the engine is what it was before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import maxmargin as mm
+    >>> with mm.engine("threads"):
+    ...     model = mm.SequenceTagger().fit([np.eye(2)], [["a", "b"]])
+    >>> model.status_
+    'converged'
+    """
+    check_engine(kind)
+    token = _CURRENT.set(kind)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
 
 
-def distributed(solver: Any) -> StructuredSolver:
-    """The solver for shards that does the same, or as it is if it is one."""
-    if isinstance(solver, DISTRIBUTED):
-        return solver
-    if solver == "auto":
-        return DistributedDual()
-    if solver == "one-slack":
-        return DistributedOneSlack()
-    if type(solver) is OneSlack:
-        return DistributedOneSlack(**{f.name: getattr(solver, f.name) for f in fields(solver)})
-    if isinstance(solver, Auto):
-        return DistributedDual(local=solver)
-    name = repr(solver) if isinstance(solver, str) else type(solver).__name__
-    raise ValueError(
-        f"The solver {name} needs all data in one process: on this engine use 'auto', 'one-slack', "
-        f"DistributedDual or OneSlack."
+def runs_on_shards(estimator: EngineHooks) -> bool:
+    """Whether a fit is to run on shards: on another engine, or because the solver wants them."""
+    elsewhere = chosen_engine(estimator.engine) != "threads"
+    return elsewhere or (
+        isinstance(estimator.solver, StructuredSolver) and estimator.solver.on_shards
     )
 
 
-def runs_on_shards(estimator: Any) -> bool:
-    """Whether a fit is to run on shards: on another engine, or because the solver wants them."""
-    elsewhere = chosen_engine(estimator.engine) != "threads"
-    return elsewhere or isinstance(estimator.solver, DISTRIBUTED)
+def chosen_engine(parameter: Any) -> Any:
+    """What to run on: the parameter, or what the context says if it is None."""
+    return check_engine(_CURRENT.get() if parameter is None else parameter)
 
 
-def fit_examples_on_shards(
-    estimator: EngineHooks, X: Any, y: Any, examples: Encoded, sample_weight: ArrayLike | None
-) -> None:
-    """Fit to examples in memory, dealt out to shards."""
-    n = examples.n_examples
-    estimator._costs(n, sample_weight)  # which checks the weights
-    weights = None
-    if sample_weight is not None:
-        weights = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n)
-    metadata = estimator._metadata(examples, None)
-    _forget_other_classes(estimator, metadata)
-    with make_engine(chosen_engine(estimator.engine), n_threads(estimator.n_jobs)) as engine:
-        n_shards = min(len(engine.workers), n)
-        partitions = dealt_out(X, y, weights, n, n_shards)
-        _fit_partitions(estimator, engine, partitions, metadata, (X, y, weights), X, y)
-    estimator._finish(X, metadata)
-
-
-def fit_source_on_shards(estimator: Any, source: Source) -> None:
-    """Fit to all examples of a source, read where the shards are."""
-    with make_engine(chosen_engine(estimator.engine), n_threads(estimator.n_jobs)) as engine:
-        partitions = partitions_of(source, len(engine.workers))
-        if not estimator._widens:
-            partitions = equally_wide(engine, partitions)
-        surveys = surveyed(engine, partitions, partial(survey_partition, _bare(estimator)))
-        found = [(p, s) for p, s in zip(partitions, surveys, strict=True) if s.n_examples]
-        if not found:
-            raise ValueError("The source holds no examples: there is nothing to learn from.")
-        partitions, surveys = map(list, zip(*found, strict=True))
-        metadata = estimator._metadata_of(surveys)
-        counts = [survey.n_examples for survey in surveys]
-        content = (fingerprint_of(source),)
-        _fit_partitions(estimator, engine, partitions, metadata, content, source, None, counts)
-    first = surveys[0].first
-    assert first is not None
-    estimator._finish(first.X, metadata)
-
-
-def _fit_partitions(
-    estimator: EngineHooks,
-    engine: Engine,
-    partitions: list[Any],
-    metadata: Metadata,
-    data: tuple[Any, ...],
-    X: Any,
-    y: Any,
-    counts: list[int] | None = None,
-) -> None:
-    """Fit to partitions; `data` tells them from others, `counts` are their numbers of examples."""
-    solver = distributed(estimator.solver)
-    make_oracle = partial(partition_oracle, _bare(estimator), metadata)
-    content = type(estimator).__name__, _problem_parameters(estimator), *data
-    n_shards = min(len(engine.workers), len(partitions))
-    oracle = shard_oracle(engine, partitions, make_oracle, n_shards, content, counts)
-    try:
-        oracle.lists_point = estimator.warm_start
-        estimator._online = None
-        estimator._solve(solver, oracle, X, y, metadata)
-    finally:
-        oracle.shards.close()
-
-
-def _problem_parameters(estimator: EngineHooks) -> dict[str, Any]:
-    parameters = estimator.get_params(deep=False)
-    return {name: value for name, value in parameters.items() if name not in _NOT_THE_PROBLEM}
-
-
-def _bare(estimator: EngineHooks) -> Any:
-    """The same estimator with nothing but the parameters that shards must know."""
-    kind: Any = type(estimator)
-    return kind(**_problem_parameters(estimator), tol=estimator.tol)
-
-
-def survey_partition(estimator: Any, partition: Any) -> Survey:
-    """What is found in a partition, called where it lies."""
-    examples = load_partition(partition)
-    if not examples.n_examples:
-        return Survey(0, None, None)
-    zero = np.zeros(1, dtype=np.int64)
-    first = Partition(taken(examples.X, zero), taken(examples.y, zero))
-    return Survey(examples.n_examples, estimator._survey_partition(examples.X, examples.y), first)
-
-
-def partition_oracle(
-    estimator: Any, metadata: Metadata, X: Any, y: Any, weight: Floats | None
-) -> Oracle:
-    """The oracle of a partition's examples, called where it lies."""
-    examples = estimator._encode(X, y, metadata)
-    C = np.full(examples.n_examples, float(estimator.C))
-    if weight is not None:
-        C *= weight
-    oracle: Oracle = estimator._oracle(examples, C, metadata)
-    return oracle
+def check_engine(kind: Any) -> Any:
+    """The same, if there is such an engine."""
+    is_client = hasattr(kind, "scheduler_info") and hasattr(kind, "submit")
+    if kind in ENGINES if isinstance(kind, str) else is_client:
+        return kind
+    raise ValueError(
+        f"engine must be 'threads', 'processes', 'dask' or a distributed.Client, but is {kind!r}."
+    )

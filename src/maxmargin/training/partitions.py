@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.data.libsvm import LineFile
-from maxmargin.data.sources import Columns, Source, widened
-from maxmargin.data.sources_python import DaskArrays, DaskSource, examples_of
+from maxmargin.data.sources import Columns, Source, examples_of, widened
+from maxmargin.data.tables import DaskArrays, DaskSource
 from maxmargin.training.engines import Engine
 from maxmargin.training.shards import Loader, Shards
 

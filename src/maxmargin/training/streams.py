@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from maxmargin.core.linear import LinearProblem, OneVersusRest
+from maxmargin.core.linear import LinearProblem, OneVersusRest, WhitenedFeatures
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.prior import WhitenedFeatures
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.state import Stateful

@@ -14,17 +14,18 @@ from maxmargin import StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import SOLVERS, make_solver
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import (
     Grammar,
     GrammarError,
     Lexicon,
     Sentence,
+    Tree,
+    brackets,
     shape,
 )
 from maxmargin.structures.constituency.problem import GrammarModel, GrammarProblem
-from maxmargin.structures.constituency.trees import Tree, brackets
+from maxmargin.training.fit import SOLVERS, make_solver
 
 ONE = Threads(1)
 seeds = st.integers(0, 2**32 - 1)

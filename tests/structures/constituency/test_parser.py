@@ -15,9 +15,15 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 import maxmargin as mm
 from maxmargin.structures.constituency.estimator import GrammarParser, UnparsedWarning
 from maxmargin.structures.constituency.formats import read_trees
-from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence
+from maxmargin.structures.constituency.grammar import (
+    Grammar,
+    GrammarError,
+    Sentence,
+    TreeError,
+    bracket_scores,
+    brackets,
+)
 from maxmargin.structures.constituency.problem import GrammarModel
-from maxmargin.structures.constituency.trees import TreeError, bracket_scores, brackets
 
 BANK = """
 (S (NP (PRP I)) (VP (VBD saw) (NP (DT a) (NN man)) (PP (IN with) (NP (DT a) (NN telescope)))))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from maxmargin.structures.constituency.formats import as_tree, cleaned, read_tree_file, read_trees
-from maxmargin.structures.constituency.trees import Tree, TreeError, bracket_scores, brackets
+from maxmargin.structures.constituency.grammar import Tree, TreeError, bracket_scores, brackets
 
 PENN = """
 ( (S

@@ -13,13 +13,14 @@ import maxmargin as mm
 from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto
-from maxmargin.structures.dependency.features import N_TEMPLATES, _set_arc_columns
 from maxmargin.structures.dependency.inference import Structure, check_trees, projectivized
 from maxmargin.structures.dependency.oracle import (
+    N_TEMPLATES,
     DependencyOracle,
     EncodedSentences,
     FeatureLayout,
     HashedArcs,
+    _set_arc_columns,
     numbers_of,
     parse,
 )

@@ -13,8 +13,8 @@ from structured_referee import Case
 import maxmargin as mm
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import make_solver
 from maxmargin.structures.performance.problem import Measure, PerformanceProblem, TableOracle
+from maxmargin.training.fit import make_solver
 
 ONE = Threads(1)
 BLOCK = np.zeros(1, dtype=np.int64)

@@ -13,7 +13,6 @@ from structured_referee import Case
 import maxmargin as mm
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import make_solver
 from maxmargin.structures.ranking.problem import (
     PAIR_LOSSES,
     Ranking,
@@ -22,6 +21,7 @@ from maxmargin.structures.ranking.problem import (
     ndcg,
     precision_at,
 )
+from maxmargin.training.fit import make_solver
 
 ONE = Threads(1)
 BLOCK = np.zeros(1, dtype=np.int64)

@@ -13,20 +13,21 @@ from sklearn.utils._param_validation import Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import check_indices, check_shape
-from maxmargin.core.inputs import class_numbers, flat_labels, has_dictionaries, label_array, stack
+from maxmargin.core.inputs import (
+    check_loss_matrix,
+    check_moderate,
+    class_numbers,
+    flat_labels,
+    has_dictionaries,
+    label_array,
+    stack,
+)
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_features,
-    check_k,
-    check_loss_matrix,
-    check_moderate,
-    check_names,
-    check_temperature,
-)
+from maxmargin.estimators.checks import check_features, check_k, check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.estimators.pruning import Prunable

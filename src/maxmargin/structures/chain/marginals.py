@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.reweighting import (
+from maxmargin.compiled.exponentials import (
     mean_score,
     reweight_chain,
     set_factors,

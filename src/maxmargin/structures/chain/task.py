@@ -10,8 +10,12 @@ import numpy as np
 from maxmargin.cli.task import Data, Path, Task, fitting, numbered
 from maxmargin.data.files import FileFormatError
 from maxmargin.report.markup import plural
-from maxmargin.structures.chain.columns import ColumnSentence, read_columns, write_columns
-from maxmargin.structures.chain.svm_hmm import read_svm_hmm
+from maxmargin.structures.chain.formats import (
+    ColumnSentence,
+    read_columns,
+    read_svm_hmm,
+    write_columns,
+)
 from maxmargin.structures.chain.templates import Templates
 
 

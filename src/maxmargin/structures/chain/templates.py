@@ -37,7 +37,11 @@ from maxmargin.core.arrays import SampledHash
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, PathLike, shown_name, text_of
 from maxmargin.data.formats import FileFormat
 from maxmargin.data.sources import CountedSource, Examples
-from maxmargin.structures.chain.columns import ColumnSentence, iter_columns, recognise
+from maxmargin.structures.chain.formats import (
+    ColumnSentence,
+    iter_columns,
+    recognise_columns,
+)
 
 FARTHEST = 100
 """Most tokens that a template looks away, and most letters that it takes of a word."""
@@ -688,7 +692,7 @@ class ColumnFile(CountedSource):
 FILE_FORMAT = FileFormat(
     "columns",
     "CoNLL columns",
-    recognise,
+    recognise_columns,
     reader="mm.data.read_columns, or open_examples with templates=,",
     source=ColumnFile,
     option="templates",

@@ -18,10 +18,15 @@ from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.structures.constituency.formats import as_tree
-from maxmargin.structures.constituency.grammar import Grammar, Sentence
+from maxmargin.structures.constituency.grammar import (
+    Grammar,
+    Sentence,
+    Tree,
+    TreeError,
+    bracket_scores,
+)
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
-from maxmargin.structures.constituency.trees import Tree, TreeError, bracket_scores
 from maxmargin.training.fit import Encoded, Metadata, runs_on_shards
 
 Floats = NDArray[np.float64]
@@ -40,7 +45,7 @@ class GrammarParser(ExampleEstimator):
     the grammar has for a sentence, found exactly. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
     hinge_i(w)`` over sentences.
 
-    Trees come as brackets in a string, as `maxmargin.structures.constituency.trees.Tree`,
+    Trees come as brackets in a string, as `maxmargin.structures.constituency.grammar.Tree`,
     or as trees of NLTK. Function tags and traces are removed unless they come as `Tree`. See Notes.
 
     Parameters
@@ -261,7 +266,10 @@ class GrammarParser(ExampleEstimator):
         return self._model.marginals(self._checked(X), temperature)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """F1 of labelled brackets, see `maxmargin.structures.constituency.trees.bracket_scores`."""
+        """F1 of labelled brackets.
+
+        See `maxmargin.structures.constituency.grammar.bracket_scores`.
+        """
         y_true = _trees(X if y is None else y)
         predictions = self.predict(X)
         if len(predictions) != len(y_true):

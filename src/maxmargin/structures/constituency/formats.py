@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from maxmargin.data.files import FileFormatError, PathLike, lines_of, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
-from maxmargin.structures.constituency.trees import Tree, TreeError
+from maxmargin.structures.constituency.grammar import Tree, TreeError
 
 TRACE = "-NONE-"
 """Tag of traces, which are not words of the sentence."""

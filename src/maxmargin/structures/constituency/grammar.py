@@ -1,4 +1,4 @@
-"""A grammar read off a treebank: its symbols, rules, lexicon and columns of the weight vector.
+"""Constituency trees, and a grammar read off a treebank: symbols, rules, lexicon, weight columns.
 
 Weights stand in the order
 
@@ -17,7 +17,8 @@ weights would have no best derivation.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
@@ -26,10 +27,163 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import check_indices, check_shape, check_types
+from maxmargin.core.oracle import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
-from maxmargin.structures.constituency.inference import Nodes, Scores, make_rules
-from maxmargin.structures.constituency.trees import Tree
+from maxmargin.structures.constituency.inference import Floats, Nodes, Numbers, Scores, make_rules
+
+PUNCTUATION = frozenset({",", ".", ":", "``", "''"})
+"""Tags that bracket scores ignore, as evalb does."""
+
+
+class TreeError(ValueError):
+    """What is wrong with a tree."""
+
+
+@registered("Tree")
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A node of a parse tree with all that is below it.
+
+    Parameters
+    ----------
+    label : str
+        Of a phrase, or of a word: then it is a tag.
+    children : tuple of Tree, or tuple of one str
+        Nodes below, or the word.
+
+    See Also
+    --------
+    read_trees : From brackets.
+    as_tree : From any form.
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.grammar import Tree
+    >>> tree = Tree("S", (Tree("NP", (Tree("NNS", ("dogs",)),)), Tree("VBP", ("bark",))))
+    >>> print(tree)
+    (S (NP (NNS dogs)) (VBP bark))
+    >>> tree.words, tree.tags
+    (('dogs', 'bark'), ('NNS', 'VBP'))
+    """
+
+    label: str
+    children: tuple["Tree | str", ...]
+
+    def __post_init__(self) -> None:
+        words = [child for child in self.children if isinstance(child, str)]
+        if not isinstance(self.label, str) or not self.label:
+            raise TreeError(f"A node has the label {self.label!r:.50}: it must be a string.")
+        if not isinstance(self.children, tuple) or not self.children:
+            raise TreeError(f"The node {self.label!r:.50} has no children: give a tuple of them.")
+        if not all(isinstance(child, Tree | str) for child in self.children):
+            raise TreeError(f"The children of {self.label!r:.50} must be trees, or one word.")
+        if words and len(self.children) > 1:
+            raise TreeError(
+                f"The word {words[0]!r:.50} is not the only child of {self.label!r:.50}: a word "
+                f"needs a tag of its own, as in (DT the)."
+            )
+
+    @property
+    def is_tag(self) -> bool:
+        """Whether this is a word under its tag."""
+        return isinstance(self.children[0], str)
+
+    @property
+    def nodes(self) -> tuple["Tree", ...]:
+        """Children that are trees: all, or for a tag none."""
+        return () if self.is_tag else self.children  # type: ignore[return-value]
+
+    def leaves(self) -> Iterator["Tree"]:
+        """The tags with their words, from left to right."""
+        if self.is_tag:
+            yield self
+        for node in self.nodes:
+            yield from node.leaves()
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Words from left to right."""
+        return tuple(str(leaf.children[0]) for leaf in self.leaves())
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags from left to right."""
+        return tuple(leaf.label for leaf in self.leaves())
+
+    def __str__(self) -> str:
+        return f"({self.label} {' '.join(map(str, self.children))})"
+
+
+def brackets(tree: Tree, ignored: frozenset[str] = frozenset()) -> "Counter[tuple[str, int, int]]":
+    """Labels of phrases with the words ``start..stop-1`` they span, counted.
+
+    Leaves with `ignored` tags do not count as words; a phrase without any others has no bracket.
+    """
+    found: Counter[tuple[str, int, int]] = Counter()
+
+    def walk(node: Tree, start: int) -> int:
+        if node.is_tag:
+            return start + (node.label not in ignored)
+        stop = start
+        for child in node.nodes:
+            stop = walk(child, stop)
+        if stop > start:
+            found[node.label, start, stop] += 1
+        return stop
+
+    walk(tree, 0)
+    return found
+
+
+class BracketScores(NamedTuple):
+    """Agreement of the labelled brackets of trees.
+
+    Attributes
+    ----------
+    precision, recall, f1 : float
+        Fractions of the predicted, of the true brackets that are right, and their harmonic mean.
+    exact : float
+        Fraction of the sentences all of whose brackets are right.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    exact: float
+
+
+def bracket_scores(
+    y_true: Sequence[Tree],
+    predictions: Iterable[Tree],
+    ignored: frozenset[str] = PUNCTUATION,
+) -> BracketScores:
+    """Labelled brackets of predicted trees against the true ones, summed over all sentences.
+
+    As evalb does with the usual settings: tags do not count, punctuation is taken out of the
+    sentence first, brackets are compared with label and span, and one that stands twice must be
+    found twice. (Evalb also takes ADVP and PRT for the same; here they differ.)
+
+    Examples
+    --------
+    >>> from maxmargin.structures.constituency.formats import read_trees
+    >>> from maxmargin.structures.constituency.grammar import bracket_scores
+    >>> y_true = read_trees("(S (NP (NNS dogs)) (VP (VBP bark)))")
+    >>> bracket_scores(y_true, read_trees("(S (NNS dogs) (VP (VBP bark)))"))
+    BracketScores(precision=1.0, recall=0.6666666666666666, f1=0.8, exact=0.0)
+    """
+    n_true = n_found = n_right = n_exact = 0
+    for tree, prediction in zip(y_true, predictions, strict=True):
+        true, found = brackets(tree, ignored), brackets(prediction, ignored)
+        n_true += true.total()
+        n_found += found.total()
+        n_right += (true & found).total()
+        n_exact += true == found
+    precision = n_right / n_found if n_found else 1.0
+    recall = n_right / n_true if n_true else 1.0
+    f1 = 2 * n_right / (n_true + n_found) if n_true + n_found else 1.0
+    return BracketScores(precision, recall, f1, n_exact / max(len(y_true), 1))
+
 
 KINDS = "phrase", "tag", "part"
 """Kinds of symbols, in their order."""
@@ -39,15 +193,8 @@ KINDS = "phrase", "tag", "part"
 class Symbol(NamedTuple):
     """Label of a node of a derivation.
 
-    Attributes
-    ----------
-    kind : {"phrase", "tag", "part"}
-    label : str
-        Of the tree's node; of an intermediate symbol, that of the node it belongs to.
-    above : tuple of str
-        Labels of the ancestors that the symbol remembers, nearest first. Tags remember none.
-    last : tuple of Symbol
-        Of an intermediate symbol: the last of the children it stands for.
+    The `label` of an intermediate symbol is that of the node it belongs to, and `last` are the last
+    of the children it stands for. Phrases remember the labels of ancestors, `above`, nearest first.
     """
 
     kind: str
@@ -73,25 +220,17 @@ BinaryRule = tuple[Symbol, Symbol, Symbol]
 
 
 class Step(NamedTuple):
-    """A node of a derivation, in symbols instead of the numbers of the module `inference`."""
+    """A node of a derivation in symbols; intermediate ones have no chain, leaves no rule."""
 
     start: int
     stop: int
-    chain: Chain | None
-    rule: BinaryRule | None
+    chain: Chain
+    rule: tuple[()] | BinaryRule
 
 
 @registered("Markovisation")
 class Markovisation(NamedTuple):
-    """Context of the symbols: children of intermediate symbols, and ancestors of phrases.
-
-    Attributes
-    ----------
-    horizontal : int or None
-        Children that an intermediate symbol remembers; None is all of them.
-    vertical : int
-        Labels on the path to the root that a phrase remembers, its own included.
-    """
+    """Context of the symbols, see `Grammar.read`."""
 
     horizontal: int | None
     vertical: int
@@ -113,7 +252,7 @@ class Markovisation(NamedTuple):
             node = node.nodes[0]
             chain.append(self.symbol(node, above))
         if node.is_tag:
-            return [Step(start, start + 1, tuple(chain), None)]
+            return [Step(start, start + 1, tuple(chain), ())]
         above = (node.label, *above[: self.vertical])
         below: list[Step] = []
         stops = [start]
@@ -127,49 +266,16 @@ class Markovisation(NamedTuple):
     def _heads(self, chain: Chain, children: Sequence[Symbol], stops: Sequence[int]) -> list[Step]:
         """The node and its intermediate symbols, from all children down to the first two."""
         heads = []
-        parent = chain[-1]
+        top = parent = chain[-1]
         for n in range(len(children), 1, -1):
-            left = self._part(chain[-1], children[: n - 1]) if n > 2 else children[0]
-            whole = chain if n == len(children) else None
+            left = children[0]
+            if n > 2:
+                kept = n - 1 if self.horizontal is None else min(self.horizontal, n - 1)
+                left = Symbol("part", top.label, top.above, tuple(children[n - 1 - kept : n - 1]))
+            whole = chain if n == len(children) else ()
             heads.append(Step(stops[0], stops[n], whole, (parent, left, children[n - 1])))
             parent = left
         return heads
-
-    def _part(self, node: Symbol, children: Sequence[Symbol]) -> Symbol:
-        kept = len(children) if self.horizontal is None else min(self.horizontal, len(children))
-        return Symbol("part", node.label, node.above, tuple(children[len(children) - kept :]))
-
-
-def tree_of(steps: Sequence[Step], words: Sequence[str]) -> Tree:
-    """The tree of a derivation."""
-
-    def children(row: int) -> list[Tree]:
-        """What hangs below a node or part."""
-        found: list[Tree] = []
-        right: list[int] = []
-        while True:  # down along the parts, which may be many
-            middle = steps[row + 1].stop
-            right.append(row + 2 * (middle - steps[row].start))
-            row += 1
-            if steps[row].chain is not None:
-                break
-        found.append(node(row))
-        found.extend(node(child) for child in reversed(right))
-        return found
-
-    def node(row: int) -> Tree:
-        step = steps[row]
-        assert step.chain is not None
-        *upper, bottom = step.chain
-        if step.rule is None:
-            tree = Tree(bottom.label, (words[step.start],))
-        else:
-            tree = Tree(bottom.label, tuple(children(row)))
-        for symbol in reversed(upper):
-            tree = Tree(symbol.label, (tree,))
-        return tree
-
-    return node(0)
 
 
 _SUFFIXES = ("ing", "ed", "ly", "ion", "er", "est", "al", "ity", "y", "s")
@@ -191,9 +297,9 @@ class Leaves(NamedTuple):
     ``symbols[starts[t]:starts[t + 1]]``; `columns` are their weights, -1 for none.
     """
 
-    starts: NDArray[np.int64]
-    symbols: NDArray[np.int64]
-    columns: NDArray[np.int64]
+    starts: Numbers
+    symbols: Numbers
+    columns: Numbers
 
 
 def shape(word: str) -> str:
@@ -216,23 +322,9 @@ def shape(word: str) -> str:
 class Lexicon:
     """Tags of words: given with the sentence, or those that the word had in the treebank.
 
-    Parameters
-    ----------
-    tags : dict
-        Symbol number of each tag.
-    pairs : Counter of (word, tag) or None
-        Their counts in the treebank; None if sentences come with their tags.
-    min_count : int
-        Rarer words share a class with words of the same `shape`.
-
-    Attributes
-    ----------
-    given : bool
-        Whether sentences come with their tags.
-    entries : list of (class, tag)
-        One for each weight of the leaves; none if tags are given.
-    counts : list of int
-        Of the entries, in the treebank.
+    `pairs` counts words with their tags; None if sentences come with their tags. Words with less
+    than `min_count` share a class with words of the same `shape`. There is a weight for each of the
+    `entries`, a class and a tag, of which the treebank has `counts`.
     """
 
     UNKNOWN = "<unknown>"
@@ -287,10 +379,6 @@ class Lexicon:
                 ]
         starts, flat = _stacked(found)
         return Leaves(starts, *flat.reshape(-1, 2).T.copy())
-
-
-Floats = NDArray[np.float64]
-Numbers = NDArray[np.int64]
 
 
 class GrammarError(ValueError):
@@ -390,8 +478,8 @@ class Grammar(Remade):
             + self.lexicon.counts,
             dtype=np.float64,
         )
-        self._rule_of = {rule: at for at, rule in enumerate(self.binary)}
-        self._unit_of = {chain: at for at, chain in enumerate(self.chains)}
+        self._rule_of = {(): -1} | {rule: at for at, rule in enumerate(self.binary)}
+        self._unit_of = {(): -1} | {chain: at for at, chain in enumerate(self.chains)}
         self.rules = make_rules(
             sum(symbol.kind != "part" for symbol in self.symbols),
             len(self.symbols),
@@ -481,9 +569,9 @@ class Grammar(Remade):
         pairs: Counter[tuple[str, str]] = Counter()
         for tree in trees:
             steps = how.steps(tree)
-            binary.update(step.rule for step in steps if step.rule is not None)
-            chains.update(step.chain for step in steps if step.chain is not None)
-            starts.update(chain[0] for chain in (steps[0].chain,) if chain is not None)
+            binary.update(step.rule for step in steps if step.rule)
+            chains.update(step.chain for step in steps if step.chain)
+            starts[steps[0].chain[0]] += 1
             pairs.update(zip(tree.words, tree.tags, strict=True))
         return cls(how, binary, chains, starts, None if tags == "given" else pairs, min_count)
 
@@ -538,47 +626,34 @@ class Grammar(Remade):
     # Trees
 
     def nodes(self, tree: Tree) -> Nodes:
-        """The derivation of a tree, as `maxmargin.structures.constituency.inference` has it.
-
-        Raises
-        ------
-        GrammarError
-            If the grammar does not generate the tree.
-        """
+        """The derivation of a tree; GrammarError if the grammar does not generate it."""
         strange = [tag for tag in tree.tags if tag not in self.lexicon.tags]
         if strange:
             raise GrammarError(f"The grammar has no tag {strange[0]!r}.")
         steps = self.markovisation.steps(tree)
-        if steps[0].chain is None or steps[0].chain[0] not in self.starts:
+        if steps[0].chain[0] not in self.starts:
             raise GrammarError(f"The grammar has no whole trees with the label {tree.label!r}.")
-        return np.array([self._row(step) for step in steps], dtype=np.int32)
-
-    def _row(self, step: Step) -> tuple[int, int, int, int]:
-        unit = rule = -1
-        if step.chain is not None:
-            unit = self._unit_of.get(step.chain, -1)
-            if unit < 0:
-                chain = " -> ".join(map(str, step.chain))
-                raise GrammarError(f"The grammar has no chain {chain}.")
-        if step.rule is not None:
-            rule = self._rule_of.get(step.rule, -1)
-            if rule < 0:
-                parent, left, right = step.rule
+        for _, _, chain, rule in steps:
+            if chain not in self._unit_of:
+                raise GrammarError(f"The grammar has no chain {' -> '.join(map(str, chain))}.")
+            if rule not in self._rule_of:
+                parent, left, right = map(str, rule)
                 raise GrammarError(f"The grammar has no rule {parent} -> {left} {right}.")
-        return step.start, step.stop, unit, rule
+        rows = [(*step[:2], self._unit_of[step.chain], self._rule_of[step.rule]) for step in steps]
+        return np.array(rows, dtype=np.int32)
 
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
         """The tree of a derivation."""
-        steps = [
-            Step(
-                start,
-                stop,
-                self.chains[unit] if unit >= 0 else None,
-                self.binary[rule] if rule >= 0 else None,
-            )
-            for start, stop, unit, rule in nodes.tolist()
-        ]
-        return tree_of(steps, words)
+        # From the last row to the first, children are done before their parents, left ones last.
+        done: list[list[Tree | str]] = []
+        for start, _, unit, rule in reversed(nodes.tolist()):
+            children = done.pop() + done.pop() if rule >= 0 else [words[start]]
+            for symbol in reversed(self.chains[unit] if unit >= 0 else ()):
+                children = [Tree(symbol.label, tuple(children))]
+            done.append(children)
+        (tree,) = done[0]
+        assert isinstance(tree, Tree)
+        return tree
 
     def flat_tree(self, sentence: Sentence) -> Tree:
         """All words under one node: for sentences that the grammar cannot parse."""
@@ -635,8 +710,7 @@ class Grammar(Remade):
 
 def _stacked(lists: Sequence[Sequence[Any]]) -> tuple[Numbers, Numbers]:
     """Lists concatenated: where each starts, and all members."""
-    starts = np.zeros(len(lists) + 1, dtype=np.int64)
-    np.cumsum([len(each) for each in lists], out=starts[1:])
+    starts = starts_of(np.array([len(each) for each in lists], dtype=np.int64))
     return starts, np.array([number for each in lists for number in each], dtype=np.int64)
 
 

@@ -91,20 +91,13 @@ class Scores(NamedTuple):
 class Chart(NamedTuple):
     """Viterbi scores, or inside log-sums, of all symbols at all spans of a sentence.
 
-    Attributes
-    ----------
-    tops : ndarray of shape (n_cells * n_symbols + LANES - 1,)
-        As the parent sees them; see `row_of_top`.
-    rights : ndarray of shape (length + 1, n_right_symbols, length + LANES - 1)
-        The same of right children by stop, symbol and start; -inf for a vector from the stop on.
-    bottoms : ndarray of shape (n_cells, n_complete)
-        Below the units; see `row_of_span`.
-    first, last, first_right, last_right : ndarray of int64
-        Scratch: range of the finite scores of each row.
-    here : ndarray of shape (n_symbols,)
-        Scratch: the scores of one span.
-    live, found : ndarray of shape (n_symbols,) and (n_symbols + 1,)
-        Scratch: symbols with a finite score at any span of one start, and at one span.
+    - tops ``(n_cells * n_symbols + LANES - 1,)``: as the parent sees them; see `row_of_top`;
+    - rights ``(length + 1, n_right_symbols, length + LANES - 1)``: the same of right children by
+      stop, symbol and start; -inf for a vector from the stop on;
+    - bottoms ``(n_cells, n_complete)``: below the units; see `row_of_span`.
+
+    The others are scratch: ranges of the finite scores of each row, the scores of one span, and
+    lists of symbols with a finite score at any span of one start, and at one span.
     """
 
     tops: Floats
@@ -125,16 +118,11 @@ def make_rules(
     binary: NDArray[np.int64],
     units: NDArray[np.int64],
 ) -> Rules:
-    """Index a grammar for the routines of this module.
+    """Index a grammar of binary rules ``(n_rules, 3)`` and units ``(n_units, 2)``.
 
-    Parameters
-    ----------
-    n_complete, n_symbols : int
-    binary : ndarray of shape (n_rules, 3)
-        Parent, left and right symbol; sorted by left, right and parent.
-    units : ndarray of shape (n_units, 2)
-        Top and bottom symbol, both complete; sorted by top. A symbol that may stand for itself
-        needs a unit that says so.
+    A rule is parent, left and right symbol, sorted by left, right and parent; a unit is the top and
+    the bottom symbol, both complete, sorted by top. A symbol that may stand for itself needs a unit
+    that says so.
 
     Examples
     --------
@@ -159,22 +147,24 @@ def make_rules(
     first = np.flatnonzero(np.r_[True, np.diff(group) != 0][: len(group)])
     right_symbols, slots = np.unique(rights, return_inverse=True)
     every_symbol = np.arange(n_symbols + 1)
-    narrow = np.uint32
+    parents, lefts, rights, slots, tops, bottoms = (
+        each.astype(np.uint32) for each in (parents, lefts, rights, slots, tops, bottoms)
+    )
     return Rules(
         n_complete,
         n_symbols,
-        parents.astype(narrow),
-        lefts.astype(narrow),
-        rights.astype(narrow),
-        slots.astype(narrow),
-        right_symbols.astype(narrow),
+        parents,
+        lefts,
+        rights,
+        slots,
+        right_symbols.astype(np.uint32),
         np.searchsorted(lefts[first], every_symbol).astype(np.uint64),
-        slots[first].astype(narrow),
+        slots[first],
         np.r_[first, len(group)].astype(np.uint64),
         np.searchsorted(np.sort(parents), every_symbol),
-        np.argsort(parents, kind="stable").astype(narrow),
-        tops.astype(narrow),
-        bottoms.astype(narrow),
+        np.argsort(parents, kind="stable").astype(np.uint32),
+        tops,
+        bottoms,
         np.searchsorted(tops, every_symbol[: n_complete + 1]),
     )
 
@@ -519,25 +509,9 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
 
 
 def best_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Nodes, float]:
-    """The derivation with the highest score, and that score.
+    """The derivation with the highest score, and that score; ``-inf`` if there is none.
 
-    Parameters
-    ----------
-    rules : Rules
-    scores : Scores
-    leaves : ndarray of shape (length, n_complete)
-        Score of each symbol at each word.
-
-    Returns
-    -------
-    nodes : ndarray of int32, shape (2 * length - 1, 4)
-    score : float
-        ``-inf`` if there is no derivation; then `nodes` mean nothing.
-
-    See Also
-    --------
-    make_rules : An example.
-    best_derivations : The k best.
+    `leaves` ``(length, n_complete)``: score of each symbol at each word.
     """
     length = len(leaves)
     chart, nodes = make_chart(length, rules), np.zeros((2 * length - 1, 4), dtype=np.int32)
@@ -559,15 +533,6 @@ _OPEN = -2
 """In place of a unit that is still to be chosen."""
 
 
-class _Item(NamedTuple):
-    """A node to be completed; `symbol` is its top while the unit is open, then its bottom."""
-
-    start: int
-    stop: int
-    symbol: int
-    unit: int
-
-
 def best_derivations(
     rules: Rules, scores: Scores, leaves: Floats, k: int
 ) -> list[tuple[Nodes, float]]:
@@ -576,22 +541,6 @@ def best_derivations(
     A best-first search: derivations are completed one node at a time, in preorder, always the one
     that can still become the best. The chart of Viterbi scores is an exact heuristic, so nothing
     is completed that is not among the answers.
-
-    Parameters
-    ----------
-    rules : Rules
-    scores : Scores
-    leaves : ndarray of shape (length, n_complete)
-        Score of each symbol at each word.
-    k : int
-
-    Returns
-    -------
-    found : list of (nodes, score)
-
-    See Also
-    --------
-    best_derivation : The best alone.
 
     Examples
     --------
@@ -638,51 +587,38 @@ def best_derivations(
 
     rows = row_of_top(0, np.arange(rules.n_complete), length, rules.n_symbols)
     whole = scores.starts + chart.tops[rows + length - 1]
-    # Of ties, the one that was expanded last: no second one is begun before the first is done.
+    # Nodes that are done, and those still open: start, stop, symbol and unit, the symbol being the
+    # top while the unit is open, then the bottom. Of ties comes the one that was expanded last: no
+    # second one is begun before the first is done.
     turn = count(0, -1)
     heap: list[Any] = [
-        (-score, next(turn), _Item(0, length, symbol, _OPEN), 0, None, None)
+        (-score, next(turn), 0, (), ((0, length, symbol, _OPEN),))
         for symbol, score in enumerate(whole.tolist())
         if score > -np.inf
     ]
     heapify(heap)
     found: list[tuple[Nodes, float]] = []
     while heap and len(found) < k:
-        lost, _, item, rank, done, rest = heappop(heap)
-        ways = choices(item.start, item.stop, item.symbol, item.unit == _OPEN)
+        lost, _, rank, done, todo = heappop(heap)
+        (start, stop, symbol, unit), *rest = todo
+        ways = choices(start, stop, symbol, unit == _OPEN)
         loss, number, middle = ways[rank]
         if rank + 1 < len(ways):
             more = ways[rank + 1][0] - loss
-            heappush(heap, (lost + more, next(turn), item, rank + 1, done, rest))
-        done, rest = _expanded(rules, item, number, middle, done, rest)
-        if rest is None:
-            found.append((_unlinked(done, length), 0.0 - lost))
+            heappush(heap, (lost + more, next(turn), rank + 1, done, todo))
+        if unit != _OPEN:
+            done = *done, (start, stop, unit, number)
+            left, right = int(rules.lefts[number]), int(rules.rights[number])
+            left_unit, right_unit = (
+                _OPEN if child < rules.n_complete else -1 for child in (left, right)
+            )
+            rest = [(start, middle, left, left_unit), (middle, stop, right, right_unit), *rest]
+        elif stop - start == 1:
+            done = *done, (start, stop, number, -1)
         else:
-            following, rest = rest
-            heappush(heap, (lost, next(turn), following, 0, done, rest))
+            rest = [(start, stop, int(rules.unit_bottoms[number]), number), *rest]
+        if rest:
+            heappush(heap, (lost, next(turn), 0, done, rest))
+        else:
+            found.append((np.array(done, dtype=np.int32), 0.0 - lost))
     return found
-
-
-def _expanded(
-    rules: Rules, item: _Item, number: int, middle: int, done: Any, rest: Any
-) -> tuple[Any, Any]:
-    """Nodes done and items still open, both linked lists, when an item is expanded this way."""
-    start, stop, _, unit = item
-    if unit != _OPEN:
-        symbols = int(rules.lefts[number]), int(rules.rights[number])
-        left, right = (
-            _Item(first, last, symbol, _OPEN if symbol < rules.n_complete else -1)
-            for first, last, symbol in zip((start, middle), (middle, stop), symbols, strict=True)
-        )
-        return ((start, stop, unit, number), done), (left, (right, rest))
-    if stop - start == 1:
-        return ((start, stop, number, -1), done), rest
-    return done, (_Item(start, stop, int(rules.unit_bottoms[number]), number), rest)
-
-
-def _unlinked(done: Any, length: int) -> Nodes:
-    """Nodes that were linked last to first as an array."""
-    nodes = np.empty((2 * length - 1, 4), dtype=np.int32)
-    for at in range(len(nodes) - 1, -1, -1):
-        nodes[at], done = done
-    return nodes

@@ -32,10 +32,7 @@ _NEGLIGIBLE = 40.0
 
 
 class ExpectedCounts(NamedTuple):
-    """Expected counts of rules, units ``(n_cells, n_units)`` and start symbols.
-
-    Spans are in the order of `maxmargin.structures.constituency.inference.row_of_span`.
-    """
+    """Expected counts of rules, units ``(n_cells, n_units)``, see `row_of_span`, start symbols."""
 
     rules: Floats
     units: Floats
@@ -195,22 +192,10 @@ def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type
 def expected_derivation(
     rules: Rules, scores: Scores, leaves: Floats
 ) -> tuple[ExpectedCounts, float]:
-    """Expected rules, units and start symbols, if derivations have probabilities ``~ exp(score)``.
+    """Expected counts if derivations have probabilities ``~ exp(score)``, and the log-partition.
 
-    Parameters
-    ----------
-    rules : Rules
-    scores : Scores
-        Divided by the temperature, if it is not one.
-    leaves : ndarray of shape (length, n_complete)
-        Score of each symbol at each word, divided likewise.
-
-    Returns
-    -------
-    expected : ExpectedCounts
-        Zeros if there is no derivation.
-    log_partition : float
-        Logarithm of the sum of ``exp(score)`` over all derivations.
+    `leaves` ``(length, n_complete)``: score of each symbol at each word. Counts are zeros if there
+    is no derivation.
 
     Examples
     --------

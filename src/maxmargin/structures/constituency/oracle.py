@@ -1,11 +1,10 @@
-"""Parsed sentences as solvers see them: compiled searches and planes.
+"""The separation oracle over parsed sentences, with compiled inference and cuts.
 
 Outputs are derivations (`maxmargin.structures.constituency.inference`) in bytes.
 """
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.checks import check_indices
 from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
-from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence
+from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence, Tree
 from maxmargin.structures.constituency.inference import (
     Nodes,
     Scores,
@@ -25,24 +24,15 @@ from maxmargin.structures.constituency.inference import (
     next_nodes,
     set_leaves,
 )
-from maxmargin.structures.constituency.trees import Tree
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
 class GrammarOracle(CompiledOracle):
-    """Parsed sentences with compiled searches.
+    """Sentences with their true trees, which the grammar must have.
 
-    Parameters
-    ----------
-    grammar : Grammar
-    sentences : sequence of Sentence
-    trees : sequence of Tree
-        The true ones; the grammar must have them.
-    C : ndarray of shape (n_sentences,)
-    zero_one : bool
-        Any other tree costs one; else each bracket that is wrong or missed does.
+    With `zero_one` any other tree costs one; else each bracket that is wrong or missed does.
     """
 
     output_dtype = np.dtype((np.int32, (4,)))
@@ -58,9 +48,8 @@ class GrammarOracle(CompiledOracle):
     ) -> None:
         self.grammar, self.C, self.zero_one = grammar, C, zero_one
         self.n_features = grammar.n_features
-        lengths = np.array([len(sentence.words) for sentence in sentences])
-        self.lengths = lengths
-        self.ends = np.r_[0, np.cumsum(lengths)]
+        self.lengths = np.array([len(sentence.words) for sentence in sentences])
+        self.ends = starts_of(self.lengths)
         self.leaves = grammar.leaves(sentences)
         self.y_true = np.concatenate(
             [
@@ -68,13 +57,13 @@ class GrammarOracle(CompiledOracle):
                 for i, (sentence, tree) in enumerate(zip(sentences, trees, strict=True))
             ]
         )
-        self.output_sizes = 2 * lengths - 1
+        self.output_sizes = 2 * self.lengths - 1
         self.true_starts = starts_of(self.output_sizes)
         self._tables = grammar.rules, grammar.units, grammar.start_columns, self.leaves, self.ends
 
     @cached_property
     def oracle_work(self) -> float:
-        """Rules tried at all places to part all spans."""
+        """Rules tried at all split points of all spans."""
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
@@ -110,25 +99,18 @@ class GrammarOracle(CompiledOracle):
         where = self.y_true, self.true_starts, examples, starts, found
         fill_cuts(*self._tables, *where, entries, columns, values, np.zeros(self.n_features))
         used = entries[-1]
-        return entries, columns[:used].copy(), values[:used].copy(), self._losses(*where)
+        return entries, columns[:used].copy(), values[:used].copy(), self._losses(where)
 
-    def _losses(
-        self, y_true: Nodes, true_starts: Order, examples: Order, starts: Order, found: Nodes
-    ) -> Floats:
+    def _losses(self, where: tuple[Nodes, Order, Order, Order, Nodes]) -> Floats:
+        y_true, true_starts, examples, starts, found = where
         if self.zero_one:
-            pairs = zip(examples.tolist(), pairwise(starts.tolist()), strict=True)
-            right = [np.array_equal(self._of_y_true(b), found[i:j]) for b, (i, j) in pairs]
-            return 1.0 - np.array(right, dtype=np.float64)
+            firsts = np.repeat(true_starts[examples] - starts[:-1], np.diff(starts))
+            wrong = (found != y_true[np.arange(starts[-1]) + firsts]).any(axis=1)
+            return (np.diff(starts_of(wrong)[starts]) > 0).astype(np.float64)
         losses = np.empty(len(examples))
         true_units = np.empty(n_cells(int(self.lengths[examples].max(initial=1))), dtype=np.int64)
-        count_brackets(
-            self.grammar.units, self.ends, y_true, true_starts, examples, starts, found, losses,
-            true_units,
-        )  # fmt: skip
+        count_brackets(self.grammar.units, self.ends, *where, losses, true_units)
         return losses
-
-    def _of_y_true(self, example: int) -> Nodes:
-        return self.y_true[self.true_starts[example] : self.true_starts[example + 1]]
 
 
 def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
@@ -212,7 +194,7 @@ def infer_brackets(  # type: ignore[no-untyped-def]
     rules, units, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores, unit_scores, true_units,
 ):  # fmt: skip
-    """The derivation of most score plus wrong brackets of each block, in ``found[starts[k]:]``."""
+    """The derivation of most score plus wrong brackets of each example, ``found[starts[k]:]``."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]
@@ -232,7 +214,7 @@ def infer_others(  # type: ignore[no-untyped-def]
     rules, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores,
 ):  # fmt: skip
-    """The best derivation other than the truth of each block, or the truth if it is alone."""
+    """The best derivation other than the true one of each example, or that if it is alone."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]
@@ -311,7 +293,7 @@ def fill_cuts(  # type: ignore[no-untyped-def]
 def count_brackets(  # type: ignore[no-untyped-def]
     units, ends, y_true, true_starts, examples, starts, found, losses, true_units
 ):
-    """Wrong and missed brackets of the derivation of each block."""
+    """Wrong and missed brackets of the derivation of each example."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]

@@ -14,7 +14,7 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
-from maxmargin.structures.constituency.grammar import Grammar, Sentence
+from maxmargin.structures.constituency.grammar import Grammar, Sentence, Tree, brackets
 from maxmargin.structures.constituency.inference import (
     Nodes,
     Scores,
@@ -24,7 +24,6 @@ from maxmargin.structures.constituency.inference import (
 )
 from maxmargin.structures.constituency.marginals import expected_derivation
 from maxmargin.structures.constituency.oracle import GrammarOracle
-from maxmargin.structures.constituency.trees import Tree, brackets
 
 Floats = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from maxmargin.report.markup import (
 )
 from maxmargin.report.scores import ClassScore, counted_score
 from maxmargin.structures.constituency.formats import as_tree
-from maxmargin.structures.constituency.trees import Tree, bracket_scores, brackets
+from maxmargin.structures.constituency.grammar import Tree, bracket_scores, brackets
 
 LEVEL = 42.0
 """Pixels between the levels of a tree."""
@@ -34,7 +34,6 @@ class TreeAnswers(Answers):
 
     @staticmethod
     def feature_names(estimator: Any) -> Sequence[str]:
-        """Rules of the grammar."""
         return list(estimator.grammar_.rule_names)
 
     def __init__(self, *arguments: Any) -> None:
@@ -44,7 +43,6 @@ class TreeAnswers(Answers):
 
     @property
     def size(self) -> str:
-        """Sentences and words."""
         n_words = sum(len(tree.words) for tree in self.y_true)
         return f"{super().size}, {plural(n_words, 'word')}"
 
@@ -53,7 +51,6 @@ class TreeAnswers(Answers):
         return self._scores.f1
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """F1 and its parts."""
         return [
             ("F1 of labelled brackets", self._scores.f1),
             ("Precision of labelled brackets", self._scores.precision),
@@ -62,7 +59,6 @@ class TreeAnswers(Answers):
         ]
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        """Brackets of each label."""
         counts: dict[str, list[int]] = {}
         for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
             true, said = brackets(y_true), brackets(prediction)
@@ -73,7 +69,6 @@ class TreeAnswers(Answers):
         return [("Brackets of each label: label and span must be correct", rows)]
 
     def mistakes(self, most: int) -> list[Markup]:
-        """Those with the most wrong or missed brackets."""
         losses = []
         for y_true, prediction in zip(self.y_true, self.predictions, strict=True):
             true, said = brackets(y_true), brackets(prediction)
@@ -86,7 +81,6 @@ class TreeAnswers(Answers):
         return found
 
     def shown(self, i: int) -> str:
-        """The sentence."""
         return super().shown(i) or " ".join(self.y_true[i].words)
 
 

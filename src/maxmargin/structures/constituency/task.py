@@ -16,12 +16,7 @@ _MIN_LINES = 4
 
 @dataclass
 class Constituents(Task):
-    """Parse trees. What is to be parsed may be trees, or sentences, one per line.
-
-    Parameters
-    ----------
-    encoding : str or None
-    """
+    """Parse trees. What is to be parsed may be trees, or sentences, one per line."""
 
     encoding: str | None = None
 

@@ -42,6 +42,7 @@ from maxmargin.structures.dependency.oracle import (
     parse,
 )
 from maxmargin.structures.dependency.problem import GivenArcs
+from maxmargin.training.fit import costs, make_solver, train_oracle
 
 Numbers = NDArray[np.int64]
 
@@ -290,13 +291,13 @@ class DependencyParser(RescaledEstimator):
             n_rows = max(1, self.n_features // _COLUMNS_PER_ROW)
             learned["_layout"] = FeatureLayout.of(self.n_features, n_rows, n_labels)
             arcs = _hashed(sentences, learned)
-        C = self._costs(len(sentences), sample_weight)
+        C = costs(self, len(sentences), sample_weight)
         oracle = DependencyOracle(arcs, y_true, structure, C)
 
         def attributes(weights: Floats) -> dict[str, Any]:
             return learned | {"_weights": weights, **_parts(weights, arcs)}
 
-        self._fit_oracle(self._rescaled(oracle), X, y, attributes)
+        train_oracle(self, make_solver(self.solver), self._rescaled(oracle), X, y, attributes)
         for name in _OPTIONAL - {*learned, *_parts(self._weights, arcs)}:
             self.__dict__.pop(name, None)
         return self

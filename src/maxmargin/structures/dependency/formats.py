@@ -10,7 +10,6 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -108,7 +107,7 @@ def read_conllu(
             raise ValueError(f"the word should have the number {position}, but has {number!r:.50}.")
         return fields[_FORM], fields[column], fields[_HEAD], fields[_LABEL]
 
-    return _read(source, encoding, read, comments=True)
+    return list(_sentences(source, encoding, read, comments=True))
 
 
 def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySentence]:
@@ -147,7 +146,7 @@ def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySe
             )
         return (*fields, "_")
 
-    return _read(source, encoding, read, comments=False)
+    return list(_sentences(source, encoding, read, comments=False))
 
 
 def read_dependencies(
@@ -207,72 +206,21 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
     return text
 
 
-_TakeApart = Callable[[str, int], tuple[str, ...] | None]
-
-
-def _read(
-    source: Source, encoding: str | None, take_apart: _TakeApart, comments: bool
-) -> list[DependencySentence]:
-    return [
-        sentence
-        for name, lines in _texts(source, encoding)
-        for sentence in _sentences(lines, name, take_apart, comments)
-    ]
-
-
 def _is_text(source: Source) -> bool:
     """Whether it is no path; no name of a file has tabs and ends of lines."""
     return isinstance(source, str) and (not source.strip() or "\n" in source or "\t" in source)
 
 
-def _texts(source: Source, encoding: str | None) -> Iterator[tuple[str, Iterable[str]]]:
-    """Names and lines of what is to be read."""
-    if _is_text(source):
-        yield "the text", str(source).split("\n")
-        return
-    path = str(source)
-    if not path.endswith(".zip"):
-        yield shown_name(path), lines_of(path, encoding)
-        return
-    if not os.path.isfile(path):
-        raise FileNotFoundError(f"There is no file {path!r:.200}.")
-    for name in _members(path):
-        shown = f"{path}, {name}"
-        yield shown, _member_lines(path, name, shown, encoding)
-
-
-def _members(path: str) -> list[str]:
-    """Files of an archive that end in ``.dp``."""
-    with _damage_named(path), zipfile.ZipFile(path) as archive:
-        names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
-    if not names:
-        raise FileFormatError(path, None, "holds no files that end in .dp.")
-    return names
-
-
-def _member_lines(path: str, name: str, shown: str, encoding: str | None) -> Iterator[str]:
-    """Lines of a file of an archive, as they are asked for: unpacked they may be any number."""
-    with _damage_named(path), zipfile.ZipFile(path) as archive, archive.open(name) as stream:
-        yield from lines_of_stream(stream, shown, encoding)
-
-
-@contextmanager
-def _damage_named(path: str) -> Iterator[None]:
-    try:
-        yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        reason = "is damaged, or not compressed as its name says."
-        raise FileFormatError(path, None, reason) from error
-
-
 def _sentences(
-    lines: Iterable[str], name: str, take_apart: _TakeApart, comments: bool
+    source: Source,
+    encoding: str | None,
+    take_apart: Callable[[str, int], tuple[str, ...] | None],
+    comments: bool,
 ) -> Iterator[DependencySentence]:
-    """Sentences of a text; `take_apart` makes word, tag, head and label of a line."""
+    """Sentences of all texts; `take_apart` makes word, tag, head and label of a line."""
     tokens: list[tuple[str, ...]] = []
     places: list[int] = []
-    for number, line in enumerate(chain(lines, [""]), start=1):
-        line = line.rstrip("\r")
+    for name, number, line in _lines(source, encoding):
         if not line.strip():
             if tokens:
                 yield _sentence(tokens, name, places)
@@ -289,34 +237,60 @@ def _sentences(
                 places.append(number)
 
 
+def _lines(source: Source, encoding: str | None) -> Iterator[tuple[str, int, str]]:
+    """Lines with the name of their text and their number; every text ends in an empty line."""
+
+    def numbered(name: str, lines: Iterable[str]) -> Iterator[tuple[str, int, str]]:
+        for number, line in enumerate(chain(lines, [""]), start=1):
+            yield name, number, line.rstrip("\r")
+
+    path = str(source)
+    if _is_text(source):
+        yield from numbered("the text", path.split("\n"))
+    elif not path.endswith(".zip"):
+        yield from numbered(shown_name(path), lines_of(path, encoding))
+    elif not os.path.isfile(path):
+        raise FileNotFoundError(f"There is no file {path!r:.200}.")
+    else:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = sorted(name for name in archive.namelist() if name.endswith(".dp"))
+                if not names:
+                    raise FileFormatError(path, None, "holds no files that end in .dp.")
+                for name in names:
+                    shown = f"{path}, {name}"
+                    with archive.open(name) as stream:
+                        yield from numbered(shown, lines_of_stream(stream, shown, encoding))
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            NotImplementedError,
+            RuntimeError,
+        ) as error:
+            reason = "is damaged, or not compressed as its name says."
+            raise FileFormatError(path, None, reason) from error
+
+
 def _sentence(tokens: list[tuple[str, ...]], name: str, places: list[int]) -> DependencySentence:
     words, tags, heads, labels = zip(*tokens, strict=True)
-    known = [head != "_" for head in heads]
-    if any(known) and not all(known):
+    named = None if set(labels) == {"_"} else labels
+    if set(heads) == {"_"}:
+        return DependencySentence(words, tags, None, named)
+    if "_" in heads:
         reason = "the word has no head, but others of its sentence have: give all of them or none."
-        raise FileFormatError(name, places[known.index(False)], reason)
-    numbers = []
+        raise FileFormatError(name, places[heads.index("_")], reason)
     for position, (head, place) in enumerate(zip(heads, places, strict=True), start=1):
-        if all(known):
-            try:
-                numbers.append(_head(head, position, len(tokens)))
-            except ValueError as error:
-                raise FileFormatError(name, place, str(error)) from None
-    named = None if all(label == "_" for label in labels) else labels
-    return DependencySentence(words, tags, tuple(numbers) if all(known) else None, named)
-
-
-def _head(text: str, position: int, n_words: int) -> int:
-    is_number = text.isascii() and text.isdigit() and len(text) < 19
-    head = int(text) if is_number else -1
-    if not 0 <= head <= n_words:
-        raise ValueError(
-            f"the head must be a number from 0, the root, to {n_words}, the last word, but is "
-            f"{text!r:.50}."
-        )
-    if head == position:
-        raise ValueError("the word is its own head.")
-    return head
+        is_number = head.isascii() and head.isdigit() and len(head) < 19
+        if not is_number or int(head) > len(words):
+            reason = (
+                f"the head must be a number from 0, the root, to {len(words)}, the last word, but "
+                f"is {head!r:.50}."
+            )
+            raise FileFormatError(name, place, reason)
+        if int(head) == position:
+            raise FileFormatError(name, place, "the word is its own head.")
+    return DependencySentence(words, tags, tuple(map(int, heads)), named)
 
 
 def _recognise(head: Head) -> Format | None:

@@ -31,6 +31,10 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.registry import registered
 
+Floats = NDArray[np.float64]
+Heads = NDArray[np.int32]
+Numbers = NDArray[np.int64]
+
 
 @inlined
 def _best_or_log_sum(some, others, first, stop, shift, as_logs):  # type: ignore[no-untyped-def]
@@ -194,8 +198,6 @@ def projective_marginals(scores, single_root, marginals, spans, outside):  # typ
     return log_partition
 
 
-Floats = NDArray[np.float64]
-
 _NEW, _ON_PATH, _ATTACHED = range(3)
 
 
@@ -338,9 +340,6 @@ def matrix_tree_marginals(scores: Floats, single_root: bool) -> tuple[Floats, fl
     return marginals, float(np.linalg.slogdet(laplacian)[1] + highest.sum())
 
 
-Heads = NDArray[np.int32]
-
-
 def tree_scratch(n: int) -> tuple[Floats, NDArray[np.int32]]:
     """Scratch of `best_heads` for sentences of up to `n` words."""
     return np.empty(3 * (n + 1) ** 2 + 1), np.empty((n + 1) * (n + 15), dtype=np.int32)
@@ -406,20 +405,10 @@ def best_tree(
 def top_trees(
     scores: ArrayLike, k: int, *, projective: bool = True, single_root: bool = True
 ) -> list[tuple[Heads, float]]:
-    """The k best trees and their scores, best first; fewer where there are fewer.
+    """The k best trees, as of `best_tree`, and their scores, best first; fewer if there are fewer.
 
     Each tree found partitions the rest into at most n sets, by the first word whose head differs
     (Lawler 1972), so that k trees take about ``k * n`` inferences.
-
-    Parameters
-    ----------
-    scores, projective, single_root
-        As in `best_tree`.
-    k : int
-
-    Returns
-    -------
-    trees : list of (heads, score)
 
     Examples
     --------
@@ -459,20 +448,8 @@ def tree_marginals(
 ) -> tuple[Floats, float]:
     """Marginal probability of each arc when trees have probability ``~ exp(score)``.
 
-    Parameters
-    ----------
-    scores, projective, single_root
-        As in `best_tree`.
-
-    Returns
-    -------
-    marginals : ndarray of shape (n + 1, n + 1)
-        ``marginals[h, m]``; each column but the first sums to one.
-    log_partition : float
-        Logarithm of the sum of ``exp(score)`` over all trees.
-
-    Notes
-    -----
+    Returned with the logarithm of the sum of ``exp(score)`` over all trees. ``marginals[h, m]``
+    ``(n + 1, n + 1)`` is for the arc from h to m; each column but the first sums to one.
     Inside-outside for projective trees; for others the matrix-tree theorem, which loses digits
     where scores differ by more than about 20.
 
@@ -505,8 +482,6 @@ def _square(scores: Any) -> Floats:
     return square
 
 
-Numbers = NDArray[np.int64]
-
 _FINE, _OUTSIDE, _ITSELF, _CYCLE, _ROOTS, _CROSSING = range(6)
 
 
@@ -521,12 +496,7 @@ class Structure(NamedTuple):
 def check_trees(heads: Numbers, ends: Numbers, structure: Structure) -> None:
     """Raise ValueError, naming sentence and word, for heads that are no trees of this structure.
 
-    Parameters
-    ----------
-    heads : ndarray of int64, shape (n_words,)
-        Heads of the words of all sentences.
-    ends : ndarray of int64, shape (n_sentences + 1,)
-    structure : Structure
+    The heads of the words of sentence i are ``heads[ends[i]:ends[i + 1]]``.
     """
     first = np.zeros(2, dtype=np.int64)
     fault = find_fault(heads, ends, *structure, first)

@@ -1,78 +1,254 @@
-"""Dependency trees: training sets over arcs whose features are hashed or given.
+"""Dependency trees: arcs with hashed features, and the separation oracle over sentences.
 
 A tree is the head of each word, counted from 1, with 0 for the root. An arc into a word is one
 number, ``head * n_labels + label``, and without labels just the head.
 
-Sentences as numbers, and their arcs with hashed features, for training sets and parsing.
-
-See `maxmargin.structures.dependency.features` for the features. Weights are
+An arc has indicator features after McDonald et al. (2005): words and tags of head and modifier, the
+tags around and between them, each with the direction and once more with the distance. Where arcs
+have labels, each label has weights of its own for a smaller set of templates. Features have no
+names: the numbers of a template are multiplied by fixed odd numbers and summed, and a hash of the
+sum is the column; collisions are possible. Weights are
 
     columns 0 .. n_columns-1      features of arcs
     n_rows rows of `width`        features of labelled arcs, one column for each label, padded
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.simd import padded
 from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
-from maxmargin.structures.dependency.features import (
-    LINE,
-    N_LABEL_TEMPLATES,
-    N_TEMPLATES,
-    infer_hashed,
-    score_arcs,
-    write_cuts,
+from maxmargin.structures.dependency.inference import (
+    Structure,
+    best_heads,
+    check_trees,
+    tree_scratch,
 )
-from maxmargin.structures.dependency.inference import Structure, check_trees, tree_scratch
 
 Floats = NDArray[np.float64]
 Numbers = NDArray[np.int64]
 Arcs = NDArray[np.uint32]
+Columns = NDArray[np.uint32]
+
+N_TEMPLATES = 22
+"""Templates of an arc with the direction, as many with the distance; tags between come on top."""
+
+N_LABEL_TEMPLATES = 9
+"""Templates of a labelled arc."""
+
+_HEAD_WORD = np.uint64(0x9E3779B97F4A7C15)
+_HEAD_TAG = np.uint64(0xC2B2AE3D27D4EB4F)
+_WORD = np.uint64(0x165667B19E3779F9)
+_TAG = np.uint64(0xD6E8FEB86659FD93)
+_BEFORE_HEAD = np.uint64(0xA0761D6478BD642F)
+_AFTER_HEAD = np.uint64(0xE7037ED1A0B428DB)
+_BEFORE = np.uint64(0x8EBC6AF09C88C6E3)
+_AFTER = np.uint64(0x589965CC75374CC3)
+_BETWEEN = np.uint64(0xB492B66FBE98F273)
+_TO_THE_RIGHT = np.uint64(0x1D8E4E27C47D124F)
+_DISTANCE = np.uint64(0xEB44ACCAB455D165)
+_TEMPLATE = np.uint64(0x2545F4914F6CDD1D)
+_STIR = np.uint64(0xFF51AFD7ED558CCD)
+_HALF = np.uint64(32)
+_PLACE = np.uint64(29)
+
+LINE = 8
+"""Weights in a cache line of the processor."""
+
+VALUE = 1.0 / 6.0
+"""Of a feature that fires. An arc has about fifty of them, a vector of norm about one."""
 
 
-class ArcFeatures(Protocol):
-    """Sentences with features of their arcs: `HashedArcs` or `GivenArcs`."""
+@inlined
+def _stirred(key):  # type: ignore[no-untyped-def]
+    """Mix the bits of a key, so that its upper half looks random."""
+    return (key ^ (key >> _HALF)) * _STIR
 
-    ends: Numbers
-    lengths: Numbers
-    n_features: int
-    n_labels: int
+
+@inlined
+def _below(stirred, n):  # type: ignore[no-untyped-def]
+    """A number below `n` made of a stirred key."""
+    return np.int64(((stirred >> _HALF) * np.uint64(n)) >> _HALF)
+
+
+@inlined
+def _direction(head, modifier):  # type: ignore[no-untyped-def]
+    """To be added to a key."""
+    return _TO_THE_RIGHT if head < modifier else np.uint64(0)
+
+
+@inlined
+def _distance(head, modifier):  # type: ignore[no-untyped-def]
+    """Length of an arc, of which only 1 to 5, 6 for up to ten, and 7 are told apart."""
+    distance = abs(head - modifier)
+    if distance > 5:
+        distance = 6 if distance <= 10 else 7
+    return distance
+
+
+@compiled
+def _set_arc_columns(words, tags, head, modifier, n_lines, keys, columns):  # type: ignore[no-untyped-def]
+    """Columns of an arc, all but those of the tags between."""
+    hw, ht = np.uint64(words[head]) * _HEAD_WORD, np.uint64(tags[head]) * _HEAD_TAG
+    w, t = np.uint64(words[modifier]) * _WORD, np.uint64(tags[modifier]) * _TAG
+    before_head = np.uint64(tags[head - 1]) * _BEFORE_HEAD
+    after_head = np.uint64(tags[head + 1]) * _AFTER_HEAD
+    before = np.uint64(tags[modifier - 1]) * _BEFORE
+    after = np.uint64(tags[modifier + 1]) * _AFTER
+    keys[0] = np.uint64(0)
+    keys[1] = hw
+    keys[2] = ht
+    keys[3] = hw + ht
+    keys[4] = w
+    keys[5] = t
+    keys[6] = w + t
+    keys[7] = hw + ht + w + t
+    keys[8] = ht + w + t
+    keys[9] = hw + w + t
+    keys[10] = hw + ht + t
+    keys[11] = hw + ht + w
+    keys[12] = hw + w
+    keys[13] = ht + t
+    keys[14] = ht + after_head + before + t
+    keys[15] = before_head + ht + before + t
+    keys[16] = ht + after_head + t + after
+    keys[17] = before_head + ht + t + after
+    keys[18] = ht + before + t
+    keys[19] = ht + t + after
+    keys[20] = before_head + ht + t
+    keys[21] = ht + after_head + t
+    direction, distance = _direction(head, modifier), _distance(head, modifier)
+    for k in range(N_TEMPLATES):
+        # Both columns are in one cache line, at random places.
+        stirred = _stirred(keys[k] + np.uint64(k + 1) * _TEMPLATE + direction)
+        line = LINE * _below(stirred, n_lines)
+        place = np.int64((stirred >> _PLACE) & np.uint64(LINE - 1))
+        columns[k] = line + place
+        columns[N_TEMPLATES + k] = line + ((place + distance) & (LINE - 1))
+
+
+@inlined
+def _between_key(tags, head, modifier):  # type: ignore[no-untyped-def]
+    """What the columns of all tags between head and modifier have in common."""
+    key = np.uint64(tags[head]) * _HEAD_TAG + np.uint64(tags[modifier]) * _TAG
+    return key + _direction(head, modifier)
+
+
+@inlined
+def _between_column(key, tag, n_lines):  # type: ignore[no-untyped-def]
+    """Column of a tag between head and modifier; tags with close numbers share a cache line."""
+    stirred = _stirred(key + np.uint64(tag // LINE) * _BETWEEN)
+    return LINE * _below(stirred, n_lines) + tag % LINE
+
+
+@inlined
+def _with_tag(between, count, tag):  # type: ignore[no-untyped-def]
+    """Add a tag to those between, once; returns how many there are."""
+    for q in range(count):
+        if between[q] == tag:
+            return count
+    between[count] = tag
+    return count + 1
+
+
+@compiled
+def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore[no-untyped-def]
+    """Rows of the label weights of an arc."""
+    hw, ht = np.uint64(words[head]) * _HEAD_WORD, np.uint64(tags[head]) * _HEAD_TAG
+    w, t = np.uint64(words[modifier]) * _WORD, np.uint64(tags[modifier]) * _TAG
+    before = np.uint64(tags[modifier - 1]) * _BEFORE
+    after = np.uint64(tags[modifier + 1]) * _AFTER
+    near = _direction(head, modifier)
+    keys[0] = near
+    keys[1] = ht + t + near
+    keys[2] = ht + t + near + np.uint64(_distance(head, modifier)) * _DISTANCE
+    keys[3] = w + t
+    keys[4] = w + ht + near
+    keys[5] = hw + t + near
+    keys[6] = before + t + after + near
+    keys[7] = ht + before + t + near
+    keys[8] = ht + t + after + near
+    for k in range(N_LABEL_TEMPLATES):
+        rows[k] = _below(_stirred(keys[k] + np.uint64(k + 1) * _TEMPLATE), n)
+
+
+@compiled
+def _best_label(weights, layout, rows, right, temperature, labels):  # type: ignore[no-untyped-def]
+    """The label of the highest score, and that score or, with a temperature, a soft maximum.
+
+    Labels other than `right` score one more, unless it is -1.
+    """
+    n, width = layout.n_labels, layout.width
+    for y in range(n):
+        labels[y] = 0.0
+    for k in range(N_LABEL_TEMPLATES):
+        first = layout.n_columns + rows[k] * width
+        row = weights[first : first + n]
+        for y in range(n):
+            labels[y] += VALUE * row[y]
+    if right >= 0:
+        for y in range(n):
+            labels[y] += 1.0
+        labels[right] -= 1.0
+    best = 0
+    for y in range(1, n):
+        if labels[y] > labels[best]:
+            best = y
+    score = labels[best]
+    if temperature > 0.0:
+        total = 0.0
+        for y in range(n):
+            total += np.exp((labels[y] - score) / temperature)
+        return best, score + temperature * np.log(total)
+    return best, score
+
+
+class Batch(NamedTuple):
+    """Some sentences: the arcs of the words of the k-th are ``found[starts[k]:starts[k + 1]]``."""
+
+    examples: Numbers
+    starts: Numbers
+    found: Arcs
+
+
+class ArcFeatures(ABC):
+    """Sentences with features of their arcs."""
+
+    def __init__(self, lengths: Numbers, n_labels: int, n_features: int) -> None:
+        self.lengths, self.ends = lengths, starts_of(lengths)
+        self.n_labels, self.n_features = n_labels, n_features
 
     @property
-    def oracle_work(self) -> float: ...
+    @abstractmethod
+    def oracle_work(self) -> float:
+        """Multiplications of one inference, on average."""
 
+    @abstractmethod
     def infer(
-        self,
-        weights: Floats,
-        y_true: Arcs | None,
-        structure: tuple[bool, bool],
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        totals: Floats,
-    ) -> None: ...
+        self, weights: Floats, y_true: Arcs | None, structure: Structure, batch: Batch
+    ) -> Floats:
+        """Write the best trees to ``batch.found``; returns their scores.
 
-    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers: ...
+        With the `y_true` of all sentences, one is added for each wrong arc.
+        """
 
-    def fill(
-        self,
-        y_true: Arcs,
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        entries: Numbers,
-        columns: NDArray[np.uint32],
-        values: Floats,
-    ) -> None: ...
+    @abstractmethod
+    def differences(
+        self, y_true: Arcs, batch: Batch, n_wrong: int
+    ) -> tuple[Numbers, Columns, Floats]:
+        """Features of true trees less those of found ones, which have `n_wrong` other arcs: CSR."""
 
-    def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats: ...
+    @abstractmethod
+    def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
+        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
 
 
 def parse(
@@ -83,24 +259,15 @@ def parse(
     found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(examples))
 
     def infer(part: slice) -> None:
-        where = examples[part], arcs.ends[part.start :], found, totals[part]
-        arcs.infer(weights, None, structure, *where)
+        batch = Batch(examples[part], arcs.ends[part.start :], found)
+        totals[part] = arcs.infer(weights, None, structure, batch)
 
     threads.map(infer, threads.shares(len(examples)))
     return found, totals
 
 
 class DependencyOracle(CompiledOracle):
-    """Sentences with their trees; the loss is the number of words with a wrong arc.
-
-    Parameters
-    ----------
-    arcs : ArcFeatures
-    y_true : ndarray of shape (n_words,)
-        True arc of each word of all sentences.
-    structure : Structure
-    C : ndarray of shape (n_sentences,)
-    """
+    """Sentences with the true arc of each word; the loss counts the words with a wrong arc."""
 
     output_dtype = np.uint32
 
@@ -116,26 +283,18 @@ class DependencyOracle(CompiledOracle):
         return self.arcs.oracle_work
 
     def infer(self, weights: Floats, examples: Numbers, starts: Numbers, found: Arcs) -> None:
-        totals = np.empty(len(examples))
-        self.arcs.infer(weights, self.y_true, self.structure, examples, starts, found, totals)
+        self.arcs.infer(weights, self.y_true, self.structure, Batch(examples, starts, found))
 
     def check_outputs(self, examples: Numbers, starts: Numbers, found: Arcs) -> None:
         # The cut of what is no tree would be no bound.
         check_trees((found // self.arcs.n_labels).astype(np.int64), starts, self.structure)
 
     def entries_of(self, examples: Numbers, starts: Numbers, found: Arcs) -> Entries:
-        where = self.y_true, examples, starts, found
-        entries = starts_of(self.arcs.measure(*where))
-        columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
-        self.arcs.fill(*where, entries, columns, values)
-        wrong = found != self.y_true[_ranges(self.arcs.ends[examples], starts)]
-        losses = np.diff(starts_of(wrong)[starts]).astype(np.float64)
-        return entries, columns, values, losses
-
-
-def _ranges(firsts: Numbers, starts: Numbers) -> Numbers:
-    """``firsts[k], firsts[k] + 1, ...`` for each k, as many as lie between its starts."""
-    return np.arange(starts[-1]) + np.repeat(firsts - starts[:-1], np.diff(starts))
+        firsts = np.repeat(self.arcs.ends[examples] - starts[:-1], np.diff(starts))
+        n_wrong = starts_of(found != self.y_true[np.arange(starts[-1]) + firsts])
+        batch = Batch(examples, starts, found)
+        entries = self.arcs.differences(self.y_true, batch, int(n_wrong[-1]))
+        return *entries, np.diff(n_wrong[starts]).astype(np.float64)
 
 
 UNSEEN, BEFORE, ROOT, AFTER, FIRST_NUMBER = range(5)
@@ -201,8 +360,7 @@ class EncodedSentences(NamedTuple):
         tag_numbers: Mapping[str, int],
     ) -> "EncodedSentences":
         """From pairs of words and tags."""
-        ends = np.zeros(len(sentences) + 1, dtype=np.int64)
-        np.cumsum([len(words) for words, _ in sentences], out=ends[1:])
+        ends = starts_of(np.array([len(words) for words, _ in sentences], dtype=np.int64))
 
         def encoded(which: int, numbers: Mapping[str, int]) -> NDArray[np.int32]:
             parts = (
@@ -215,26 +373,31 @@ class EncodedSentences(NamedTuple):
         return cls(encoded(0, word_numbers), encoded(1, tag_numbers), ends)
 
 
-class HashedArcs:
-    """Sentences and the features of their arcs, for searches and planes.
+class Scratch(NamedTuple):
+    """Room for the columns of the arcs that start or end at one word.
 
-    Parameters
-    ----------
-    sentences : EncodedSentences
-    layout : FeatureLayout
+    `keys` of templates, `columns` ``(2 * n + 2, features)`` by distance and direction, tags
+    `between`, `counts` of columns ``(n + 1,)`` and scores of `labels`.
     """
 
+    keys: NDArray[np.uint64]
+    columns: Columns
+    between: NDArray[np.int32]
+    counts: NDArray[np.int32]
+    labels: Floats
+
+
+class HashedArcs(ArcFeatures):
+    """Sentences of words and tags, whose arcs have hashed features."""
+
     def __init__(self, sentences: EncodedSentences, layout: FeatureLayout) -> None:
+        super().__init__(np.diff(sentences.ends), layout.n_labels, layout.n_features)
         self.sentences, self.layout = sentences, layout
-        self.ends = sentences.ends
-        self.lengths = np.diff(sentences.ends)
-        self.n_labels, self.n_features = layout.n_labels, layout.n_features
         self._longest = int(self.lengths.max(initial=0))
         self._n_tags = int(sentences.tags.max(initial=0)) + 1
 
     @property
     def oracle_work(self) -> float:
-        """Multiplications of one search, on average."""
         arcs = float(np.mean(self.lengths**2)) if len(self.lengths) else 0.0
         spans = float(np.mean(self.lengths**3)) if len(self.lengths) else 0.0
         lookups = 2 * N_TEMPLATES + min(self._n_tags, self._longest) / 2
@@ -242,68 +405,188 @@ class HashedArcs:
         return arcs * (_LOOKUP * lookups + labels) + spans
 
     def infer(
-        self,
-        weights: Floats,
-        y_true: Arcs | None,
-        structure: tuple[bool, bool],
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        totals: Floats,
-    ) -> None:
-        """Arcs of the best tree of each of the `examples`, written to ``found[starts[k]:]``.
-
-        With the `y_true` of all sentences, one is added for each wrong arc. `structure` says
-        whether trees are projective and have a single root; `totals` gets the scores.
-        """
-        n = self._longest
+        self, weights: Floats, y_true: Arcs | None, structure: Structure, batch: Batch
+    ) -> Floats:
+        n, totals = self._longest, np.empty(len(batch.examples))
         infer_hashed(
-            *self.sentences, weights, self.layout,
-            _NO_ARCS if y_true is None else y_true, y_true is not None, *structure,
-            examples, starts, found, totals,
+            self.sentences, weights, self.layout, _NO_ARCS if y_true is None else y_true,
+            y_true is not None, *structure, *batch, totals,
             np.empty((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32),
-            np.empty(n, dtype=np.int32), *self._scratch(), *tree_scratch(n),
+            np.empty(n, dtype=np.int32), self._scratch(), *tree_scratch(n),
         )  # fmt: skip
+        return totals
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
-        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
         n = int(self.lengths[i])
-        scores = np.zeros((n + 1) ** 2)
-        scratch = self._scratch()
+        scores, best = np.zeros((n + 1) ** 2), np.empty((n + 1) ** 2, dtype=np.uint32)
         score_arcs(
-            *self.sentences, i, weights, self.layout, _NO_ARCS, False, temperature,
-            scores, np.empty((n + 1) ** 2, dtype=np.uint32), *scratch,
+            self.sentences, i, weights, self.layout, _NO_ARCS, False, temperature, scores, best,
+            self._scratch(),
         )  # fmt: skip
         return scores.reshape(n + 1, n + 1)
 
-    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers:
-        """Number of entries of the plane of each of the `examples`."""
-        counts = np.zeros(len(examples), dtype=np.int64)
+    def differences(
+        self, y_true: Arcs, batch: Batch, n_wrong: int
+    ) -> tuple[Numbers, Columns, Floats]:
+        entries = np.zeros(len(batch.examples) + 1, dtype=np.int64)
+        most = 2 * (2 * N_TEMPLATES + min(self._n_tags, self._longest) + N_LABEL_TEMPLATES)
+        room = most * n_wrong
+        columns, values = np.empty(room, dtype=np.uint32), np.empty(room)
         write_cuts(
-            *self.sentences, self.layout, y_true, examples, starts, found,
-            counts, False, _NO_ARCS, np.empty(0), *self._scratch(),
-        )  # fmt: skip
-        return counts
+            self.sentences, self.layout, y_true, *batch, entries, columns, values, self._scratch()
+        )
+        return entries, columns[: entries[-1]], values[: entries[-1]]
 
-    def fill(
-        self,
-        y_true: Arcs,
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        entries: Numbers,
-        columns: NDArray[np.uint32],
-        values: Floats,
-    ) -> None:
-        """The entries, from ``entries[k]`` on for the k-th of the `examples`."""
-        write_cuts(
-            *self.sentences, self.layout, y_true, examples, starts, found,
-            entries[: len(examples)].copy(), True, columns, values, *self._scratch(),
-        )  # fmt: skip
-
-    def _scratch(self) -> tuple[Any, ...]:
-        keys = np.empty(max(N_TEMPLATES, N_LABEL_TEMPLATES), dtype=np.uint64)
+    def _scratch(self) -> Scratch:
         n = self._longest
-        columns = np.empty((2 * n + 2, 2 * N_TEMPLATES + self._n_tags), dtype=np.uint32)
-        between, counts = np.empty(self._n_tags, dtype=np.int32), np.empty(n + 1, dtype=np.int32)
-        return keys, columns, between, counts, np.empty(max(self.layout.width, 1))
+        return Scratch(
+            np.empty(max(N_TEMPLATES, N_LABEL_TEMPLATES), dtype=np.uint64),
+            np.empty((2 * n + 2, 2 * N_TEMPLATES + self._n_tags), dtype=np.uint32),
+            np.empty(self._n_tags, dtype=np.int32),
+            np.empty(n + 1, dtype=np.int32),
+            np.empty(max(self.layout.width, 1)),
+        )
+
+
+@inlined
+def score_arcs(  # type: ignore[no-untyped-def]
+    sentences, i, weights, layout, y_true, with_loss, temperature, scores, arcs, scratch
+):
+    """Scores of the arcs of sentence `i`, flat ``(n + 1, n + 1)``; `arcs` get their best labels.
+
+    With a loss, every arc but the true one scores one more.
+    """
+    words, tags, ends = sentences.words, sentences.tags, sentences.ends
+    keys, columns, between = scratch.keys, scratch.columns, scratch.between
+    counts, labels = scratch.counts, scratch.labels
+    n = ends[i + 1] - ends[i]
+    root = ends[i] + 3 * i + 1
+    n_lines = layout.n_columns // LINE
+    for low in range(n):
+        # First the columns of all arcs that start or end here, then their weights: so cache
+        # misses overlap.
+        n_turns = 2 if low > 0 else 1
+        n_tags = 0
+        for high in range(low + 1, n + 1):
+            if high - 1 > low:
+                n_tags = _with_tag(between, n_tags, tags[root + high - 1])
+            for turn in range(n_turns):
+                head, modifier = root + low, root + high
+                if turn == 1:
+                    head, modifier = modifier, head
+                here = columns[2 * (high - low) + turn]
+                _set_arc_columns(words, tags, head, modifier, n_lines, keys, here)
+                key = _between_key(tags, head, modifier)
+                for q in range(n_tags):
+                    here[2 * N_TEMPLATES + q] = _between_column(key, between[q], n_lines)
+            counts[high - low] = 2 * N_TEMPLATES + n_tags
+        for high in range(low + 1, n + 1):
+            for turn in range(n_turns):
+                h, m = (low, high) if turn == 0 else (high, low)
+                here = columns[2 * (high - low) + turn]
+                score = 0.0
+                for k in range(counts[high - low]):
+                    score += weights[here[k]]
+                score *= VALUE
+                right = -1
+                if with_loss:
+                    code = np.int64(y_true[ends[i] + m - 1])
+                    if code // layout.n_labels == h:
+                        right = code % layout.n_labels
+                    else:
+                        score += 1.0
+                at = h * (n + 1) + m
+                arcs[at] = h * layout.n_labels
+                if layout.n_rows > 0:
+                    _set_label_rows(words, tags, root + h, root + m, layout.n_rows, keys, here)
+                    best, more = _best_label(weights, layout, here, right, temperature, labels)
+                    arcs[at] += best
+                    score += more
+                scores[at] = score
+
+
+@compiled
+def infer_hashed(  # type: ignore[no-untyped-def]
+    sentences, weights, layout, y_true, with_loss, projective, single_root, examples, starts, found,
+    totals, scores, arcs, heads, scratch, floats, integers,
+):  # fmt: skip
+    """Arcs of the best tree of each example, ``head * n_labels + label``, from ``starts[k]`` on."""
+    ends = sentences.ends
+    for k in range(len(examples)):
+        i = examples[k]
+        n = ends[i + 1] - ends[i]
+        score_arcs(sentences, i, weights, layout, y_true, with_loss, 0.0, scores, arcs, scratch)
+        square = scores[: (n + 1) * (n + 1)].reshape(n + 1, n + 1)
+        totals[k] = best_heads(square, projective, single_root, heads, floats, integers)
+        for m in range(1, n + 1):
+            found[starts[k] + m - 1] = arcs[heads[m - 1] * (n + 1) + m]
+
+
+@inlined
+def _put(at, column, value, columns, values):  # type: ignore[no-untyped-def]
+    """One entry; returns where the next one goes."""
+    columns[at] = column
+    values[at] = value
+    return at + 1
+
+
+@inlined
+def _put_pair(at, column, other, columns, values):  # type: ignore[no-untyped-def]
+    """A feature of a true arc less one of the found arc, which cancel if they are the same."""
+    if column != other:
+        at = _put(at, column, VALUE, columns, values)
+        at = _put(at, other, -VALUE, columns, values)
+    return at
+
+
+@compiled
+def write_cuts(  # type: ignore[no-untyped-def]
+    sentences, layout, y_true, examples, starts, found, entries, out, values, scratch
+):
+    """Features of true arcs less those of found ones, where they differ.
+
+    Those of the k-th example are written from ``entries[k]`` on, and set ``entries[k + 1]``.
+    """
+    words, tags, ends = sentences.words, sentences.tags, sentences.ends
+    keys, columns, between = scratch.keys, scratch.columns, scratch.between
+    n_labels, n_lines = layout.n_labels, layout.n_columns // LINE
+    for k in range(len(examples)):
+        i = examples[k]
+        root = ends[i] + 3 * i + 1
+        at = entries[k]
+        for m in range(1, ends[i + 1] - ends[i] + 1):
+            code = np.int64(y_true[ends[i] + m - 1])
+            other_code = np.int64(found[starts[k] + m - 1])
+            if code == other_code:
+                continue
+            modifier = root + m
+            head, other_head = root + code // n_labels, root + other_code // n_labels
+            if head != other_head:
+                _set_arc_columns(words, tags, head, modifier, n_lines, keys, columns[0])
+                _set_arc_columns(words, tags, other_head, modifier, n_lines, keys, columns[1])
+                for q in range(2 * N_TEMPLATES):
+                    at = _put_pair(at, columns[0, q], columns[1, q], out, values)
+                for turn in range(2):
+                    end = head if turn == 0 else other_head
+                    count = 0
+                    for position in range(min(end, modifier) + 1, max(end, modifier)):
+                        count = _with_tag(between, count, tags[position])
+                    key = _between_key(tags, end, modifier)
+                    for q in range(count):
+                        column = _between_column(key, between[q], n_lines)
+                        at = _put(at, column, VALUE - 2.0 * VALUE * turn, out, values)
+            if layout.n_rows > 0:
+                n, width = layout.n_rows, layout.width
+                _set_label_rows(words, tags, head, modifier, n, keys, columns[0])
+                _set_label_rows(words, tags, other_head, modifier, n, keys, columns[1])
+                first = layout.n_columns + code % n_labels
+                other = layout.n_columns + other_code % n_labels
+                for q in range(N_LABEL_TEMPLATES):
+                    at = _put_pair(
+                        at,
+                        first + columns[0, q] * width,
+                        other + columns[1, q] * width,
+                        out,
+                        values,
+                    )
+        entries[k + 1] = at

@@ -1,10 +1,11 @@
 """Dependency trees over arc features of one's own."""
 
 from collections.abc import Sequence
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.checks import LARGEST, are_moderate
@@ -17,44 +18,36 @@ from maxmargin.structures.dependency.inference import (
     top_trees,
     tree_scratch,
 )
-from maxmargin.structures.dependency.oracle import DependencyOracle
+from maxmargin.structures.dependency.oracle import (
+    ArcFeatures,
+    Arcs,
+    Batch,
+    Columns,
+    DependencyOracle,
+    Floats,
+    Numbers,
+)
 
-Numbers = NDArray[np.int64]
 
-
-Floats = NDArray[np.float64]
-Arcs = NDArray[np.uint32]
-
-
-class GivenArcs:
-    """Arrays of arc features as `maxmargin.structures.dependency.oracle.ArcFeatures`.
+class GivenArcs(ArcFeatures):
+    """Arrays of arc features: ``features[i][h, m]`` are those of the arc from h to m of sentence i.
 
     There is one weight for each feature and, with labels, one more for each feature and label.
-
-    Parameters
-    ----------
-    features : list of arrays of shape (n + 1, n + 1, n_arc_features)
-        ``features[i][h, m]``: those of the arc from h to m of sentence i, of n words.
-    n_labels : int or None
     """
 
     def __init__(self, features: Sequence[Any], n_labels: int | None = None) -> None:
         self.features = [_as_features(one, i, features[0]) for i, one in enumerate(features)]
-        self.lengths = np.array([len(one) - 1 for one in self.features], dtype=np.int64)
-        self.ends = np.zeros(len(self.lengths) + 1, dtype=np.int64)
-        np.cumsum(self.lengths, out=self.ends[1:])
         self.n_arc_features = self.features[0].shape[2] if len(self.features) else 0
-        self.labelled, self.n_labels = n_labels is not None, n_labels or 1
-        self.n_features = self.n_arc_features * (1 + (self.n_labels if self.labelled else 0))
+        self.labelled = n_labels is not None
+        lengths = np.array([len(one) - 1 for one in self.features], dtype=np.int64)
+        super().__init__(lengths, n_labels or 1, self.n_arc_features * (1 + (n_labels or 0)))
 
     @property
     def oracle_work(self) -> float:
-        """Multiplications of one inference, on average."""
         per_arc = self.n_features + 3 * float(self.lengths.mean())
         return per_arc * float(np.mean(self.lengths**2))
 
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
-        """Scores of the arcs of sentence `i` with the best, or a soft maximum of, their labels."""
         scores, by_label = self._scores(weights, i)
         if not self.labelled:
             return scores
@@ -65,16 +58,10 @@ class GivenArcs:
         return scores + highest
 
     def infer(
-        self,
-        weights: Floats,
-        y_true: Arcs | None,
-        structure: tuple[bool, bool],
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        totals: Floats,
-    ) -> None:
-        """See `HashedArcs.infer`."""
+        self, weights: Floats, y_true: Arcs | None, structure: Structure, batch: Batch
+    ) -> Floats:
+        examples, starts, found = batch
+        totals = np.empty(len(examples))
         scratch = tree_scratch(int(self.lengths[examples].max(initial=0)))
         for k, i in enumerate(examples.tolist()):
             n = int(self.lengths[i])
@@ -89,27 +76,18 @@ class GivenArcs:
             heads = np.zeros(n, dtype=np.int32)
             totals[k] = best_heads(scores, *structure, heads, *scratch)
             found[starts[k] : starts[k + 1]] = heads * self.n_labels + labels[heads, words]
+        return totals
 
-    def measure(self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs) -> Numbers:
-        """See `HashedArcs.measure`."""
-        some = self._differences(y_true, examples, starts, found)
-        return np.array([np.count_nonzero(one) for one in some], dtype=np.int64)
-
-    def fill(
-        self,
-        y_true: Arcs,
-        examples: Numbers,
-        starts: Numbers,
-        found: Arcs,
-        entries: Numbers,
-        columns: NDArray[np.uint32],
-        values: Floats,
-    ) -> None:
-        """See `HashedArcs.fill`."""
-        for k, one in enumerate(self._differences(y_true, examples, starts, found)):
-            where = slice(int(entries[k]), int(entries[k + 1]))
-            columns[where] = np.flatnonzero(one)
-            values[where] = one[columns[where]]
+    def differences(
+        self, y_true: Arcs, batch: Batch, n_wrong: int
+    ) -> tuple[Numbers, Columns, Floats]:
+        examples, starts, found = batch
+        psi = np.zeros((len(examples), self.n_features))
+        for k, i in enumerate(examples.tolist()):
+            true = self.feature(i, y_true[self.ends[i] : self.ends[i + 1]])
+            psi[k] = true - self.feature(i, found[starts[k] : starts[k + 1]])
+        rows = sp.csr_array(psi)
+        return rows.indptr.astype(np.int64), rows.indices.astype(np.uint32), rows.data
 
     def feature(self, i: int, arcs: NDArray[Any]) -> Floats:
         """Features of a tree of sentence `i`, given by its arcs."""
@@ -128,16 +106,6 @@ class GivenArcs:
         if not self.labelled:
             return scores, np.zeros((*scores.shape, 1))
         return scores, features @ weights[d:].reshape(self.n_labels, d).T
-
-    def _differences(
-        self, y_true: Arcs, examples: Numbers, starts: Numbers, found: Arcs
-    ) -> list[Floats]:
-        """Features of the true tree less those of the found one, of each of the `examples`."""
-        result = []
-        for i, (start, stop) in zip(examples.tolist(), pairwise(starts.tolist()), strict=False):
-            true = self.feature(i, y_true[self.ends[i] : self.ends[i + 1]])
-            result.append(true - self.feature(i, found[start:stop]))
-        return result
 
 
 class DependencyTrees(Problem):
@@ -248,10 +216,9 @@ class DependencyTrees(Problem):
 
     def _infer(self, x: Any, w: Floats, y_true: Arcs | None) -> Any:
         arcs = GivenArcs([x], self.n_labels)
-        found = np.empty(arcs.ends[-1], dtype=np.uint32)
-        where = np.zeros(1, dtype=np.int64), arcs.ends, found, np.empty(1)
-        arcs.infer(np.asarray(w), y_true, self.structure, *where)
-        return self._output(found)
+        batch = Batch(np.zeros(1, dtype=np.int64), arcs.ends, np.empty(len(x) - 1, dtype=np.uint32))
+        arcs.infer(np.asarray(w), y_true, self.structure, batch)
+        return self._output(batch.found)
 
     def _arcs(self, y: Any) -> Numbers:
         """An output as one number an arc, ``head * n_labels + label``."""

@@ -39,23 +39,21 @@ class ArcAnswers(Answers):
 
     @property
     def size(self) -> str:
-        """Sentences and words."""
         return f"{super().size}, {plural(sum(map(len, self.wrong)), 'word')}"
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """Attachment of words, with and without labels."""
-        heads = [
-            a == b
-            for y, z in zip(self.y_true, self.predictions, strict=True)
-            for a, b in zip(y.heads, z.heads, strict=True)
-        ]
-        found = [("Fraction of words whose head is correct (UAS)", float(np.mean(heads)))]
+        pairs = zip(self.y_true, self.predictions, strict=True)
+        found = {
+            "Fraction of words whose head is correct (UAS)": [
+                a == b for y, z in pairs for a, b in zip(y.heads, z.heads, strict=True)
+            ]
+        }
         if self._labelled:
             right = [not one for wrong in self.wrong for one in wrong]
-            name = "Fraction of words whose head and label are correct (LAS)"
-            found.append((name, float(np.mean(right))))
+            found["Fraction of words whose head and label are correct (LAS)"] = right
         whole = [not any(wrong) for wrong in self.wrong]
-        return [*found, ("Fraction of sentences without any mistake", float(np.mean(whole)))]
+        found["Fraction of sentences without any mistake"] = whole
+        return [(name, float(np.mean(correct))) for name, correct in found.items()]
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
         """Labels of the words, whatever their heads."""
@@ -71,7 +69,6 @@ class ArcAnswers(Answers):
         return all(one.labels is not None for one in (*self.y_true, *self.predictions))
 
     def mistakes(self, most: int) -> list[Markup]:
-        """Those with the most wrong arcs."""
         losses = [float(sum(wrong)) for wrong in self.wrong]
         found = []
         for i in worst_drawable(losses, [len(wrong) for wrong in self.wrong], most):

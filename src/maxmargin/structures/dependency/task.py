@@ -6,19 +6,12 @@ from typing import Any
 
 from maxmargin.cli.task import Data, Path, Task
 from maxmargin.report.markup import plural
-from maxmargin.structures.dependency.formats import DependencySentence, read_conllu, write_conllu
+from maxmargin.structures.dependency.formats import read_conllu, write_conllu
 
 
 @dataclass
 class Dependencies(Task):
-    """Heads of words.
-
-    Parameters
-    ----------
-    encoding : str or None
-    tag : {"upos", "xpos"}
-        Which tags are used.
-    """
+    """Heads of words, by the tags "upos" or "xpos"."""
 
     encoding: str | None = None
     tag: str = "upos"
@@ -41,12 +34,7 @@ class Dependencies(Task):
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         for sentence, tree in zip(data.X, model.predict(data.X), strict=True):
             heads, labels = tree if isinstance(tree, tuple) else (tree, None)
-            answer = DependencySentence(
-                sentence.words,
-                sentence.tags,
-                tuple(map(int, heads)),
-                None if labels is None else tuple(map(str, labels)),
-            )
+            answer = sentence.words, sentence.tags, heads, labels
             yield write_conllu([answer]).rstrip("\n") + "\n"
 
 

@@ -9,18 +9,13 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.inputs import class_numbers, flat_labels
+from maxmargin.core.inputs import check_loss_matrix, check_per_sample, class_numbers, flat_labels
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads, n_threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_loss_matrix,
-    check_names,
-    check_per_sample,
-    check_temperature,
-)
+from maxmargin.estimators.checks import check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs

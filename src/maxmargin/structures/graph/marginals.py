@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
-from maxmargin.compiled.reweighting import LEAST
+from maxmargin.compiled.exponentials import LEAST
 from maxmargin.compiled.rows import add_row_multiple
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (

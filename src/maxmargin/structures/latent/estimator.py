@@ -9,18 +9,19 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.inputs import as_matrix, class_numbers, ends_of, stacked_matrices
-from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_features,
-    check_labels,
+from maxmargin.core.inputs import (
+    as_matrix,
     check_loss_matrix,
-    check_names,
-    check_several,
+    class_numbers,
+    ends_of,
+    stacked_matrices,
 )
+from maxmargin.estimators.base import check_classes, check_weights
+from maxmargin.estimators.checks import check_features, check_labels, check_names, check_several
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags
+from maxmargin.training.fit import costs
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -130,7 +131,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
             ends,
             numbers.astype(np.int32),
             check_loss_matrix(self.loss_matrix, classes),
-            self._costs(len(labels), sample_weight),
+            costs(self, len(labels), sample_weight),
             background=background,
             fit_intercept=self.fit_intercept,
         )

@@ -14,7 +14,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.inputs import class_numbers, joined_classes, label_array
+from maxmargin.core.inputs import (
+    as_floats,
+    check_costs,
+    check_loss_matrix,
+    check_per_sample,
+    class_numbers,
+    joined_classes,
+    label_array,
+)
 from maxmargin.core.linear import (
     CrammerSinger,
     LinearProblem,
@@ -26,36 +34,24 @@ from maxmargin.core.oracle import Oracle
 from maxmargin.core.result import Result, Stopping
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights
-from maxmargin.estimators.checks import (
-    as_floats,
-    check_costs,
-    check_loss_matrix,
-    check_per_sample,
-    check_several,
-)
+from maxmargin.estimators.checks import check_several
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
 from maxmargin.structures.rows.oracle import Classes
-from maxmargin.training.fit import (
-    DISTRIBUTED,
-    Encoded,
-    Metadata,
-    fit_examples_on_shards,
-    fit_source_on_shards,
-    refuse_with_source,
-    runs_on_shards,
-)
+from maxmargin.training.distributed_dual import DistributedDual
+from maxmargin.training.fit import Encoded, Metadata, refuse_with_source, runs_on_shards, train
 from maxmargin.training.partitions import Survey
 from maxmargin.training.streams import CheckedExamples, LinearStream
+from maxmargin.training.workers import fit_examples_on_shards, fit_source_on_shards
 
 Floats = NDArray[np.float64]
 
 _FORMULATIONS = {"crammer-singer": CrammerSinger, "weston-watkins": WestonWatkins}
 _ONE_VERSUS_REST = "one-vs-rest"
-_STRUCTURED = (OneSlack, *DISTRIBUTED)
+_STRUCTURED = (OneSlack, DistributedDual)
 """Solvers that train any structured problem, with classes as outputs."""
 
 
@@ -464,7 +460,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
     def _solve(self, solver: Any, oracle: Any, X: Any, y: Any, metadata: Metadata) -> None:
         solve = _doubled(solver.solve) if len(metadata["classes_"]) == 2 else solver.solve
-        result = self._train(X, y, partial(solve, oracle), partial(self._fitted, metadata))
+        result = train(self, X, y, partial(solve, oracle), partial(self._fitted, metadata))
         self._warn_unless_converged(result, X)
 
     def _finish(self, X: Any, metadata: Metadata) -> None:

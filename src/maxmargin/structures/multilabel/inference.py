@@ -26,6 +26,13 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.checks import check_indices
 
+Floats = NDArray[np.float64]
+Sets = NDArray[np.int32]
+Order = NDArray[np.int64]
+
+MOST_LABELS = 18
+"""Labels up to which all sets are enumerated in loopy graphs."""
+
 LOSSES = ("hamming", "f1", "zero-one")
 HAMMING, F1, ZERO_ONE, NO_LOSS = range(4)
 
@@ -275,28 +282,11 @@ def _merge(now, before, label, parent, bonus, trues, falses, stride):  # type: i
     falses[parent] += falses[label]
 
 
-Floats = NDArray[np.float64]
-Sets = NDArray[np.int32]
-Order = NDArray[np.int64]
-
-MOST_LABELS = 18
-"""Labels up to which all sets are enumerated in loopy graphs."""
-
-
 @dataclass(frozen=True, eq=False)
 class LabelGraph:
-    """Labels and the edges between them.
+    """Labels and the edges ``(n_edges, 2)`` between them, no pair twice.
 
-    Parameters
-    ----------
-    n_labels : int
-    edges : array-like of shape (n_edges, 2)
-        Pairs of labels, no pair twice.
-
-    Raises
-    ------
-    ValueError
-        If the edges form a cycle among more than `MOST_LABELS` labels.
+    ValueError if the edges form a cycle among more than `MOST_LABELS` labels.
 
     Examples
     --------
@@ -383,18 +373,9 @@ class LabelGraph:
         return np.asarray((sets * gains).sum(axis=1) + (sets[:, a] * sets[:, b]) @ bonus)
 
     def best(self, gains: Floats, bonus: Floats) -> Sets:
-        """The set of the highest score for each row of gains.
+        """The set of the highest score for each row of gains ``(n, n_labels)``.
 
-        Parameters
-        ----------
-        gains : ndarray of shape (n, n_labels)
-            A gain of ``-inf`` rules a label out.
-        bonus : ndarray of shape (n_edges,)
-
-        Returns
-        -------
-        sets : ndarray of int32, shape (n, n_labels)
-            Without edges, a label whose gain is zero is left out.
+        A gain of ``-inf`` rules a label out. Without edges, a label whose gain is zero is left out.
         """
         gains = np.ascontiguousarray(gains)
         if not len(self.edges):
@@ -413,18 +394,7 @@ class LabelGraph:
     ) -> Sets:
         """The set of the highest score plus loss for each row of gains; of ties, the true set.
 
-        Parameters
-        ----------
-        gains : ndarray of shape (n, n_labels)
-        bonus : ndarray of shape (n_edges,)
-        y_true : ndarray of shape (n, n_labels)
-        loss : {"hamming", "f1", "zero-one"}
-        slack : bool, default=False
-            The highest ``loss * (1 + score - score of y_true)`` instead.
-
-        Returns
-        -------
-        sets : ndarray of int32, shape (n, n_labels)
+        With `slack` the highest ``loss * (1 + score - score of y_true)`` instead.
         """
         y_true = np.ascontiguousarray(y_true, dtype=np.int32)
         if loss == "hamming" and not slack:

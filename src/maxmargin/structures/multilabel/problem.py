@@ -171,17 +171,9 @@ def _scores_of_all(gains: Floats, couplings: Floats) -> Floats:
 
 
 def chow_liu_tree(Y: Codes) -> NDArray[np.int64]:
-    """The tree over labels whose edges have the highest sum of mutual information.
+    """The tree over labels whose edges have the highest sum of mutual information in `Y`.
 
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_labels)
-        Zeros and ones.
-
-    Returns
-    -------
-    edges : ndarray of shape (n_labels - 1, 2)
-        The smaller label first. Of pairs with the same information, the first.
+    Edges ``(n_labels - 1, 2)`` have the smaller label first; of ties comes the first pair.
     """
     n, n_labels = Y.shape
     ones = Y.astype(np.float64)

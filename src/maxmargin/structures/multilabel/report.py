@@ -19,7 +19,6 @@ class SetAnswers(Answers):
 
     @staticmethod
     def pair_weights(estimator: Any) -> list[PairWeights]:
-        """Of labels that are both present or both absent, less those of one without the other."""
         n, pair = len(estimator.classes_), estimator.pair_coef_
         if not len(estimator.edges_):
             return []
@@ -48,7 +47,6 @@ class SetAnswers(Answers):
         return [frozenset(labels) for labels in Y]
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """Exact sets, wrong labels, and F1 over all labels."""
         pairs = list(zip(self.y_true, self.predictions, strict=True))
         n = max(len(pairs), 1)
         correct = sum(len(y & z) for y, z in pairs)
@@ -63,7 +61,6 @@ class SetAnswers(Answers):
         ]
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        """One table."""
         found = []
         for name in self.estimator.classes_.tolist():
             true = np.array([name in labels for labels in self.y_true])
@@ -74,7 +71,6 @@ class SetAnswers(Answers):
         return [("Scores of each label", found)]
 
     def mistakes(self, most: int) -> list[Markup]:
-        """Those with the most wrong labels."""
         pairs = list(zip(self.y_true, self.predictions, strict=True))
         losses = np.array([float(len(y ^ z)) for y, z in pairs])
         return [

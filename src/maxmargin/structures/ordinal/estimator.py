@@ -22,9 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.checks import check_shape
-from maxmargin.core.inputs import all_classes, label_array
+from maxmargin.core.inputs import all_classes, check_loss_matrix, label_array
 from maxmargin.core.registry import registered
-from maxmargin.estimators.checks import check_loss_matrix
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle

@@ -11,20 +11,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from maxmargin.core.inputs import check_bias, check_costs
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_bias,
-    check_costs,
-    check_features,
-    check_labels,
-    check_lengths,
-    check_rows,
-)
+from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle
+from maxmargin.training.fit import make_solver, train_oracle
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -180,7 +175,7 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
             }
 
         y_positive = classes[1] if self.pos_label is None else self.pos_label
-        self._fit_oracle(oracle, X, y, attributes)
+        train_oracle(self, make_solver(self.solver), oracle, X, y, attributes)
         validate_data(self, given, skip_check_array=True)
         without = oracle.primal(np.zeros(oracle.n_features))
         if self.loss in AT_K and self.certificate_.dual >= (1.0 - NOTHING) * without:

@@ -14,15 +14,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import LARGEST, are_moderate, check_shape
+from maxmargin.core.inputs import as_floats
 from maxmargin.core.threads import Threads, n_threads
-from maxmargin.estimators.checks import as_floats
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance
-from maxmargin.structures.pose.oracle import PoseOracle
-from maxmargin.structures.pose.problem import PoseProblem
+from maxmargin.structures.pose.problem import PoseOracle, PoseProblem
+from maxmargin.training.fit import costs
 
 Floats = NDArray[np.float64]
 
@@ -167,7 +167,7 @@ class PoseEstimator(KernelEstimator):
     A hook somewhere in an image, turned by any angle:
 
     >>> import numpy as np
-    >>> from maxmargin.structures.pose.estimator import PoseEstimator
+    >>> import maxmargin as mm
     >>> def draw(x, y, angle):
     ...     down, right = np.mgrid[:32, :32] + 0.5
     ...     along = (right - x) * np.cos(angle) + (down - y) * np.sin(angle)
@@ -177,7 +177,7 @@ class PoseEstimator(KernelEstimator):
     >>> random = np.random.default_rng(0)
     >>> poses = np.column_stack([random.uniform(10, 22, (60, 2)), random.uniform(0, 6.28, 60)])
     >>> images = [draw(*pose) for pose in poses]
-    >>> estimator = PoseEstimator(window=16).fit(images[:40], poses[:40])
+    >>> estimator = mm.PoseEstimator(window=16).fit(images[:40], poses[:40])
     >>> errors = estimator.errors(images[40:], poses[40:])
     >>> bool(np.median(errors.overlaps) > 0.7), bool(np.degrees(np.median(errors.angles)) < 10)
     (True, True)
@@ -236,7 +236,7 @@ class PoseEstimator(KernelEstimator):
         if not images:
             raise ValueError("X is empty: there is nothing to learn from.")
         y_true = check_poses(y, len(images), problem.grid)
-        C = self._costs(len(images), sample_weight)
+        C = costs(self, len(images), sample_weight)
         windows = self._windows(problem.grid, images)
         on_grid = [snapped(i, *pair) for i, pair in enumerate(zip(windows, y_true, strict=True))]
         oracle = PoseOracle(problem, windows, on_grid, C, self.rescaling)
@@ -276,7 +276,7 @@ class PoseEstimator(KernelEstimator):
         y : ndarray of shape (n_images, 3) or, with several scales, (n_images, 4)
             Angles from 0 to a whole turn.
         """
-        return self._as_rows([top[0][0] for top in self._tops(X, 1, 1.0)])
+        return self._as_rows([pose for pose, _ in self._best(X)])
 
     def decision_function(self, X: Any) -> Floats:
         """Score of the best pose in each image.
@@ -291,7 +291,7 @@ class PoseEstimator(KernelEstimator):
         scores : ndarray of shape (n_images,)
             One score for each input, the higher the better.
         """
-        return np.array([top[0][1] for top in self._tops(X, 1, 1.0)])
+        return np.array([score for _, score in self._best(X)])
 
     def predict_k_best(
         self, X: Any, k: int, *, max_overlap: float = 0.5
@@ -332,7 +332,7 @@ class PoseEstimator(KernelEstimator):
         errors : PoseErrors
             Of each image.
         """
-        predicted = [top[0][0] for top in self._tops(X, 1, 1.0)]
+        predicted = [pose for pose, _ in self._best(X)]
         grid = self._problem.grid
         y_true = check_poses(y, len(predicted), grid)
         pairs = list(zip(y_true, predicted, strict=True))
@@ -355,11 +355,9 @@ class PoseEstimator(KernelEstimator):
         score : float
             The higher, the better.
         """
-        found = self.errors(X, y)
-        share = self._problem.angle_weight
-        return 1.0 - float(
-            np.mean(share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps))
-        )
+        found, share = self.errors(X, y), self._problem.angle_weight
+        losses = share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps)
+        return 1.0 - float(np.mean(losses))
 
     def accuracy(self, X: Any, y: ArrayLike) -> float:
         """Fraction of the predictions whose window overlaps by more than a half with the true one.
@@ -407,6 +405,9 @@ class PoseEstimator(KernelEstimator):
                     f"{grid.width}: leave it out, pad it, or give smaller scales."
                 )
         return windows
+
+    def _best(self, X: Any) -> list[tuple[Pose, float]]:
+        return [top[0] for top in self._tops(X, 1, 1.0)]
 
     def _tops(self, X: Any, k: int, max_overlap: float) -> list[list[tuple[Pose, float]]]:
         """The k best poses of each image with their scores."""

@@ -199,17 +199,8 @@ class WindowGrid:
 class ImageWindows:
     """The windows of an image, numbered by scale, then row, then column.
 
-    Parameters
-    ----------
-    grid : WindowGrid
-    blocks : list of ndarray, one for each scale
-        Output of `hog_blocks`.
-
-    Attributes
-    ----------
-    boxes : ndarray of shape (n_windows, 4)
-        Left, top, right and bottom of each.
-    scales : ndarray of shape (n_windows,)
+    `blocks` is what `hog_blocks` returns for each scale; `boxes`, of shape (n_windows, 4), holds
+    left, top, right and bottom of each window, and `scales` its scale.
     """
 
     def __init__(self, grid: WindowGrid, blocks: list[Floats]) -> None:
@@ -259,18 +250,8 @@ class ImageWindows:
 
 
 def overlaps(box: Floats, boxes: Floats) -> Floats:
-    """Intersection over union of one box with each of some.
+    """Intersection over union of one box with each of some: left, top, right and bottom.
 
-    Parameters
-    ----------
-    box : ndarray of shape (4,)
-        Left, top, right and bottom.
-    boxes : ndarray of shape (n, 4)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.features import overlaps
     >>> overlaps(np.array([0, 0, 2, 2]), np.array([[0, 0, 2, 2], [1, 0, 3, 2], [2, 0, 4, 2]]))
     array([1.        , 0.33333333, 0.        ])
     """

@@ -24,10 +24,6 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 def angular_distance(a: Floats, b: Floats) -> Floats:
     """Distance between angles on the circle, at most half a turn.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.inference import angular_distance
     >>> np.degrees(angular_distance(np.radians([10.0, 90.0]), np.radians(350.0))).round(6).tolist()
     [20.0, 100.0]
     """
@@ -41,10 +37,6 @@ def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
     RBF of the angular distance alone is not positive semi-definite: it has a kink at half a turn.
     The two differ by about ``exp(-10 gamma)``. Distances are within half a turn of zero.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.inference import wrapped_gaussian
     >>> wrapped_gaussian(np.array([0.0, 0.5, np.pi]), 2.0).round(4)
     array([1.    , 0.6065, 0.    ])
     """
@@ -65,26 +57,9 @@ def best_angles(
 
     Row ``i`` has the score ``s(angle) = sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``,
     maximised from ``start[i] - reach`` to ``start[i] + reach``: on a grid that is finer than the
-    kernel is wide, then by golden-section search around the best angle of the grid.
+    kernel is wide, then by golden-section search around the best angle of the grid. Returns the
+    angles, from 0 to a whole turn, and their scores.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n, n_centres)
-    centres : ndarray of shape (n_centres,)
-    gamma : float
-    start : ndarray of shape (n,)
-    reach : float
-
-    Returns
-    -------
-    angles : ndarray of shape (n,)
-        From 0 to a whole turn.
-    scores : ndarray of shape (n,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.inference import best_angles
     >>> factors, centres = np.array([[1.0, 1.0]]), np.array([0.2, 0.4])
     >>> best_angles(factors, centres, 2.0, np.array([0.5]), 0.5)[0].round(6)
     array([0.3])

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.cuts import Cuts
-from maxmargin.core.kernel import Candidates, KernelProblem
-from maxmargin.core.kernel_model import KernelModel
-from maxmargin.core.kernels import Kernel
+from maxmargin.core.kernel import Candidates, Kernel, KernelProblem, LinearKernel
+from maxmargin.core.kernel_oracle import KernelModel, KernelOracle
 from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
+from maxmargin.core.threads import Threads
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid, overlaps
 from maxmargin.structures.pose.inference import (
     TURN,
@@ -41,20 +41,8 @@ _MOST_STORED = 1 << 16
 @registered("AngleKernel")
 @dataclass(frozen=True)
 class AngleKernel(Kernel):
-    """``exp(-gamma d^2)`` of the angular distance, wrapped around the circle.
+    """``exp(-gamma d^2)`` of the angular distance, wrapped around the circle (`wrapped_gaussian`).
 
-    Parameters
-    ----------
-    gamma : float
-
-    See Also
-    --------
-    maxmargin.structures.pose.inference.wrapped_gaussian : What wrapping changes, and why.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.problem import AngleKernel
     >>> AngleKernel(2.0)(np.array([[0.1]]), np.array([[0.1], [2 * np.pi], [3.0]])).round(4)
     array([[1.    , 0.9802, 0.    ]])
     """
@@ -67,13 +55,7 @@ class AngleKernel(Kernel):
 
 
 class PoseGrid(Sequence[Pose]):
-    """All poses of an image over which inference maximises, made on demand.
-
-    Parameters
-    ----------
-    windows : ImageWindows
-    angles : ndarray of shape (n_angles,)
-    """
+    """All poses of an image over which inference maximises, made on demand."""
 
     def __init__(self, windows: ImageWindows, angles: Floats) -> None:
         self.windows, self.angles = windows, angles
@@ -111,9 +93,9 @@ class PoseProblem(Remade, KernelProblem):
 
     Examples
     --------
-    >>> from maxmargin.structures.pose.problem import PoseProblem
+    >>> import maxmargin as mm
     >>> from maxmargin.structures.pose.features import Pose, WindowGrid
-    >>> problem = PoseProblem(WindowGrid(8, 8, cell=4), n_angles=4)
+    >>> problem = mm.structures.PoseProblem(WindowGrid(8, 8, cell=4), n_angles=4)
     >>> problem.loss(Pose(4, 4, 1.0, 0.0), Pose(8, 4, 1.0, 3.14159)).__round__(4)
     0.8333
     """
@@ -185,12 +167,39 @@ class PoseProblem(Remade, KernelProblem):
     def refined(
         self, model: KernelModel, features: Floats, angles: Floats
     ) -> tuple[Floats, Floats]:
-        """The best angles of windows and their scores, up to one spacing from given angles.
-
-        Features have shape (n, n_features), angles (n,).
-        """
+        """The best angles of windows and their scores, up to one spacing from given angles."""
         factors = (model.factors.T @ (model.parts @ features.T)).T
         return best_angles(factors, model.labels[:, 0], self.gamma, angles, self.spacing)
+
+
+class PoseOracle(KernelOracle):
+    """The separation oracle of images with true poses: a window of the grid, and any angle.
+
+    Features of windows are held for one image only, and scored by one product of matrices with
+    the detectors of the angles.
+    """
+
+    inputs_at_once = 1
+
+    def __init__(
+        self,
+        problem: PoseProblem,
+        X: Sequence[ImageWindows],
+        Y: Sequence[Pose],
+        C: Floats,
+        rescaling: str = "margin",
+    ) -> None:
+        super().__init__(problem, X, Y, C, LinearKernel(), rescaling)
+
+    @property
+    def content(self) -> Any:
+        problem, blocks = self.problem, [windows.blocks for windows in self.X]
+        settings = problem.grid, problem.angles, problem.gamma, problem.angle_weight
+        return settings, blocks, self.Y, self.C, self.by_slack
+
+    def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:
+        # In one product of matrices, whose rounding does not depend on the number of threads.
+        return super()._own_scores(model, examples, Threads(1))
 
 
 _NEGLIGIBLE = 21.0
@@ -202,25 +211,6 @@ class LinearPoses(Problem):
 
     The Fourier coefficients of the kernel of angles fall like ``exp(-n^2 / (4 gamma))``, so that a
     few of them give the kernel up to 1e-9.
-
-    Parameters
-    ----------
-    poses : PoseProblem
-
-    See Also
-    --------
-    maxmargin.PoseEstimator
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.pose.features import WindowGrid
-    >>> from maxmargin.structures.pose.problem import AngleKernel, LinearPoses, PoseProblem
-    >>> linear = LinearPoses(PoseProblem(WindowGrid(8, 8), gamma=3.0))
-    >>> waves = linear.waves(np.array([0.3, 1.0]))
-    >>> kernel = AngleKernel(3.0)(np.array([[0.3]]), np.array([[1.0]]))
-    >>> bool(np.isclose(waves[0] @ waves[1], kernel[0, 0]))
-    True
     """
 
     def __init__(self, poses: PoseProblem) -> None:

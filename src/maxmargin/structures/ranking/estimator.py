@@ -10,15 +10,10 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from maxmargin.core.inputs import as_floats
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_weights
-from maxmargin.estimators.checks import (
-    as_floats,
-    check_features,
-    check_lengths,
-    check_rows,
-    one_sentence,
-)
+from maxmargin.estimators.checks import check_features, check_lengths, check_rows, one_sentence
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import RescaledEstimator
 from maxmargin.structures.ranking.problem import LIST_LOSSES, PAIR_LOSSES, RankingProblem, ndcg

@@ -22,8 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from maxmargin.data.files import FileFormatError, create, lines_of, shown_name
 from maxmargin.data.formats import FileFormat, Format, Head
 
-__all__ = ["read_letor", "write_letor"]
-
 
 def read_letor(
     source: str | PathLike[str] | Sequence[str | PathLike[str]],

@@ -57,19 +57,6 @@ def interleave(relevant, irrelevant, credits, discounts, ahead, best, back):  # 
     more. Exact, in ``O(P * N)``: given the number ahead, what a relevant document adds depends on
     no other, and the numbers only have to be non-decreasing. Scratch: `best` float64 ``(N + 1,)``,
     `back` int32 ``(P, N + 1)``.
-
-    Examples
-    --------
-    Precision at rank one, for a relevant document with a score of 1 and another of 0.8:
-
-    >>> import numpy as np
-    >>> from maxmargin.structures.ranking.inference import interleave
-    >>> one, first = np.ones(1), np.array([1.0, 0.0])
-    >>> ahead, back = np.zeros(1, dtype=np.int32), np.zeros((1, 2), dtype=np.int32)
-    >>> float(round(interleave(one, 0.8 * one, one, first, ahead, np.zeros(2), back), 3))
-    -0.2
-    >>> ahead.tolist()
-    [1]
     """
     # After document i, best[n] is the best value of documents 0 .. i if the last has n ahead.
     # back[i, n] is then how many document i - 1 has.

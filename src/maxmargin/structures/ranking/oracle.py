@@ -1,4 +1,4 @@
-"""Queries as solvers see them: compiled searches for losses of pairs and for losses of lists."""
+"""Separation oracles over queries, with compiled inference for losses of pairs and of lists."""
 
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -27,14 +27,9 @@ FOREIGN = "The outputs are of other documents."
 
 
 class PairOracle(RowSumOracle):
-    """Queries whose loss is the share of pairs that stand wrong, each judged on its own.
+    """Queries whose loss is the fraction of pairs in the wrong order, each judged on its own.
 
-    Parameters
-    ----------
-    X, ends, cost
-        As in `RowSumOracle`.
-    relevance : ndarray of shape (n_rows,)
-        Only its order within a query counts.
+    Only the order of the `relevance` ``(n_rows,)`` within a query counts.
     """
 
     output_dtype = np.int32
@@ -77,40 +72,26 @@ class PairOracle(RowSumOracle):
 
 
 class RankedList(NamedTuple):
-    """What is asked of the ranking of a query's documents for one cut between good and bad.
+    """Relevant documents, those from a `cut` on, against the others of a query, and some of each.
 
-    Parameters
-    ----------
-    relevant : ndarray of bool, shape (n_documents,)
-        Neither all nor none.
-    weight : float
-        Of its loss in that of the query.
-    credits : ndarray of shape (n_relevant,)
-        Times the discounts of places, the measure of a ranking.
+    The measure of a ranking sums the `credits` ``(n_relevant,)`` times the discounts of their
+    ranks; its loss has this `weight` in that of the query.
     """
 
-    relevant: NDArray[np.bool_]
+    cut: float
     weight: float
     credits: Floats
 
 
 class ListOracle(RowSumOracle):
-    """Queries whose loss is that of one or several lists of relevant and irrelevant documents.
-
-    Parameters
-    ----------
-    X, ends, cost
-        As in `RowSumOracle`.
-    lists : list of n_queries lists of RankedList
-    discounts : ndarray of shape (longest query,)
-        What each place is worth, the same for all lists.
-    """
+    """Queries whose loss is that of one or several lists, with the same `discounts` of ranks."""
 
     output_dtype = np.int32
 
     def __init__(
         self,
         X: Any,
+        relevance: Floats,
         lists: list[list[RankedList]],
         discounts: Floats,
         ends: Order,
@@ -120,14 +101,16 @@ class ListOracle(RowSumOracle):
         every = [one for of_query in lists for one in of_query]
         counts = np.array([len(of_query) for of_query in lists], dtype=np.int64)
         n_relevant = np.array([len(one.credits) for one in every], dtype=np.int64)
-        sizes = np.array([len(one.relevant) for one in every], dtype=np.int64)
+        sizes = np.repeat(self.sizes, counts)
+        queries = zip(np.split(relevance, ends[1:-1]), lists, strict=True)
+        relevant = [values >= one.cut for values, of_query in queries for one in of_query]
         self.output_sizes = counts * self.sizes
         self.lists = Lists(
             ends=starts_of(counts),
-            relevant=np.concatenate([one.relevant for one in every] or [np.zeros(0, np.bool_)]),
+            relevant=np.concatenate([np.zeros(0, np.bool_), *relevant]),
             starts=starts_of(sizes),
             weights=np.array([one.weight for one in every]),
-            credits=np.concatenate([one.credits for one in every] or [np.zeros(0)]),
+            credits=np.concatenate([np.zeros(0), *(one.credits for one in every)]),
             credit_starts=starts_of(n_relevant),
             discounts=discounts,
         )
@@ -149,7 +132,7 @@ class ListOracle(RowSumOracle):
         self, examples: Order, starts: Order, found: Found, rows: Order, coef: Floats,
         losses: Floats,
     ) -> None:  # fmt: skip
-        seen = np.empty(int(np.diff(rows).max(initial=0)), dtype=np.bool_)
+        seen = np.empty(int(np.diff(rows).max(initial=0)), dtype=np.int64)
         if not measure_lists(self.lists, examples, rows, starts, found, coef, losses, seen):
             raise ValueError(FOREIGN)
 
@@ -172,14 +155,14 @@ class Lists(NamedTuple):
 
 @compiled
 def is_order(order, seen):  # type: ignore[no-untyped-def]
-    """Whether every document occurs, once. Scratch: `seen` bool ``(n,)``."""
+    """Whether every document occurs, once. Scratch: `seen` int64 ``(n,)``."""
     n = len(order)
     for t in range(n):
-        seen[t] = False
+        seen[t] = 0
     for t in range(n):
         if order[t] < 0 or order[t] >= n or seen[order[t]]:
             return False
-        seen[order[t]] = True
+        seen[order[t]] = 1
     return True
 
 
@@ -203,15 +186,10 @@ def measure_pairs(  # type: ignore[no-untyped-def]
         start, stop = starts[k], starts[k + 1]
         n = stop - start
         order, reach = found[2 * start : start + stop], found[start + stop : 2 * stop]
+        if not is_order(order, tree):
+            return False
         for t in range(n):
-            tree[t] = 0
-        for t in range(n):
-            before = reach[t - 1] if t > 0 else 0
-            if order[t] < 0 or order[t] >= n or reach[t] < before or reach[t] > n:
-                return False
-            tree[order[t]] += 1
-        for t in range(n):
-            if tree[t] != 1:
+            if reach[t] < (reach[t - 1] if t > 0 else 0) or reach[t] > n:
                 return False
         own = levels[ends[examples[k]] : ends[examples[k] + 1]]
         total = count_pairs(order, reach, own, counts[0], counts[1], tree)

@@ -102,16 +102,12 @@ LIST_LOSSES = {"map", "ndcg", "precision@k"}
 
 
 class Ranking(NamedTuple):
-    """An output: rankings of documents of known relevance.
+    """An output: rankings of documents of known `relevance`, which decides which pairs count.
 
-    Parameters
-    ----------
-    relevance : ndarray of shape (n_documents,)
-        Of the documents; it decides which pairs count. Empty in predictions.
-    orders : ndarray of int32, shape (n_orders, n_documents)
-        Documents from the first to the last, once for every list of the loss (see
-        `RankingProblem`). For pairwise losses one order and, below it, the reach of each rank: a
-        better document at rank p and a worse one at a rank before ``reach[p]`` violate the margin.
+    Predictions have none. `orders` ``(n_orders, n_documents)`` are the documents from the first to
+    the last, once for every list of the loss (see `RankingProblem`). For pairwise losses it is one
+    order and, below it, the reach of each rank: a better document at rank p and a worse one at a
+    rank before ``reach[p]`` violate the margin.
     """
 
     relevance: Floats
@@ -233,16 +229,9 @@ class RankingProblem(Problem):
         """
         if self.loss_name in PAIR_LOSSES:
             return PairOracle(X, self._levels(relevance), ends, C)
-        queries = np.split(relevance, ends[1:-1])
-        lists = [
-            [
-                RankedList(values >= cut, weight, credits)
-                for cut, weight, credits in self._lists(values)
-            ]
-            for values in queries
-        ]
+        lists = [self._lists(values) for values in np.split(relevance, ends[1:-1])]
         longest = int(np.diff(ends).max(initial=0))
-        return ListOracle(X, lists, self._discounts(longest), ends, C)
+        return ListOracle(X, relevance, lists, self._discounts(longest), ends, C)
 
     def informs(self, relevance: Floats) -> bool:
         """Whether rankings of documents of this relevance can differ in loss."""
@@ -264,26 +253,20 @@ class RankingProblem(Problem):
             return discounts(n, self.k)
         return np.asarray(np.arange(n) < (self.k or 0), dtype=np.float64)
 
-    def _lists(self, relevance: Floats) -> list[tuple[float, float, Floats]]:
-        """Each list to rank: the least relevance in it, its weight, the credits of its documents.
-
-        One less the sum of credit times discount over the relevant documents is its loss. Lists
-        whose loss is zero for all rankings are left out.
-        """
-        n = len(relevance)
+    def _lists(self, relevance: Floats) -> list[RankedList]:
+        """Each list to rank, but for those whose loss is zero for all rankings."""
         if self.loss_name == "ndcg":
             return self._lists_by_level(relevance)
-        n_relevant = int(np.count_nonzero(relevance >= self.threshold))
-        if n_relevant in (0, n):
+        n, n_relevant = len(relevance), int(np.count_nonzero(relevance >= self.threshold))
+        if n_relevant in (0, n) or n <= (self.k or 0):
             return []
         if self.loss_name == "map":
-            return [(self.threshold, 1.0, np.arange(1, n_relevant + 1) / n_relevant)]
-        assert self.k is not None
-        if self.k >= n:
-            return []
-        return [(self.threshold, 1.0, np.full(n_relevant, 1.0 / min(self.k, n_relevant)))]
+            credits = np.arange(1, n_relevant + 1) / n_relevant
+        else:
+            credits = np.full(n_relevant, 1.0 / min(self.k or 0, n_relevant))
+        return [RankedList(self.threshold, 1.0, credits)]
 
-    def _lists_by_level(self, relevance: Floats) -> list[tuple[float, float, Floats]]:
+    def _lists_by_level(self, relevance: Floats) -> list[RankedList]:
         levels, counts = np.unique(relevance, return_counts=True)
         if len(levels) < 2:
             return []
@@ -295,7 +278,7 @@ class RankingProblem(Problem):
         ):
             best = float(discount[:n_relevant].sum())
             weight = float(gains(level) - gains(below)) * best / ideal
-            lists.append((float(level), weight, np.full(n_relevant, 1.0 / best)))
+            lists.append(RankedList(float(level), weight, np.full(n_relevant, 1.0 / best)))
         return lists
 
     def _ranking(self, relevance: Floats, order: NDArray[np.int32]) -> Ranking:

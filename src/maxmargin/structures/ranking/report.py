@@ -1,5 +1,6 @@
-"""An order of the documents of each query."""
+"""Rankings in a report."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,31 +31,24 @@ class RankedAnswers(Answers):
 
     @property
     def size(self) -> str:
-        """Queries and documents."""
         return f"{plural(len(self.queries), self.unit)}, {plural(len(self.y_true), 'document')}"
 
     def score(self) -> float:
-        """What the estimator calls its score."""
         return float(self.estimator.score(self.X, self.y, self.groups))
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """The usual measures, on average over queries."""
         threshold = self.estimator.threshold
-        measures: dict[str, Any] = {
-            f"NDCG of the first {k}": lambda y, s, k=k: ndcg(y, s, k) for k in (1, 3, 5, 10)
-        }
-        measures["Mean average precision (MAP)"] = lambda y, s: average_precision(y, s, threshold)
+        measures = {f"NDCG of the first {k}": partial(ndcg, k=k) for k in (1, 3, 5, 10)}
+        measures["Mean average precision (MAP)"] = partial(average_precision, threshold=threshold)
         for k in (1, 5, 10):
-            measures[f"Precision of the first {k}"] = lambda y, s, k=k: precision_at(
-                y, s, k, threshold
-            )
+            name = f"Precision of the first {k}"
+            measures[name] = partial(precision_at, k=k, threshold=threshold)
         return [
             (name, float(np.mean([measure(*self._of(rows)) for rows in self.queries])))
             for name, measure in measures.items()
         ]
 
     def mistakes(self, most: int) -> list[Markup]:
-        """Queries with the lowest NDCG."""
         losses = np.array([self._lost(rows) for rows in self.queries])
         found = []
         for i in worst(losses, most):

@@ -13,12 +13,7 @@ from maxmargin.structures.ranking.formats import read_letor
 
 @dataclass
 class Ranking(Task):
-    """An order of the documents of each query.
-
-    Parameters
-    ----------
-    encoding : str or None
-    """
+    """An order of the documents of each query."""
 
     encoding: str | None = None
 

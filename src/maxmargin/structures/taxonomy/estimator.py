@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import StrOptions
 
-from maxmargin.core.inputs import class_numbers
-from maxmargin.estimators.checks import check_loss_matrix
+from maxmargin.core.inputs import check_loss_matrix, class_numbers
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.structures.rows.estimator import RowClassifier
 from maxmargin.structures.rows.oracle import RowOracle

@@ -28,12 +28,12 @@ from maxmargin.core.oracle_check import EVERY, FIRST, OracleChecker
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.names import SOLVERS
-from maxmargin.structures.chain.latent import HiddenChains
+from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multilabel.problem import LabelSets
 from maxmargin.structures.ordinal.estimator import Ordinal
 from maxmargin.structures.rows.oracle import Classes
+from maxmargin.training.fit import SOLVERS
 
 
 def check(problem, X, Y, **options):

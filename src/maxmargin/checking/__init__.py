@@ -1,1 +1,0 @@
-"""Whether a problem keeps its contract."""
