@@ -263,18 +263,21 @@ def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str
             f"{name} must hold one number for each of the {n_samples} samples, "
             f"but has shape {array.shape}."
         )
-    bad = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-    if len(bad):
-        raise ValueError(
-            f"{name}[{bad[0]}] is {array[bad[0]]}, but {what_for} must be finite and not negative."
-        )
-    large = np.flatnonzero(array > LARGEST)
-    if len(large):
-        raise ValueError(
-            f"{name}[{large[0]}] is {array[large[0]]:g}, but beyond {LARGEST:g} sums overflow: "
-            f"take smaller {what_for}."
-        )
+    _check_sizes(array, name, what_for, f"take smaller {what_for}")
     return array
+
+
+def _check_sizes(array: Floats, name: str, what_for: str, cure: str) -> None:
+    """Refuse numbers that are negative or not finite, or so large that sums of them overflow."""
+    bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
+    large = np.argwhere(array > LARGEST)
+    if not len(bad) and not len(large):
+        return
+    at = tuple((bad if len(bad) else large)[0].tolist())
+    place = f"{name}[{', '.join(map(str, at))}]"
+    if len(bad):
+        raise ValueError(f"{place} is {array[at]}, but {what_for} must be finite and not negative.")
+    raise ValueError(f"{place} is {array[at]:g}, but beyond {LARGEST:g} sums overflow: {cure}.")
 
 
 def check_bias(bias: float) -> None:
@@ -300,17 +303,7 @@ def check_loss_matrix(loss_matrix: Any, classes: NDArray[Any]) -> Floats:
             f"({n_classes}, {n_classes}) array in the order of the sorted classes, or a "
             f"dictionary {{(true, predicted): loss}}, which also works when a class is missing."
         )
-    if not (np.isfinite(loss) & (loss >= 0)).all():
-        a, b = np.argwhere(~(np.isfinite(loss) & (loss >= 0)))[0]
-        raise ValueError(
-            f"loss_matrix[{a}, {b}] is {loss[a, b]}, but losses must be finite and not negative."
-        )
-    if (loss > LARGEST).any():
-        a, b = np.argwhere(loss > LARGEST)[0]
-        raise ValueError(
-            f"loss_matrix[{a}, {b}] is {loss[a, b]:g}, but beyond {LARGEST:g} sums overflow: take "
-            f"smaller losses and a larger C."
-        )
+    _check_sizes(loss, "loss_matrix", "losses", "take smaller losses and a larger C")
     if np.diagonal(loss).any():
         at = int(np.flatnonzero(np.diagonal(loss))[0])
         raise ValueError(
