@@ -51,9 +51,9 @@ from maxmargin.estimators.base import (
     check_classes,
     check_weights,
 )
-from maxmargin.estimators.checks import check_features
+from maxmargin.estimators.checks import check_features, check_several
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.structured import HasProblem
+from maxmargin.estimators.structured import PROBLEM_ARGUMENTS, HasProblem
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.training.fit import costs, train_oracle
@@ -217,21 +217,11 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         "solver": [StrOptions({"auto"}), MiniBatchDual, KernelClassesDual],
     }
 
+    _arguments = PROBLEM_ARGUMENTS
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Sequence[Any], sample_weight: ArrayLike | None = None) -> Self:
         """Train on inputs and their true outputs.
-
-        Parameters
-        ----------
-        X, y : sequence of length n_samples
-            Inputs and outputs, as the problem understands them.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self : KernelStructuredSVM
-            The fitted estimator.
 
         Raises
         ------
@@ -239,12 +229,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
             If a method of the problem raises or breaks its contract.
         KernelError
             If the kernel is not symmetric, or not positive semi-definite.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best model so
-            far is kept, with its certificate.
         """
         check_instance(self.problem)
         n = n_rows(X)
@@ -291,11 +275,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
     def predict(self, X: Any) -> Any:
         """The best output of each input.
 
-        Parameters
-        ----------
-        X : sequence of inputs
-            Inputs, as the problem understands them.
-
         Returns
         -------
         y : list, or for `Multiclass` ndarray of shape (n_samples,)
@@ -308,11 +287,6 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
 
     def decision_function(self, X: Any) -> Floats:
         """Score of the best output of each input; for `Multiclass`, of every class.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
 
         Returns
         -------
@@ -330,32 +304,12 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
             return class_scores(self.model_, self._problem.codes, rows, threads)
 
     def score(self, X: Any, y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-        y : sequence of length n_samples
-            Their true outputs.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Minus the mean loss of the predictions: zero is perfect."""
         pairs = zip(y, self.predict(X), strict=True)
         return -float(np.mean([self._problem.loss(*pair) for pair in pairs]))
 
     def accuracy(self, X: Any, y: Sequence[Any]) -> float:
         """Fraction of the predictions that are right.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-        y : sequence of length n_samples
-            Their true outputs.
 
         Returns
         -------
@@ -385,11 +339,7 @@ def _classes_of(problem: Multiclass, y: Sequence[Any]) -> NDArray[Any]:
     unknown = np.setdiff1d(labels, classes)
     if len(unknown):
         raise ValueError(f"y has the label {unknown.tolist()[0]!r}, which is not in classes.")
-    if len(classes) < 2:
-        raise ValueError(
-            f"Multiclass needs examples of at least two classes, but y holds only one class, "
-            f"{classes.tolist()[0]!r}."
-        )
+    check_several(classes, "Multiclass")
     return classes
 
 

@@ -19,7 +19,11 @@ from maxmargin.core.problem import called, check_instance
 from maxmargin.core.result import Result, Status
 from maxmargin.estimators.base import callers_level, check_weights
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.structured import HasProblem, StructuredEstimator
+from maxmargin.estimators.structured import (
+    PROBLEM_ARGUMENTS,
+    HasProblem,
+    StructuredEstimator,
+)
 from maxmargin.solvers.convex_concave import ConvexConcave, LatentResult, LatentStart
 from maxmargin.training.fit import costs, make_solver, train
 
@@ -174,12 +178,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
 
     _parameter_constraints = {"problem": [HasMethods(METHODS)]}
 
-    _arguments = """
-    X : sequence of n_samples inputs
-        Inputs, as the problem understands them.
-    y : sequence of n_samples outputs
-        Their true outputs.
-    """
+    _arguments = PROBLEM_ARGUMENTS
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(

@@ -90,6 +90,15 @@ class RescaledEstimator(StructuredEstimator):
         return SlackRescaledOracle(oracle) if self.rescaling == "slack" else oracle
 
 
+PROBLEM_ARGUMENTS = """
+X : sequence of n_samples inputs
+    Inputs, as the problem understands them.
+y : sequence of n_samples outputs
+    Their true outputs.
+"""
+"""What methods of estimators take whose parameter is the problem."""
+
+
 @estimator
 class HasProblem:
     """For estimators whose first parameter is the problem; the last of their bases.
@@ -139,6 +148,8 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         "rescaling": [StrOptions({"margin", "slack"})],
     }
 
+    _arguments = PROBLEM_ARGUMENTS
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(
         self,
@@ -148,31 +159,14 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     ) -> Self:
         """Train on inputs and their true outputs.
 
-        Parameters
-        ----------
-        X, y : sequence of length n_samples
-            Inputs and outputs, as the problem understands them. Or `X` is a `Source` of both, which
-            need not fit in memory, and there is no `y`: then `Online` trains, whose parameters
-            count if `solver` is one.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies the C of each example.
-
-        Returns
-        -------
-        self : StructuredSVM
-            The fitted estimator.
+        `X` may also be a `Source` of both, which need not fit in memory; then all other arguments
+        are left out. `Online` trains, whose parameters count if `solver` is one.
 
         Raises
         ------
         ProblemError
             If a method of the problem raises or breaks its contract. What was learned up to then
             stays in the estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best weights so
-            far are kept, with their certificate.
         """
         if isinstance(X, Source):
             fit_source(self, X, y=y, sample_weight=sample_weight)
@@ -197,20 +191,6 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         of the objective of everything seen, in all calls. Its primal value is the objective of the
         cached constraints alone: the objective of everything seen is at least that, and how much
         more only another pass over all examples can tell. `fit` with a source makes one.
-
-        Parameters
-        ----------
-        X : sequence of inputs
-            Inputs, as the problem understands them.
-        y : sequence of outputs
-            What should be predicted for each input.
-        sample_weight : array-like of shape (n_samples,), default=None
-            Multiplies C example by example.
-
-        Returns
-        -------
-        self
-            The fitted estimator.
         """
         partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
         return self
@@ -252,11 +232,6 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     def predict(self, X: Sequence[Any]) -> list[Any]:
         """The best output of each input.
 
-        Parameters
-        ----------
-        X : sequence of inputs
-            Inputs, as the problem understands them.
-
         Returns
         -------
         y : list
@@ -272,38 +247,14 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         return [called(self.problem, "inference", i, x, self.weights_) for i, x in inputs]
 
     def decision_function(self, X: Sequence[Any]) -> Floats:
-        """Score of the best output of each input.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_samples,)
-            One score for each input, the higher the better.
-        """
+        """Score of the best output of each input."""
         outputs = self.predict(X)
         pairs = zip(as_inputs(X), outputs, strict=True)
         features = [self.problem.joint_feature(x, y) for x, y in pairs]
         return np.array([np.ravel(feature @ self.weights_)[0] for feature in features])
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
-        """Minus the mean loss of the predictions: zero is perfect.
-
-        Parameters
-        ----------
-        X : sequence of length n_samples
-            Inputs, as the problem understands them.
-        y : sequence of length n_samples
-            Their true outputs.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """Minus the mean loss of the predictions: zero is perfect."""
         losses = [
             self.problem.loss(y_true, y_pred)
             for y_true, y_pred in zip(y, self.predict(X), strict=True)

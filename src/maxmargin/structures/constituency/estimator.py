@@ -27,11 +27,7 @@ from maxmargin.structures.constituency.grammar import (
 )
 from maxmargin.structures.constituency.oracle import GrammarOracle
 from maxmargin.structures.constituency.problem import GrammarModel
-from maxmargin.training.fit import (
-    Encoded,
-    Metadata,
-    runs_on_shards,
-)
+from maxmargin.training.fit import Encoded, Metadata, runs_on_shards
 
 Floats = NDArray[np.float64]
 
@@ -270,7 +266,10 @@ class GrammarParser(ExampleEstimator):
         return self._model.marginals(self._checked(X), temperature)
 
     def score(self, X: Any, y: Any = None) -> float:
-        """F1 of labelled brackets, see `maxmargin.structures.constituency.grammar.bracket_scores`."""
+        """F1 of labelled brackets.
+
+        See `maxmargin.structures.constituency.grammar.bracket_scores`.
+        """
         y_true = _trees(X if y is None else y)
         predictions = self.predict(X)
         if len(predictions) != len(y_true):

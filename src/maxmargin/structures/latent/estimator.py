@@ -17,12 +17,7 @@ from maxmargin.core.inputs import (
     stacked_matrices,
 )
 from maxmargin.estimators.base import check_classes, check_weights
-from maxmargin.estimators.checks import (
-    check_features,
-    check_labels,
-    check_names,
-    check_several,
-)
+from maxmargin.estimators.checks import check_features, check_labels, check_names, check_several
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.latent import LatentEstimator
 from maxmargin.structures.latent.oracle import MEAN, NOTHING, LatentBags

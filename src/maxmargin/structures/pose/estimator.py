@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.checks import LARGEST, check_shape, first_immoderate
 from maxmargin.core.inputs import as_floats
 from maxmargin.core.threads import Threads, n_threads
+from maxmargin.estimators.checks import check_k
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
@@ -198,30 +199,18 @@ class PoseEstimator(KernelEstimator):
         "solver": [StrOptions({"auto"}), MiniBatchDual],
     }
 
+    _arguments = """
+    X : sequence of ndarray of shape (height, width)
+        Images, as grey values; of different sizes if you like.
+    y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
+        The true poses; see Notes of the class.
+    sample_weight : array-like of shape (n_images,), default=None
+        Multiplies the C of each image.
+    """
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on images with an object each.
-
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Grey values; of different sizes if you like.
-        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
-            The true poses; see Notes of the class.
-        sample_weight : array-like of shape (n_images,), default=None
-            Multiplies the C of each image.
-
-        Returns
-        -------
-        self : PoseEstimator
-            The fitted estimator.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit; the best model so
-            far is kept, with its certificate.
-        """
+        """Train on images with an object each."""
         problem = PoseProblem(self._grid(), self.n_angles, self.gamma, self.angle_weight)
         images = check_images(X)
         if not images:
@@ -257,11 +246,6 @@ class PoseEstimator(KernelEstimator):
     def predict(self, X: Any) -> Floats:
         """The best pose in each image.
 
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-
         Returns
         -------
         y : ndarray of shape (n_images, 3) or, with several scales, (n_images, 4)
@@ -272,15 +256,10 @@ class PoseEstimator(KernelEstimator):
     def decision_function(self, X: Any) -> Floats:
         """Score of the best pose in each image.
 
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-
         Returns
         -------
         scores : ndarray of shape (n_images,)
-            One score for each input, the higher the better.
+            The higher, the better.
         """
         return np.array([score for _, score in self._best(X)])
 
@@ -291,10 +270,6 @@ class PoseEstimator(KernelEstimator):
 
         Parameters
         ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-        k : int
-            How many, at most.
         max_overlap : float, default=0.5
             Intersection over union above which a window is left out for a better one.
 
@@ -303,20 +278,11 @@ class PoseEstimator(KernelEstimator):
         top : list of lists of (pose, score)
             Fewer than k where there are no more.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, but is {k}.")
-        tops = self._tops(X, int(k), max_overlap)
+        tops = self._tops(X, check_k(k), max_overlap)
         return [[(self._as_rows([pose])[0], score) for pose, score in top] for top in tops]
 
     def errors(self, X: Any, y: ArrayLike) -> PoseErrors:
         """How far the predictions are off.
-
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
-            The true poses; see Notes of the class.
 
         Returns
         -------
@@ -332,33 +298,13 @@ class PoseEstimator(KernelEstimator):
         return PoseErrors(np.array(common), np.array(turned))
 
     def score(self, X: Any, y: ArrayLike) -> float:
-        """One minus the mean loss of the predictions: one is perfect.
-
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
-            The true poses; see Notes of the class.
-
-        Returns
-        -------
-        score : float
-            The higher, the better.
-        """
+        """One minus the mean loss of the predictions: one is perfect."""
         found, share = self.errors(X, y), self._problem.angle_weight
         losses = share / np.pi * found.angles + (1.0 - share) * (1.0 - found.overlaps)
         return 1.0 - float(np.mean(losses))
 
     def accuracy(self, X: Any, y: ArrayLike) -> float:
         """Fraction of the predictions whose window overlaps by more than a half with the true one.
-
-        Parameters
-        ----------
-        X : sequence of ndarray of shape (height, width)
-            Images, as grey values.
-        y : array-like of shape (n_images, 3) or, with several scales, (n_images, 4)
-            The true poses; see Notes of the class.
 
         Returns
         -------
