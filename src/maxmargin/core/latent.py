@@ -263,7 +263,7 @@ class PythonLatentOracle(LatentOracle):
     def changes(self, before: list[Any], after: list[Any]) -> NDArray[np.bool_]:
         old, new = self.imputed(before), self.imputed(after)
         pairs = ((old.y_true(i), new.y_true(i)) for i in range(len(self.C)))
-        same = [all(np.array_equal(a, b) for a, b in zip(*pair, strict=True)) for pair in pairs]
+        same = [np.array_equal(a[0], b[0]) and np.array_equal(a[1], b[1]) for a, b in pairs]
         return ~np.array(same, dtype=bool)
 
     def _ask(self, method: str, last: Any) -> list[Any]:

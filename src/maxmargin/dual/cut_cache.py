@@ -51,6 +51,7 @@ from maxmargin.dual.working_set import (
     add_cut,
     cut_slope,
     enter,
+    listed,
     move_list,
 )
 
@@ -63,14 +64,6 @@ NOWHERE, MARKED = -1, -2
 
 SETTLED = 1e-9
 """An example is full if no more than this part of its total is left."""
-
-
-@compiled
-def count_entries(table, entries):  # type: ignore[no-untyped-def]
-    """Entries of all cutting planes of each example."""
-    for b in range(len(table.size)):
-        for j in range(table.size[b]):
-            entries[b] += table.length[table.slots[table.slot_at[b] + j]]
 
 
 @compiled
@@ -451,8 +444,8 @@ class CutCache(WorkingSet):
         """In every example, make one cut of all but the ``most - 1`` with the most weight."""
         self._note_outputs()
         table = self._table
-        entries = np.zeros(self.n_examples, dtype=np.int64)
-        count_entries(table, entries)
+        examples, numbers = listed(table)
+        entries = np.bincount(examples, table.length[numbers], self.n_examples).astype(np.int64)
         room = max((self.max_bytes - self.n_bytes) // ENTRY_BYTES, 0)
         room = int(min(room, entries.sum()))
         self._close_gaps()
@@ -570,8 +563,8 @@ class CutCache(WorkingSet):
         What is frozen is not in it.
         """
         examples, coef, outputs = super().point()
-        listed = zip(self.owners[examples].tolist(), coef.tolist(), outputs, strict=True)
-        parts = [(own, c * share, part) for own, c, out in listed for part, share in parts_of(out)]
+        given = zip(self.owners[examples].tolist(), coef.tolist(), outputs, strict=True)
+        parts = [(own, c * share, part) for own, c, out in given for part, share in parts_of(out)]
         parts.sort(key=lambda part: part[0])
         return DualPoint(
             examples=np.array([owner for owner, _, _ in parts], dtype=np.int64),
@@ -645,11 +638,11 @@ class CutCache(WorkingSet):
         steady, sizes = np.zeros(self.n_examples), np.zeros(self.n_examples, dtype=np.int64)
         measure_examples(self._table, weights, steady, sizes)
         sizes += EXAMPLE_BYTES + self.output_bytes // max(self.n_examples, 1)
-        suboptimality = self.n_bytes - target
+        excess = self.n_bytes - target
         if self.frozen is None:
-            suboptimality += 16 * self.n_features
+            excess += 16 * self.n_features
         order = np.argsort(-steady, kind="stable")
-        n = int(np.searchsorted(np.cumsum(sizes[order]), suboptimality)) + 1
+        n = int(np.searchsorted(np.cumsum(sizes[order]), excess)) + 1
         self.freeze(np.sort(order[:n]))
 
     def _bytes_with(self, examples: Order, cuts: Cuts) -> int:

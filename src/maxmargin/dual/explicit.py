@@ -24,7 +24,6 @@ from maxmargin.dual.sweeps import (
     MulticlassRows,
     ScalarRows,
     add_snapshot,
-    copy_rows,
     extrapolate_multiclass,
     extrapolate_scalar,
     linear_multiclass,
@@ -316,11 +315,10 @@ class LinearDual(Stateful, ABC):
         by an exact line search: the dual never decreases.
         """
         parts = np.array_split(order, threads.n_threads)
-        before = [np.empty((len(part), self.n_columns)) for part in parts]
+        before = [self.coef[part] for part in parts]
         moves = self._copies(threads.n_threads)
 
         def sweep_part(t: int) -> float:
-            copy_rows(self.coef, parts[t], before[t])
             unclipped = moves[t]
             unclipped[:] = self.unclipped
             weights = self.weights.copy() if self.problem.nonnegative else unclipped

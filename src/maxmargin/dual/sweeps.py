@@ -164,14 +164,14 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
             slope += (a > 0.0) & (a < cost)
             a = a if a > 0.0 else 0.0
             used += a if a < cost else cost
-        suboptimality = shift + old_sum - used
-        if suboptimality > 0.0:
+        residual = shift + old_sum - used
+        if residual > 0.0:
             high = shift
-        elif suboptimality < 0.0:
+        elif residual < 0.0:
             low = shift
         else:
             break
-        newton = shift - suboptimality / slope
+        newton = shift - residual / slope
         if newton == shift:
             break  # the root, to the last bit
         if newton <= low or newton >= high:
@@ -512,14 +512,6 @@ def linear_scalar(data, coef):  # type: ignore[no-untyped-def]
     for i in range(len(data.terms)):
         total += data.terms[i, 0] * coef[i, 0] - data.epsilon * abs(coef[i, 0])
     return total
-
-
-@compiled
-def copy_rows(array, order, out):  # type: ignore[no-untyped-def]
-    """``out = array[order]``."""
-    for o in range(len(order)):
-        for m in range(array.shape[1]):
-            out[o, m] = array[order[o], m]
 
 
 @compiled

@@ -290,19 +290,11 @@ class WorkingSet(Stateful):
     def point(self) -> "DualPoint":
         """The coefficients that are not zero, with the outputs they belong to."""
         self._note_outputs()
-        table = self._table
-        examples, numbers = [], []
-        for b in np.flatnonzero(table.size):
-            at = table.slot_at[b]
-            for p in table.slots[at : at + table.size[b]]:
-                if table.coef[p] > 0.0:
-                    examples.append(b)
-                    numbers.append(p)
-        return DualPoint(
-            examples=np.array(examples, dtype=np.int64),
-            coef=table.coef[np.array(numbers, dtype=np.int64)],
-            outputs=[self.outputs[p] for p in numbers],
-        )
+        examples, numbers = listed(self._table)
+        used = self._table.coef[numbers] > 0.0
+        numbers = numbers[used]
+        outputs = [self.outputs[p] for p in numbers.tolist()]
+        return DualPoint(examples[used], self._table.coef[numbers], outputs)
 
     def _moved(self, linear: float, weights: Floats) -> None:
         """Bring the dual value up to date after a move that changed the linear term."""
@@ -440,10 +432,9 @@ def _check_lists(table: _Table) -> None:
         raise ValueError("an example has more cutting planes than there is room for")
     _check_apart("slot_at", table.slot_at, capacity, int(table.counts[_N_SLOTS]))
     _check_apart("gram_at", table.gram_at, capacity**2, int(table.counts[_N_GRAM]))
-    before = np.repeat(np.cumsum(size) - size, size)
-    listed = table.slots[np.repeat(table.slot_at, size) + np.arange(int(size.sum())) - before]
-    check_indices("slots", listed, len(table.start))
-    if not np.array_equal(np.sort(listed), np.flatnonzero(table.length >= 0)):
+    _, numbers = listed(table)
+    check_indices("slots", numbers, len(table.start))
+    if not np.array_equal(np.sort(numbers), np.flatnonzero(table.length >= 0)):
         raise ValueError("examples list other cutting planes than there are")
 
 
@@ -456,13 +447,18 @@ def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
         raise ValueError(f"{name} points outside its array, or into the part of another")
 
 
+def listed(table: _Table) -> tuple[Order, NDArray[np.int32]]:
+    """The examples of all cutting planes, and their numbers, in the order of the lists."""
+    size = table.size.astype(np.int64)
+    examples = np.repeat(np.arange(len(size)), size)
+    place = np.arange(len(examples)) - np.repeat(np.cumsum(size) - size, size)
+    return examples, table.slots[table.slot_at[examples] + place]
+
+
 def _without_repeats(examples: Order) -> list[Order]:
     """Positions in `examples` in groups, in each of which an example comes once at most."""
     order = np.argsort(examples, kind="stable")
-    first = np.r_[True, np.diff(examples[order]) != 0] if len(examples) else np.zeros(0, dtype=bool)
-    rank = np.arange(len(examples)) - np.maximum.accumulate(
-        np.where(first, np.arange(len(examples)), 0)
-    )
+    rank = np.arange(len(examples)) - np.searchsorted(examples[order], examples[order])
     return [np.sort(order[rank == r]) for r in range(rank.max(initial=-1) + 1)]
 
 

@@ -16,6 +16,7 @@ cutting planes is that of their section 4.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -38,6 +39,8 @@ from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolv
 
 Floats = NDArray[np.float64]
 
+_NO_EXAMPLES = np.zeros(0, dtype=np.int64)
+
 MOST_STEPS = 20_000
 DENSE_ABOVE = 0.5
 """Share of non-zeros above which a cutting plane is kept as a dense vector."""
@@ -49,6 +52,23 @@ class SummedCut(NamedTuple):
     vector: Floats
     loss: float
     recipe: DualPoint
+
+    @classmethod
+    def of(cls, oracle: Oracle, recipe: DualPoint) -> "SummedCut":
+        """The cutting plane that outputs make with their coefficients."""
+        vector = np.zeros(oracle.n_features)
+        cuts = oracle.cuts_of(recipe.examples, recipe.outputs)
+        add_to(vector, cuts, recipe.coef)
+        return cls(vector, float(recipe.coef @ cuts.losses), recipe)
+
+
+def joined_recipes(used: Sequence[tuple[float, DualPoint]]) -> DualPoint:
+    """The dual point of summed cuts with these coefficients."""
+    return DualPoint(
+        examples=np.concatenate([_NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
+        coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
+        outputs=[output for _, recipe in used for output in recipe.outputs],
+    )
 
 
 @registered("SummedPlanes")
@@ -83,11 +103,10 @@ class SummedCuts(Stateful):
     def __len__(self) -> int:
         return len(self.kept.vectors)
 
-    @property
-    def used(self) -> list[tuple[float, DualPoint]]:
-        """Coefficients that are not zero, with what their cutting planes are made of."""
-        kept = self.kept
-        return [(c, r) for c, r in zip(kept.coef, kept.recipes, strict=True) if c > 0.0]
+    def point(self) -> DualPoint:
+        """What the cutting planes with a coefficient are made of."""
+        kept = zip(self.kept.coef, self.kept.recipes, strict=True)
+        return joined_recipes([(coef, recipe) for coef, recipe in kept if coef > 0.0])
 
     @property
     def slopes(self) -> Floats:
@@ -182,7 +201,6 @@ ACCEPT_PER_TOLERANCE = 0.5
 """Cached cuts that violate by less than this part of the tolerance leave an oracle call to be made:
 it may find the gap closed."""
 
-NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 MOST_SWEEPS = 1000
 """Sweeps after which a quadratic program is left as it is: the next will go on."""
 
@@ -349,19 +367,10 @@ class SummedRun(Run):
         super().check_resumed()
 
     def point(self) -> DualPoint:
-        used = self.cuts.used
-        return DualPoint(
-            examples=np.concatenate([NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
-            coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
-            outputs=[output for _, recipe in used for output in recipe.outputs],
-        )
+        return self.cuts.point()
 
     def resume(self, start: DualPoint) -> None:
-        start = self.oracle.feasible(start)
-        vector = np.zeros(self.oracle.n_features)
-        cuts = self.oracle.cuts_of(start.examples, start.outputs)
-        add_to(vector, cuts, start.coef)
-        self.cuts.add(SummedCut(vector, float(start.coef @ cuts.losses), start), coef=1.0)
+        self.cuts.add(SummedCut.of(self.oracle, self.oracle.feasible(start)), coef=1.0)
         self.cuts.set_weights(self.weights)
 
     def loss_of(self, cut: SummedCut) -> float:

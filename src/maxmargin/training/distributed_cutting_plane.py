@@ -10,13 +10,18 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.compiled.rows import add_to
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.cutting_plane import NO_EXAMPLES, OneSlack, SummedCut, SummedCuts, SummedRun
+from maxmargin.solvers.cutting_plane import (
+    OneSlack,
+    SummedCut,
+    SummedCuts,
+    SummedRun,
+    joined_recipes,
+)
 from maxmargin.solvers.loop import SolverRun
 from maxmargin.training.sharded_oracle import (
     ClusterIteration,
@@ -105,7 +110,7 @@ class SummedShard:
 
     def recompute(self, numbers: list[int]) -> list[PartialCut]:
         """Cutting planes of these numbers; nothing for those that are not known here."""
-        empty = DualPoint(NO_EXAMPLES, np.zeros(0), [])
+        empty = joined_recipes([])
         cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
         return [self._part(cut, _NOTHING) for cut in cuts]
 
@@ -115,19 +120,11 @@ class SummedShard:
 
     def point(self) -> DualPoint:
         """The dual point over the examples here."""
-        used = [(c, self.recipes[n]) for n, c in self.mix.items() if n in self.recipes]
-        return DualPoint(
-            examples=np.concatenate([NO_EXAMPLES, *(recipe.examples for _, recipe in used)]),
-            coef=np.concatenate([np.zeros(0), *(coef * recipe.coef for coef, recipe in used)]),
-            outputs=[output for _, recipe in used for output in recipe.outputs],
-        )
+        mix = self.mix.items()
+        return joined_recipes([(c, self.recipes[n]) for n, c in mix if n in self.recipes])
 
     def _summed(self, recipe: DualPoint) -> SummedCut:
-        oracle = self.run.oracle
-        vector = np.zeros(oracle.n_features)
-        cuts = oracle.cuts_of(recipe.examples, recipe.outputs)
-        add_to(vector, cuts, recipe.coef)
-        return SummedCut(vector, float(recipe.coef @ cuts.losses), recipe)
+        return SummedCut.of(self.run.oracle, recipe)
 
     def _kept(self, number: int, used: list[int], cut: SummedCut, hinges: Hinges) -> PartialCut:
         self.recipes = {n: recipe for n, recipe in self.recipes.items() if n in used}
