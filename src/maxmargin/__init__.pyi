@@ -1,8 +1,8 @@
 from maxmargin import data as data
 from maxmargin import structures as structures
-from maxmargin.checking.check import ProblemReport as ProblemReport
-from maxmargin.checking.check import check_problem as check_problem
-from maxmargin.checking.contract import ProblemCheck as ProblemCheck
+from maxmargin.checking import ProblemCheck as ProblemCheck
+from maxmargin.checking import ProblemReport as ProblemReport
+from maxmargin.checking import check_problem as check_problem
 from maxmargin.core.certificate import Certificate as Certificate
 from maxmargin.core.cuts import Cuts as Cuts
 from maxmargin.core.kernel import Candidates as Candidates
