@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from maxmargin.report.answers import Answers, drawings, worst_drawable
+from maxmargin.report.answers import (
+    Answers,
+    ClassScore,
+    counted_score,
+    drawings,
+    worst_drawable,
+)
 from maxmargin.report.markup import (
     LINE,
     MARGIN,
@@ -16,7 +22,6 @@ from maxmargin.report.markup import (
     text_width,
     word_centres,
 )
-from maxmargin.report.scores import ClassScore, counted_score
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.trees import Tree, bracket_scores, brackets
 
