@@ -316,16 +316,14 @@ def predict_file(
     if output != STANDARD_INPUT:
         check_place(Path(output), model_path, path)
     model = load_model(model_path, encoding, threads)
-    lines = model.task.lines(model.estimator, read_for(model, path))
+    lines = (f"{line}\n" for line in model.task.lines(model.estimator, read_for(model, path)))
     if output == STANDARD_INPUT:
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
+        sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
     try:
         with create(output) as file:
-            for line in lines:
-                file.write(f"{line}\n".encode())
+            file.writelines(line.encode() for line in lines)
     except OSError as error:
         error.filename = error.filename or output  # the error of a full disk names no file
         raise
@@ -536,24 +534,18 @@ def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, An
         "relative_gap": certificate.relative_gap,
         "bytes": path.stat().st_size,
     }
-    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no iteration
+    classes, iterations = facts["classes"], plural(facts["iterations"], "iteration")
+    seconds = facts["seconds"] or 0.0  # None if there was no iteration
+    gap = percentage(certificate.relative_gap)
     say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
-    say(
-        f"  trained: {facts['status']}, {plural(facts['iterations'], 'iteration')}, {seconds:.1f} s"
-    )
-    say(
-        f"  objective {certificate.primal:.6g}, certified within "
-        f"{percentage(certificate.relative_gap)} of the optimum"
-    )
+    say(f"  trained: {facts['status']}, {iterations}, {seconds:.1f} s")
+    say(f"  objective {certificate.primal:.6g}, certified within {gap} of the optimum")
     if classes is not None:
         some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
         say(f"  {len(classes)} classes: {some}")
-    changed = {
-        name: value
-        for name, value in facts["parameters"].items()
-        if name in ("C", "tol", "solver", "loss", "formulation")
-    }
-    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
+    shown = ("C", "tol", "solver", "loss", "formulation")
+    parameters = facts["parameters"].items()
+    say("  " + ", ".join(f"{name}={value}" for name, value in parameters if name in shown))
     if facts["about"]:
         say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
     for name, (shape, kind) in facts["arrays"].items():
