@@ -5,7 +5,7 @@ Each section is a function that returns nothing where there is nothing to say.
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -239,17 +239,14 @@ def path_over_C(subject: Subject) -> Markup | None:  # noqa: N802
         "Certified relative gap over C.",
         "Size of the model over C.",
     ]
-    parameters = {}
-    X = y = None
+    data: dict[str, Any] = {}
     if answers is not None:
         captions.insert(0, "Score on the test data over C.")
-        X, y = answers.X, answers.y
+        data = {"X": answers.X, "y": answers.y}
         if answers.groups is not None:
-            parameters["groups"] = answers.groups
+            data["groups"] = answers.groups
     models = subject.models
-    return subject.figures.draw(
-        lambda axes: plot_path(models, X, y, axes=axes, **parameters), captions
-    )
+    return subject.figures.draw(lambda axes: plot_path(models, axes=axes, **data), captions)
 
 
 def predictions(subject: Subject) -> Markup | None:
@@ -298,13 +295,6 @@ def confusions(subject: Subject) -> Markup | None:
     if not np.isin(names, y_true).any():
         return None
     names.sort(key=subject.place)
-    side = confusion_side(len(names))
-    caption = "How often each class (row) was predicted as each class (column)."
-    drawn = subject.figures.draw(
-        lambda axes: plot_confusion(y_true, predicted, labels=names, ax=axes[0]),
-        [caption],
-        side=side,
-    )
     rows = largest_confusions(y_true, predicted, N_CONFUSIONS)
     n_wrong = int(np.count_nonzero(wrong))
     largest = table(
@@ -312,7 +302,14 @@ def confusions(subject: Subject) -> Markup | None:
         ["true", "predicted", "times", "of all mistakes"],
         [(str(a), str(b), n, Digits(f"{n / n_wrong:.1%}")) for a, b, n in rows],
     )
-    return joined([note, _beside(drawn, largest if rows else None, side)])
+    matrix = _matrix(
+        subject,
+        lambda axis: plot_confusion(y_true, predicted, labels=names, ax=axis),
+        len(names),
+        "How often each class (row) was predicted as each class (column).",
+        largest if rows else None,
+    )
+    return joined([note, matrix])
 
 
 def neighbours(subject: Subject) -> Markup | None:
@@ -330,12 +327,6 @@ def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
         kept = np.sort(np.argsort(-strength, kind="stable")[:MAX_CLASSES])
         caption = f"{caption} (the {MAX_CLASSES} labels with the strongest)"
     shown = values[np.ix_(kept, kept)]
-    side = confusion_side(len(kept))
-    drawn = subject.figures.draw(
-        lambda axes: plot_matrix(shown, [names[i] for i in kept], ax=axes[0]),
-        [f"{caption}. Blue is positive, orange negative."],
-        side=side,
-    )
     if np.array_equal(values, values.T):
         values = np.triu(values)  # each pair once
     order = np.argsort(values, axis=None, kind="stable")
@@ -346,13 +337,22 @@ def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
         if values[row, column]:
             text = f"{names[row]} {pairs.relation} {names[column]}"
             rows.append((text, float(values[row, column])))
-    strongest_table = table("The strongest of them", ["labels", "weight"], rows) if rows else None
-    return _beside(drawn, strongest_table, side)
+    return _matrix(
+        subject,
+        lambda axis: plot_matrix(shown, [names[i] for i in kept], ax=axis),
+        len(kept),
+        f"{caption}. Blue is positive, orange negative.",
+        table("The strongest of them", ["labels", "weight"], rows) if rows else None,
+    )
 
 
-def _beside(drawn: Markup, found: Markup | None, side: float) -> Markup:
-    """A matrix with a table, side by side if the matrix leaves room for it."""
-    return tag("div", drawn, found, class_="beside" if side <= MAX_SIDE_BESIDE else None)
+def _matrix(
+    subject: Subject, plot: Callable[[Any], Any], n: int, caption: str, beside: Markup | None
+) -> Markup:
+    """A matrix of `n` classes with a table, side by side if the matrix leaves room for it."""
+    side = confusion_side(n)
+    drawn = subject.figures.draw(lambda axes: plot(axes[0]), [caption], side=side)
+    return tag("div", drawn, beside, class_="beside" if side <= MAX_SIDE_BESIDE else None)
 
 
 def features(subject: Subject) -> Markup | None:
