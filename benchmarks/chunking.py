@@ -38,7 +38,7 @@ from benchmarks.tagger_peers import (
     missing,
     train,
 )
-from maxmargin.report.scores import chunk_scores
+from maxmargin.report.answers import chunk_scores
 
 Found = dict[str, Any]
 """What came out of a training, with the seconds of all its repetitions."""

@@ -461,7 +461,8 @@ class _ProblemChecks(_Checks):
         else:
             self.borrow_outputs()
         self.infer_at(_At("zero weights", np.zeros(self.width)))
-        unit = self.typical_loss() / self.typical_norm()
+        rows = (one.values for pool in self.pool.values() for one in pool)
+        unit = self.typical_loss() / _typical(float(np.linalg.norm(row)) for row in rows)
         for scale in np.repeat(SCALES, WEIGHTS_PER_SCALE) * unit:
             weights = scale * self.random.normal(size=self.width)
             self.infer_at(_At(f"random weights of scale {scale:.2g}", weights))
@@ -536,16 +537,16 @@ class _ProblemChecks(_Checks):
         would take too long.
         """
         size, count = 1, 1
-        for i in sorted(self.pool, key=lambda i: math.prod(_shape(self.Y[i]))):
-            length = math.prod(_shape(self.Y[i]))
-            bigger = length / size
+        sizes = {i: math.prod(_kind(self.Y[i])[1]) for i in self.pool}
+        for i in sorted(sizes, key=lambda i: sizes[i]):
+            bigger = sizes[i] / size
             if (size == 1 and bigger > MAX_LENGTH) or count**bigger > MAX_EXPECTED:
                 return
             with suppress(_Broken):
                 outputs = list(self.call("outputs", i, self.X[i]))
                 if not outputs:
                     self.failed("outputs: hold what the inferences find", i, "there are none")
-                size, count = max(length, 1), len(outputs)
+                size, count = max(sizes[i], 1), len(outputs)
                 if count > MAX_LISTED:
                     outputs = [outputs[k] for k in self.random.permutation(count)[:MAX_LISTED]]
                 listed = [self.candidate(i, y, "of outputs(x)") for y in outputs]
@@ -557,7 +558,7 @@ class _ProblemChecks(_Checks):
         """True outputs of other examples are candidates that may not be outputs of this one."""
         for i in self.pool:
             some = self.random.permutation(n_rows(self.Y))[:50].tolist()
-            alike = [j for j in some if j != i and _alike(self.Y[j], self.Y[i])]
+            alike = [j for j in some if j != i and _kind(self.Y[j]) == _kind(self.Y[i])]
             for j in alike[:FROM_OTHERS]:
                 # With checks of its own: if methods fail, it is no output of this example.
                 apart = type(self)(self.problem, self.X, self.Y, [i], self.random)
@@ -568,10 +569,6 @@ class _ProblemChecks(_Checks):
 
     def typical_loss(self) -> float:
         return _typical(one.loss for pool in self.pool.values() for one in pool)
-
-    def typical_norm(self) -> float:
-        rows = (one.values for pool in self.pool.values() for one in pool)
-        return _typical(float(np.linalg.norm(row)) for row in rows)
 
     def weights_towards(self, i: int) -> Iterator[_At]:
         """Weights that put the true output above some candidate, and below it."""
@@ -851,16 +848,11 @@ def _typical(numbers: Iterable[float]) -> float:
     return float(np.mean(positive)) if positive else 1.0
 
 
-def _shape(y: Any) -> tuple[int, ...]:
-    """Shape or length of an output, if it has one."""
+def _kind(y: Any) -> tuple[type, tuple[int, ...]]:
+    """Type of an output, and its shape or length if it has one."""
     if isinstance(y, np.ndarray):
-        return tuple(y.shape)
-    return (len(y),) if isinstance(y, Sized) and not isinstance(y, str) else ()
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two outputs are of the same kind, and of the same size if they have one."""
-    return type(one) is type(other) and _shape(one) == _shape(other)
+        return type(y), tuple(y.shape)
+    return type(y), (len(y),) if isinstance(y, Sized) and not isinstance(y, str) else ()
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 import maxmargin as mm
 from maxmargin.cli import files
-from maxmargin.cli.checks import in_words_of_options
+from maxmargin.cli.commands import in_words_of_options
 from maxmargin.cli.main import app
 from maxmargin.report.plots import plot_matrix
 

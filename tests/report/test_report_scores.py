@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 
 import maxmargin as mm
-from maxmargin.report.answers import worst
-from maxmargin.report.feature_names import feature_names, strongest, weight_rows
-from maxmargin.report.markup import Markup, escaped, number, table, tag, text_width
-from maxmargin.report.scores import (
+from maxmargin.report.answers import (
+    Answers,
     chunk_scores,
     class_scores,
     largest_confusions,
     look_like_chunks,
+    strongest,
+    weight_rows,
+    worst,
 )
+from maxmargin.report.markup import Markup, escaped, number, plural, table, tag, text_width
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.report import TreeAnswers, drawn_pair
 from maxmargin.structures.dependency.report import Arcs, drawn_arcs
@@ -72,18 +74,24 @@ def test_strongest_features():
 
 def test_weights_of_two_classes_are_those_of_the_positive_one():
     X, y = [[0.0], [1.0], [2.0]], ["yes", "no", "no"]
-    (row,) = weight_rows(mm.LinearClassifier().fit(X, y))
-    assert row.name == "yes"
-    (row,) = weight_rows(mm.PerformanceClassifier(pos_label="no").fit(X, y))
-    assert row.name == "no"
-    assert row.weights[0] > 0
-    assert feature_names(mm.LinearClassifier().fit(X, y)) is None
+    ((name, _),) = weight_rows(mm.LinearClassifier().fit(X, y))
+    assert name == "yes"
+    ((name, weights),) = weight_rows(mm.PerformanceClassifier(pos_label="no").fit(X, y))
+    assert name == "no"
+    assert weights[0] > 0
+    assert Answers.feature_names(mm.LinearClassifier().fit(X, y)) is None
+
+
+def test_features_of_dictionaries_have_names():
+    X, y = [[{"word": "the"}, {"word": "dog"}]], [["DET", "NOUN"]]
+    tagger = mm.SequenceTagger().fit(X, y)
+    assert Answers.feature_names(tagger) == ["word=the", "word=dog"]
 
 
 def test_rules_of_a_grammar_have_names():
     parser = mm.GrammarParser().fit(["(S (NP (NN dogs)) (VP (VB bark)))"])
     assert "S -> NP VP" in TreeAnswers.feature_names(parser)
-    assert len(TreeAnswers.feature_names(parser)) == len(weight_rows(parser)[0].weights)
+    assert len(TreeAnswers.feature_names(parser)) == len(weight_rows(parser)[0][1])
 
 
 # Drawings
@@ -144,3 +152,8 @@ def test_numbers_are_short():
         "unknown",
         "minus infinite",
     ]
+
+
+def test_counts_with_their_nouns():
+    counts = [plural(1, "class"), plural(2, "query"), plural(3000, "match"), plural(0, "graph")]
+    assert counts == ["1 class", "2 queries", "3,000 matches", "0 graphs"]

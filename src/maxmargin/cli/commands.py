@@ -1,23 +1,28 @@
 """What the commands do, apart from parsing their options."""
 
 import ast
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import ShuffleSplit
+from sklearn.utils._param_validation import InvalidParameterError
 
 import maxmargin as mm
-from maxmargin.cli.checks import UsageError, check_place, check_there, validated
 from maxmargin.cli.files import (
     Model,
     Reading,
+    UsageError,
     check_kind,
+    check_place,
+    check_there,
     choose_task,
     load_model,
     read_for,
@@ -49,121 +54,71 @@ _REASONS = {
     Status.INTERRUPTED: "interrupted",
 }
 
+OPTIONS = {
+    "C": "-C",
+    "tol": "--tol",
+    "solver": "--solver",
+    "time_limit": "--time-limit",
+    "max_iter": "--max-iter",
+    "n_jobs": "--threads",
+    "random_state": "--seed",
+}
+"""Parameters of estimators that have an option of their own; the others have `--set`."""
+
+_COMPLAINT = re.compile(r"The '(\w+)' parameter of (\w+) must be (.+)\. Got (.+) instead\.", re.S)
+_OBJECTS = re.compile(r"an instance of '(?:tuple|[\w.]*\.[\w.]*)'(?:, | or )?")
+
 HELD_OUT = 0.2
 """Fraction of the examples that `path` holds out to compare its models on."""
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """SVMstruct's parameters as ours.
+def train(estimator: Any, task: Task, data: Data, progress: bool) -> dict[str, Any]:
+    """Train an estimator; returns what came of it: numbers for scripts."""
+    if progress:
+        estimator.set_callbacks(mm.ProgressLine())
+    cause = ""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", ConvergenceWarning)
+        show = warnings.showwarning
 
-    ``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise
+        def listen(message: Any, category: type[Warning], *place: Any) -> None:
+            """The status says whether the fit converged: of its warning only the cause is kept."""
+            nonlocal cause
+            if not issubclass(category, ConvergenceWarning):
+                show(message, category, *place)
+            elif isinstance(message, NotConvergedWarning):
+                cause = message.cause
 
-        1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ]
-
-    without an intercept, where s is 100 for classes and 1 for tags, and stop when a solution of
-    their working set violates no constraint by more than ``e``: then the objective is at most
-    ``c * e`` above the optimum. With v = s w this is s^2 times our objective at C = c / (n s). Two
-    classes are one vector u here where they have u/2 and -u/2: there C is twice as large, and the
-    factor half.
-
-    Parameters
-    ----------
-    c, epsilon : float
-        Their options ``-c`` and ``-e``.
-    n_examples : int
-    scale : float
-        Their loss of a mistake.
-    halves : bool
-        Whether two classes share one vector.
-
-    Examples
-    --------
-    >>> Conversion(c=5000.0, epsilon=0.1, n_examples=50, scale=100.0, halves=False).C
-    1.0
-    """
-
-    c: float
-    epsilon: float
-    n_examples: int
-    scale: float
-    halves: bool
-
-    @property
-    def C(self) -> float:  # noqa: N802
-        """Ours."""
-        return self.c / (self.n_examples * self.scale) * (2.0 if self.halves else 1.0)
-
-    @property
-    def factor(self) -> float:
-        """Their objective over ours."""
-        return self.scale**2 * (0.5 if self.halves else 1.0)
-
-    @property
-    def tol(self) -> AbsoluteGap:
-        """The gap of our objective at which they would stop."""
-        return AbsoluteGap(self.c * self.epsilon / self.factor)
+        warnings.showwarning = listen  # type: ignore[assignment]
+        task.fit(estimator, data)
+    certificate = estimator.certificate_
+    # There is no history if it stopped before the first iteration.
+    last = estimator.history_[-1] if estimator.history_ else None
+    return {
+        "status": str(estimator.status_),
+        "objective": certificate.primal,
+        "dual": certificate.dual,
+        "relative_gap": certificate.relative_gap,
+        "iterations": 0 if last is None else estimator.n_iter_,
+        "oracle_calls": 0 if last is None else last.oracle_calls,
+        "seconds": 0.0 if last is None else last.seconds,
+        "cause": cause,
+    }
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a fit.
+def _in_words(numbers: dict[str, Any]) -> str:
+    """What came of a fit, for a reader."""
+    status = Status(numbers["status"])
+    return (
+        f"{_REASONS.get(status, status)}: objective {numbers['objective']:.6g}, certified within "
+        f"{percentage(numbers['relative_gap'])} of the optimum; "
+        f"{plural(numbers['iterations'], 'iteration')}, "
+        f"{plural(numbers['oracle_calls'], 'oracle call')}, {duration(numbers['seconds'])}"
+    )
 
-    Parameters
-    ----------
-    status : str
-    objective, dual : float
-        Primal and dual objective.
-    relative_gap : float
-    iterations, oracle_calls : int
-    seconds : float
-    cause : str
-        Why it did not converge, if known, and what to do.
-    """
 
-    status: str
-    objective: float
-    dual: float
-    relative_gap: float
-    iterations: int
-    oracle_calls: int
-    seconds: float
-    cause: str = ""
-
-    @classmethod
-    def of(cls, model: Any, cause: str) -> "Outcome":
-        """Of a fitted estimator."""
-        certificate = model.certificate_
-        last = model.history_[-1] if model.history_ else None  # stopped before the first iteration
-        return cls(
-            str(model.status_),
-            certificate.primal,
-            certificate.dual,
-            certificate.relative_gap,
-            0 if last is None else model.n_iter_,
-            0 if last is None else last.oracle_calls,
-            0.0 if last is None else last.seconds,
-            cause,
-        )
-
-    @property
-    def sentence(self) -> str:
-        """For a reader."""
-        return (
-            f"{_REASONS.get(Status(self.status), self.status)}: objective {self.objective:.6g}, "
-            f"certified within {percentage(self.relative_gap)} of the optimum; "
-            f"{plural(self.iterations, 'iteration')}, {plural(self.oracle_calls, 'oracle call')}, "
-            f"{duration(self.seconds)}"
-        )
-
-    @property
-    def exit_code(self) -> int:
-        """Of the program."""
-        return INTERRUPTED if self.status == Status.INTERRUPTED else 0
-
-    def numbers(self) -> dict[str, Any]:
-        """For scripts."""
-        return asdict(self)
+def _exit_code(numbers: dict[str, Any]) -> int:
+    return INTERRUPTED if numbers["status"] == Status.INTERRUPTED else 0
 
 
 def percentage(fraction: float) -> str:
@@ -176,36 +131,6 @@ def percentage(fraction: float) -> str:
     """
     percent = 100 * fraction if fraction > ROUNDING else 0.0
     return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
-
-
-def train(estimator: Any, fit: Callable[[Any], Any], progress: bool) -> Outcome:
-    """Train an estimator.
-
-    Parameters
-    ----------
-    estimator : estimator
-    fit : callable
-        Trains it.
-    progress : bool
-        Show what it is doing.
-    """
-    if progress:
-        estimator.set_callbacks(mm.ProgressLine())
-    causes: list[str] = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", ConvergenceWarning)
-        show = warnings.showwarning
-
-        def listen(message: Any, category: type[Warning], *place: Any) -> None:
-            """The outcome says whether the fit converged: of its warning only the cause is kept."""
-            if not issubclass(category, ConvergenceWarning):
-                show(message, category, *place)
-            elif isinstance(message, NotConvergedWarning):
-                causes.append(message.cause)
-
-        warnings.showwarning = listen  # type: ignore[assignment]
-        fit(estimator)
-    return Outcome.of(estimator, causes[-1] if causes else "")
 
 
 @dataclass(frozen=True)
@@ -221,7 +146,7 @@ class TrainOptions:
     checkpoint: Path | None = None
     resume: bool = False
     seed: int = 0
-    settings: Sequence[str] = field(default_factory=list)
+    settings: Sequence[str] | None = None
     stream: bool = False
     svmstruct: bool = False
     epsilon: float | None = None
@@ -239,15 +164,21 @@ class TrainOptions:
         optional = {"tol": self.tol, "max_iter": self.max_iter}
         wanted |= {name: value for name, value in optional.items() if value is not None}
         kind = getattr(mm, task.estimator_class)
-        for setting in self.settings:
+        known = sorted(kind().get_params())
+        for setting in self.settings or ():
             name, is_one, value = setting.partition("=")
-            if not is_one or name not in kind().get_params():
+            if not is_one or name not in known:
                 raise UsageError(
                     f"--set {setting} is no parameter of {kind.__name__}: it has "
-                    f"{', '.join(sorted(kind().get_params()))}."
+                    f"{', '.join(known)}."
                 )
             wanted[name] = _value(value)
-        return validated(kind(**wanted))
+        estimator = kind(**wanted)
+        try:
+            estimator._validate_params()  # before data are read
+        except InvalidParameterError as error:
+            raise UsageError(in_words_of_options(str(error))) from None
+        return estimator
 
     def check(self) -> None:
         """Refuse options that cannot be combined."""
@@ -291,7 +222,7 @@ def train_model(
     if test is not None:
         check_kind(task, test)
     estimator = options.estimator(task)
-    conversion = None
+    factor = None
     if options.stream:
         if not task.streams:
             raise UsageError(
@@ -300,19 +231,18 @@ def train_model(
             )
         data = task.stream(path)
         say(f"{path}: {why}, read in batches")
-        outcome = train(estimator, lambda model: task.fit(model, data), progress)
     else:
         data = task.read(path)
         say(f"{path}: {why}; {data.size}")
         if options.svmstruct:
-            conversion = _as_svmstruct(options, task, data, estimator)
-        outcome = train(estimator, lambda model: task.fit(model, data), progress)
-    numbers = outcome.numbers() | {"task": task.name, "format": task.format, "model": str(output)}
-    say(outcome.sentence)
-    if outcome.cause:
-        say(f"note: {outcome.cause}")
-    if conversion is not None:
-        numbers["svmstruct_objective"] = outcome.objective * conversion.factor
+            factor = _as_svmstruct(options, task, data, estimator)
+    numbers = train(estimator, task, data, progress)
+    numbers |= {"task": task.name, "format": task.format, "model": str(output)}
+    say(_in_words(numbers))
+    if numbers["cause"]:
+        say(f"note: {numbers['cause']}")
+    if factor is not None:
+        numbers["svmstruct_objective"] = numbers["objective"] * factor
         say(f"objective in SVMstruct's units: {numbers['svmstruct_objective']:.6g}")
     model = Model(estimator, task)
     if threshold is not None:
@@ -325,7 +255,7 @@ def train_model(
     say(f"wrote {output}, {short(output.stat().st_size)}B")
     if test is not None:
         numbers["test"] = _scores(model, read_for(model, test), say)
-    return numbers, outcome.exit_code
+    return numbers, _exit_code(numbers)
 
 
 def train_path(
@@ -349,27 +279,27 @@ def train_path(
     data = task.read(path)
     say(f"{path}: {why}; {data.size}")
     if test is None:
-        oracle, held_out = _split(data, options.seed)
+        trained_on, held_out = _split(data, options.seed)
         say(f"compared on {held_out.n_examples:,} held-out examples")
     else:
-        oracle, held_out = data, None
+        trained_on, held_out = data, None
     folder.mkdir(exist_ok=True)
     rows, code, best = [], 0, (-np.inf, Path())
     say(f"{'C':>10} {'objective':>12} {'gap':>9} {'score':>8} {'seconds':>8}")
     for C in Cs:
-        outcome = train(estimator.set_params(C=C), lambda model: task.fit(model, oracle), progress)
+        numbers = train(estimator.set_params(C=C), task, trained_on, progress)
         if held_out is None:
             assert test is not None
             held_out = read_for(Model(estimator, task), test)
         score = _answers(estimator, held_out).score()
         model_path = save_model(Model(estimator, task), folder / f"C={C:g}.mm")
-        rows.append(outcome.numbers() | {"C": C, "score": score, "model": str(model_path)})
+        rows.append(numbers | {"C": C, "score": score, "model": str(model_path)})
         say(
-            f"{C:10g} {outcome.objective:12.6g} {outcome.relative_gap:9.1e} {score:8.4f} "
-            f"{outcome.seconds:8.1f}"
+            f"{C:10g} {numbers['objective']:12.6g} {numbers['relative_gap']:9.1e} {score:8.4f} "
+            f"{numbers['seconds']:8.1f}"
         )
         best = max(best, (score, model_path), key=lambda pair: pair[0])
-        code = outcome.exit_code
+        code = _exit_code(numbers)
         if code:
             break
     chosen = folder / "best.mm"
@@ -386,16 +316,14 @@ def predict_file(
     if output != STANDARD_INPUT:
         check_place(Path(output), model_path, path)
     model = load_model(model_path, encoding, threads)
-    lines = model.task.lines(model.estimator, read_for(model, path))
+    lines = (f"{line}\n" for line in model.task.lines(model.estimator, read_for(model, path)))
     if output == STANDARD_INPUT:
-        for line in lines:
-            sys.stdout.write(f"{line}\n")
+        sys.stdout.writelines(lines)
         sys.stdout.flush()
         return
     try:
         with create(output) as file:
-            for line in lines:
-                file.write(f"{line}\n".encode())
+            file.writelines(line.encode() for line in lines)
     except OSError as error:
         error.filename = error.filename or output  # the error of a full disk names no file
         raise
@@ -464,21 +392,37 @@ def _answers(estimator: Any, data: Data) -> Any:
     return answers_of(estimator, data.X, data.y, data.words, data.groups)
 
 
-def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any) -> Conversion:
-    """Configure an estimator as SVMstruct's programs."""
-    if task.svmstruct_scale is None:
+def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any) -> float:
+    """Configure an estimator as SVMstruct's programs; returns their objective over ours.
+
+    ``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise
+
+        1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ]
+
+    without an intercept, where s is 100 for classes and 1 for tags, and stop when a solution of
+    their working set violates no constraint by more than ``e``: then the objective is at most
+    ``c * e`` above the optimum. With v = s w this is s^2 times our objective at C = c / (n s). Two
+    classes are one vector u here where they have u/2 and -u/2: there C is twice as large, and the
+    factor half.
+    """
+    scale = task.svmstruct_scale
+    if scale is None:
         raise UsageError(
             f"--svmstruct is for classification and for SVM-hmm files, but this is {task.name} of "
             f"{task.format} files."
         )
-    halves = task.name == "classification" and len(np.unique(data.y)) == 2
+    halves = 2.0 if task.name == "classification" and len(np.unique(data.y)) == 2 else 1.0
+    factor = scale**2 / halves
     epsilon = 0.1 if options.epsilon is None else options.epsilon
-    conversion = Conversion(options.C, epsilon, data.n_examples, task.svmstruct_scale, halves)
-    settings = {"C": conversion.C, "fit_intercept": False, "tol": conversion.tol}
+    settings = {
+        "C": options.C / (data.n_examples * scale) * halves,
+        "fit_intercept": False,
+        "tol": AbsoluteGap(options.C * epsilon / factor),
+    }
     if "fit_ends" in estimator.get_params():
         settings["fit_ends"] = False
     estimator.set_params(**settings)
-    return conversion
+    return factor
 
 
 def _pruned(
@@ -507,27 +451,20 @@ def _split(data: Data, seed: int) -> tuple[Data, Data]:
         )
     train, _ = next(ShuffleSplit(1, test_size=HELD_OUT, random_state=seed).split(names))
     chosen = np.isin(np.arange(data.n_examples) if groups is None else groups, names[train])
-    return _part(data, chosen), _part(data, ~chosen)
+    return _part(data, np.flatnonzero(chosen)), _part(data, np.flatnonzero(~chosen))
 
 
-def _part(data: Data, chosen: Any) -> Data:
-    rows = np.flatnonzero(chosen)
-
-    def part(values: Any) -> Any:
-        if values is None or isinstance(values, np.ndarray) or hasattr(values, "tocsr"):
-            return None if values is None else values[rows]
-        return [values[row] for row in rows]
-
-    n = len(rows) if data.groups is None else len(np.unique(data.groups[rows]))
-    return Data(
-        part(data.X),
-        part(data.y),
-        n,
-        "",
-        groups=part(data.groups),
-        words=part(data.words),
-        sample_weight=part(data.sample_weight),
-    )
+def _part(data: Data, rows: Any) -> Data:
+    """Some of the examples."""
+    parts: dict[str, Any] = {}
+    for name in ("X", "y", "groups", "words", "sample_weight"):
+        values = getattr(data, name)
+        if isinstance(values, np.ndarray) or sp.issparse(values):
+            parts[name] = values[rows]
+        elif values is not None:
+            parts[name] = [values[row] for row in rows]
+    n = len(rows) if data.groups is None else len(np.unique(parts["groups"]))
+    return replace(data, n_examples=n, size="", originals=None, **parts)
 
 
 def _numbers(text: str) -> list[float]:
@@ -538,6 +475,33 @@ def _numbers(text: str) -> list[float]:
     if not all(0 < value < np.inf for value in values):
         raise UsageError(f"-C {text} must be positive numbers.")
     return values
+
+
+def in_words_of_options(complaint: str) -> str:
+    """scikit-learn's message about a parameter, in terms of the command line.
+
+    Examples
+    --------
+    >>> in_words_of_options("The 'C' parameter of A must be a float in (0, inf). Got 0 instead.")
+    '-C of A must be a float in (0, inf), but is 0.'
+    """
+    found = _COMPLAINT.fullmatch(complaint)
+    if found is None:
+        return complaint
+    name, kind, must, got = found.groups()
+    must = _OBJECTS.sub("", must).removesuffix("None").rstrip(" ,").removesuffix(" or").rstrip(" ,")
+    must = must.replace("an instance of 'bool'", "True or False")
+    must = must.replace("an instance of 'dict'", "a dictionary")
+    must = re.sub(r"a str among \{(.*)\}", lambda names: _one_of(names[1]), must)
+    option = f"{OPTIONS.get(name, f'--set {name}')} of {kind}"
+    if not must:
+        return f"{option} takes an object, which can be given only in Python."
+    return f"{option} must be {must}, but is {got}."
+
+
+def _one_of(names: str) -> str:
+    ordered = sorted(names.split(", "))
+    return f"one of {', '.join(ordered)}" if len(ordered) > 1 else names
 
 
 def _value(text: str) -> Any:
@@ -570,24 +534,18 @@ def _inspect_model(path: Path, header: dict[str, Any], say: Say) -> dict[str, An
         "relative_gap": certificate.relative_gap,
         "bytes": path.stat().st_size,
     }
-    classes, seconds = facts["classes"], facts["seconds"] or 0.0  # None if there was no iteration
+    classes, iterations = facts["classes"], plural(facts["iterations"], "iteration")
+    seconds = facts["seconds"] or 0.0  # None if there was no iteration
+    gap = percentage(certificate.relative_gap)
     say(f"{path}: {facts['estimator']}, {short(facts['bytes'])}B, written by {facts['maxmargin']}")
-    say(
-        f"  trained: {facts['status']}, {plural(facts['iterations'], 'iteration')}, {seconds:.1f} s"
-    )
-    say(
-        f"  objective {certificate.primal:.6g}, certified within "
-        f"{percentage(certificate.relative_gap)} of the optimum"
-    )
+    say(f"  trained: {facts['status']}, {iterations}, {seconds:.1f} s")
+    say(f"  objective {certificate.primal:.6g}, certified within {gap} of the optimum")
     if classes is not None:
         some = ", ".join(map(str, classes[:10])) + (", ..." if len(classes) > 10 else "")
         say(f"  {len(classes)} classes: {some}")
-    changed = {
-        name: value
-        for name, value in facts["parameters"].items()
-        if name in ("C", "tol", "solver", "loss", "formulation")
-    }
-    say("  " + ", ".join(f"{name}={value}" for name, value in changed.items()))
+    shown = ("C", "tol", "solver", "loss", "formulation")
+    parameters = facts["parameters"].items()
+    say("  " + ", ".join(f"{name}={value}" for name, value in parameters if name in shown))
     if facts["about"]:
         say(f"  for {facts['about'].get('format')} files ({facts['about'].get('task')})")
     for name, (shape, kind) in facts["arrays"].items():

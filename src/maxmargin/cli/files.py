@@ -1,4 +1,4 @@
-"""Files: which task a data file is for, as it was said or as it looks; model files."""
+"""Files of the command line: which task a data file is for, model files, places to write to."""
 
 import os
 import sys
@@ -11,31 +11,61 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 import maxmargin as mm
-from maxmargin.cli.checks import UsageError, check_there
 from maxmargin.cli.task import Classification, Data, Regression, Task, is_csr_folder
 from maxmargin.core.checks import check_types
 from maxmargin.data.csr_folder import CsrFolder
 from maxmargin.data.files import STANDARD_INPUT, FileFormatError, shown_name
 from maxmargin.data.formats import guess_format
+from maxmargin.io.files import check_folder_of
 from maxmargin.io.models import load_with_about
 
 _TASKS = {"binary": "classification", "multiclass": "classification"}
 """Tasks of the command line, where the detected ones have other names."""
 
-_NUMBERS_OF_ANY_KIND = {"classification", "regression"}
-"""Tasks with one number per line as the target: integers may be either's."""
+_SAME_LOOK = {"letor": "svm-hmm", "svm-hmm": "letor"}
+"""Formats that cannot always be told apart."""
+
+TASKS: dict[tuple[str | None, str | None], type[Task]] = {
+    (kind.name, kind.format): kind
+    for kind in (Classification, Regression, *mm.structures.registered("task", "TASKS"))
+}
+"""By name and format."""
+
+
+class UsageError(ValueError):
+    """Options that are invalid, or cannot be combined."""
+
+
+def check_place(path: Path, *inputs: str | Path | None, folder: bool = False) -> None:
+    """Refuse, before the work, a path that cannot be written, or that is one of the inputs."""
+    if str(path) == STANDARD_INPUT:
+        raise UsageError(
+            "Only predictions can be written to standard output: give the name of a file."
+        )
+    try:
+        check_folder_of(path)
+    except FileNotFoundError as error:
+        raise UsageError(str(error)) from None
+    if path.is_dir() and not folder:
+        raise UsageError(f"{path} is a folder: give the name of a file to write.")
+    if path.exists() and folder and not path.is_dir():
+        raise UsageError(f"{path} is a file: give the name of a folder to write to.")
+    for name in inputs:
+        if name is not None and path.exists() and Path(name).exists() and path.samefile(name):
+            raise UsageError(f"{path} is an input, too: give another name for the output.")
+    place = path if path.exists() else path.parent
+    if not os.access(place, os.W_OK):
+        raise PermissionError(f"{place} is not writable: give another path.")
+
+
+def check_there(path: str | None) -> None:
+    """Refuse a missing file, before it is needed."""
+    if path is not None and path != STANDARD_INPUT and not Path(path).exists():
+        raise FileNotFoundError(f"There is no file {path!r}.")
 
 
 class Kind(NamedTuple):
-    """What a file seems to hold.
-
-    Parameters
-    ----------
-    format, task : str
-        As the options `--format` and `--task` have them.
-    doubt : str or None
-        What else it may be.
-    """
+    """What a file seems to hold: format and task as the options have them, and what else it may."""
 
     format: str
     task: str
@@ -60,10 +90,6 @@ def check_kind(task: Task, path: str) -> None:
 
     Where detection is not certain, as between documents of queries and positions of sequences,
     there is a note instead.
-
-    Raises
-    ------
-    FileFormatError
     """
     found = kind_of(path)
     if found is None or _may_be_read(task, found):
@@ -77,36 +103,19 @@ def check_kind(task: Task, path: str) -> None:
 
 
 def _may_be_read(task: Task, found: Kind) -> bool:
-    own, kind = Kind(task.format, task.name), found._replace(doubt=None)
-    if kind == own or str(kind) == task.trained_on or found.format in task.also_reads:
+    if found.format in task.also_reads or str(found) == task.trained_on:
         return True
     if found.format != task.format:
         return False
     if found.task == "regression" and found.doubt is None:
-        return False  # labels that are not integers
+        return task.name == "regression"  # labels that are not integers
     # Examples that happen to have one label each, or integers as targets, look like classes.
-    return found.task in _NUMBERS_OF_ANY_KIND
-
-
-TASKS: dict[tuple[str | None, str | None], type[Task]] = {
-    (kind.name, kind.format): kind
-    for kind in (Classification, Regression, *mm.structures.registered("task", "TASKS"))
-}
-"""By name and format."""
+    return found.task in ("classification", "regression", task.name)
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Options about how to read a file.
-
-    Parameters
-    ----------
-    task, format : str or None
-        None means to detect it.
-    template : Path or None
-    hash_bits, tag_column : int or None
-    encoding : str or None
-    """
+    """Options about how to read a file; a task or format of None is to be detected."""
 
     task: str | None = None
     format: str | None = None
@@ -124,32 +133,18 @@ class Reading:
             raise UsageError(f"There is no {self.task} of {self.format} files.")
 
 
-_SAME_LOOK = {"letor": "svm-hmm", "svm-hmm": "letor"}
-"""Formats that cannot always be told apart."""
-
-
 def choose_task(path: str, reading: Reading) -> tuple[Task, str]:
-    """The task for a file, and the reason.
-
-    Raises
-    ------
-    FileFormatError
-        If no option says it, and the format is not recognised.
-    """
+    """The task for a file, and the reason; detected as far as no option says it."""
+    of_format = [kind for (_, known), kind in TASKS.items() if known == reading.format]
     if is_csr_folder(path):
         kind, why = _of_folder(path, reading)
-    elif reading.format is not None and reading.task is not None:
-        kind, why = TASKS[reading.task, reading.format], f"{reading.format}, {reading.task}"
-    elif reading.format is not None and len(tasks := _tasks_of(reading.format)) == 1:
-        kind, why = tasks[0], f"{reading.format}, {tasks[0].name}"
+    elif reading.format is not None and (reading.task is not None or len(of_format) == 1):
+        kind = TASKS[reading.task or of_format[0].name, reading.format]
+        why = f"{reading.format}, {kind.name}"
     else:
         kind, why = _guessed(path, reading)
     looks = kind_of(path)
     return _task(kind, reading, None if looks is None else str(looks)), why
-
-
-def _tasks_of(format: str) -> list[Any]:
-    return [kind for (_, known), kind in TASKS.items() if known == format]
 
 
 def _of_folder(path: str, reading: Reading) -> tuple[Any, str]:
@@ -164,7 +159,7 @@ def _of_folder(path: str, reading: Reading) -> tuple[Any, str]:
 
 def _guessed(path: str, reading: Reading) -> tuple[Any, str]:
     found = guess_format(path)
-    task = {"binary": "classification", "multiclass": "classification"}.get(found.task, found.task)
+    task = _TASKS.get(found.task, found.task)
     if reading.format not in (None, found.name):
         raise UsageError(f"{path} does not look like {reading.format}: it looks like {found}.")
     if reading.task in (None, task):
@@ -178,19 +173,17 @@ def _guessed(path: str, reading: Reading) -> tuple[Any, str]:
 def _task(kind: type[Task], reading: Reading, trained_on: str | None) -> Task:
     """A task with the fields that the options of the command line set."""
     options = {
-        "templates": reading.template,
-        "hash_bits": reading.hash_bits,
-        "tag_column": reading.tag_column,
-        "encoding": reading.encoding,
+        "templates": ("--template", reading.template),
+        "hash_bits": ("--hash", reading.hash_bits),
+        "tag_column": ("--tag-column", reading.tag_column),
+        "encoding": ("--encoding", reading.encoding),
     }
-    given = {name: value for name, value in options.items() if value is not None}
+    given = {name: value for name, (_, value) in options.items() if value is not None}
     known = {field.name for field in fields(kind)}
     for name in given:
         if name not in known:
-            renamed = {"templates": "template", "hash_bits": "hash", "tag_column": "tag-column"}
-            raise UsageError(
-                f"--{renamed.get(name, name)} does not apply to {kind.name} of {kind.format} files."
-            )
+            option = options[name][0]
+            raise UsageError(f"{option} does not apply to {kind.name} of {kind.format} files.")
     return kind.from_options(**given, trained_on=trained_on)
 
 
@@ -219,19 +212,7 @@ def save_model(model: Model, path: Path) -> Path:
 
 
 def load_model(path: Path, encoding: str | None = None, threads: int = 1) -> Model:
-    """Read a model of the command line.
-
-    Parameters
-    ----------
-    path : Path
-    encoding : str or None
-        Of the files to come; None is that of the training file.
-    threads : int
-
-    Raises
-    ------
-    ModelFileError
-    """
+    """Read a model of the command line; `encoding` is that of the files to come, if it differs."""
     if path.is_dir():
         raise mm.ModelFileError(f"{path} is a folder: give the model file.")
     check_there(str(path))
@@ -271,13 +252,7 @@ def _stored_task(path: Path, kind: type[Task], reading: Any) -> Task:
 
 
 def read_for(model: Model, path: str) -> Data:
-    """Read examples for a trained model.
-
-    Raises
-    ------
-    FileFormatError
-        If there are none, or if they are of another kind than those it was trained on.
-    """
+    """Read examples for a trained model: some, and of the kind that it was trained on."""
     check_kind(model.task, path)
     data = model.task.read(path, model.estimator)
     if not data.n_examples:

@@ -5,15 +5,25 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from maxmargin.cli.checks import UsageError, sentence
-
 FAILED, BAD_USAGE, BAD_FILE = 1, 2, 3
 """Exit codes; 130 is an interrupt."""
+
+Options = TypeVar("Options")
+
+_IN_PYTHON = {
+    'pass encoding="latin-1"': "give --encoding latin-1",
+    "unless multilabel=True": "unless with --task multilabel",
+    "give tag_column=None if there are no tags": "there must be one for the tags, too",
+    "tag_column=": "--tag-column ",
+    "give another, or None if there are no tags": "give another",
+}
+"""Advice of the readers, in terms of the command line."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -167,28 +177,15 @@ def train(
     [bold]maxmargin train data.svm -o model.mm[/bold] is enough: the task is detected from the
     file. Ctrl-C stops the training, and the best model so far is written.
     """
+    given = locals()
     with _sentences():
         from maxmargin.cli.commands import TrainOptions, train_model
+        from maxmargin.cli.files import Reading
 
-        options = TrainOptions(
-            C=C,
-            tol=tol,
-            solver=solver,
-            time_limit=time_limit,
-            max_iter=max_iter,
-            threads=threads,
-            checkpoint=checkpoint,
-            resume=resume,
-            seed=seed,
-            settings=settings or [],
-            stream=stream,
-            svmstruct=svmstruct,
-            epsilon=epsilon,
-        )
-        reading = _reading(task, format, template, hash_bits, tag_column, encoding)
-        say = _speaker(as_json or quiet)
+        options, reading = _of(TrainOptions, given), _of(Reading, given)
+        silent = as_json or quiet
         numbers, code = train_model(
-            data, output, options, reading, prune, test, say, progress=not (as_json or quiet)
+            data, output, options, reading, prune, test, _speaker(silent), progress=not silent
         )
         _print_json(numbers, as_json)
     raise typer.Exit(code)
@@ -260,28 +257,15 @@ def path(
     Models are compared on the test file or, without one, on a fifth of the data, which is held out
     from training. The folder receives all models, and the best one as best.mm.
     """
+    given = locals()
     with _sentences():
         from maxmargin.cli.commands import TrainOptions, train_path
+        from maxmargin.cli.files import Reading
 
-        options = TrainOptions(
-            tol=tol,
-            solver=solver,
-            time_limit=time_limit,
-            max_iter=max_iter,
-            threads=threads,
-            seed=seed,
-            settings=settings or [],
-        )
-        reading = _reading(task, format, template, hash_bits, tag_column, encoding)
+        options, reading = _of(TrainOptions, given), _of(Reading, given)
+        silent = as_json or quiet
         numbers, code = train_path(
-            data,
-            output,
-            values,
-            options,
-            reading,
-            test,
-            _speaker(as_json or quiet),
-            progress=not (as_json or quiet),
+            data, output, values, options, reading, test, _speaker(silent), progress=not silent
         )
         _print_json(numbers, as_json)
     raise typer.Exit(code)
@@ -365,17 +349,10 @@ def start(
         raise typer.Exit
 
 
-def _reading(
-    task: str | None,
-    format: str | None,
-    template: Path | None,
-    hash_bits: int | None,
-    tag_column: int | None,
-    encoding: str | None,
-) -> Any:
-    from maxmargin.cli.files import Reading
-
-    return Reading(task, format, template, hash_bits, tag_column, encoding)
+def _of(kind: type[Options], given: dict[str, Any]) -> Options:
+    """Options as a data class: those parameters of a command that its fields are named after."""
+    names = (one.name for one in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: given[name] for name in names if name in given})
 
 
 def _speaker(silent: bool) -> Any:
@@ -385,9 +362,8 @@ def _speaker(silent: bool) -> Any:
 
 def _print_json(numbers: dict[str, Any], wanted: bool) -> None:
     if wanted:
-        print(
-            json.dumps(numbers, default=str), flush=True
-        )  # a full disk or a closed pipe raises here
+        # A full disk or a closed pipe raises here.
+        print(json.dumps(numbers, default=str), flush=True)
 
 
 @contextmanager
@@ -397,12 +373,12 @@ def _sentences() -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        _fail("interrupted before there was anything to keep", 130)
+        raise _failed("interrupted before there was anything to keep", 130) from None
     except BrokenPipeError:
         sys.stderr.close()  # the reader has gone, and Python would complain on exit
         raise typer.Exit(0) from None
     except (OSError, ImportError, MemoryError, ValueError) as error:
-        _fail(sentence(error), _exit_code(error))
+        raise _failed(_sentence(error), _exit_code(error)) from None
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -410,9 +386,21 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"maxmargin: note: {message}", file=sys.stderr)
 
 
+def _sentence(error: Exception) -> str:
+    """An error in terms of the command line, without error numbers."""
+    if isinstance(error, OSError) and error.strerror is not None:
+        place = "" if error.filename is None else f": {error.filename}"
+        return f"{error.strerror}{place}."
+    text = str(error) or type(error).__name__
+    for python, here in _IN_PYTHON.items():
+        text = text.replace(python, here)
+    return text
+
+
 def _exit_code(error: Exception) -> int:
     from sklearn.utils._param_validation import InvalidParameterError
 
+    from maxmargin.cli.files import UsageError
     from maxmargin.data.files import FileFormatError
     from maxmargin.io.models import ModelFileError
 
@@ -421,9 +409,9 @@ def _exit_code(error: Exception) -> int:
     return BAD_FILE if isinstance(error, FileFormatError | ModelFileError) else FAILED
 
 
-def _fail(sentence: str, code: int) -> None:
+def _failed(sentence: str, code: int) -> typer.Exit:
     print(f"maxmargin: {sentence}", file=sys.stderr)
-    raise typer.Exit(code)
+    return typer.Exit(code)
 
 
 if __name__ == "__main__":

@@ -25,28 +25,12 @@ Path = str | PathLike[str]
 
 @dataclass(frozen=True)
 class Data:
-    """Examples of a file.
+    """Examples of a file, as the estimator takes them.
 
-    Parameters
-    ----------
-    X : object
-        Inputs, as the estimator takes them.
-    y : object or None
-        Outputs; None if the file has none, or if inputs bring them along.
-    n_examples : int
-        Over which the objective sums.
-    size : str
-        Description for messages.
-    has_true_output : bool, default=True
-        Whether the file has true outputs.
-    groups : ndarray, default=None
-        Queries, for rankings.
-    words : sequence, default=None
-        What a reader should see of each example.
-    sample_weight : ndarray, default=None
-        Factor of the C of each example, if the file has them.
-    originals : sequence, default=None
-        The examples as they stand in the file, if predictions are written beside them.
+    `y` is None if the file has none, or if inputs bring them along; the objective sums over
+    `n_examples`; `size` describes them for messages, and `words` are what a reader should see of
+    each. `groups` are the queries of rankings, `sample_weight` factors of the C of each example,
+    and `originals` the examples as they stand in the file, if predictions are written beside them.
     """
 
     X: Any
@@ -66,15 +50,10 @@ class Task(ABC):
 
     Tasks are data classes whose fields, plain values, are stored with the model: they say how its
     files are read.
-
-    Parameters
-    ----------
-    trained_on : str or None
-        Detected kind of the training file, which options may have overridden; None if it could not
-        be detected.
     """
 
     trained_on: str | None = field(default=None, kw_only=True)
+    """Detected kind of the training file, if any, which options may have overridden."""
 
     name: ClassVar[str]
     """For the option `--task`."""
@@ -131,15 +110,10 @@ FIRST_INDEX = 1
 
 @dataclass
 class Rows(Task):
-    """Examples in LIBSVM files.
-
-    Parameters
-    ----------
-    first_index : int or None
-        Index of the first feature; None before training.
-    """
+    """Examples in LIBSVM files."""
 
     first_index: int | None = None
+    """Of the features; None before training."""
 
     format = "libsvm"
     streams = True
@@ -172,9 +146,8 @@ class Rows(Task):
         return Data(open_examples(path), None, 0, "")
 
     def feature_names(self, model: Any) -> list[str]:
-        return numbered(
-            model.n_features_in_, FIRST_INDEX if self.first_index is None else self.first_index
-        )
+        first = FIRST_INDEX if self.first_index is None else self.first_index
+        return numbered(model.n_features_in_, first)
 
     def targets(self, y: Any) -> Any:
         """Targets as the estimator takes them."""

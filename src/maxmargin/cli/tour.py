@@ -32,15 +32,7 @@ _USUAL = 0.95
 
 
 def tour(folder: str | PathLike[str], say: Callable[[str], None] = print) -> None:
-    """Show in a few seconds what the library does.
-
-    Parameters
-    ----------
-    folder : path
-        Where the model and the report go; made if need be.
-    say : function
-        Takes each line of text. The progress line goes to standard error.
-    """
+    """Show in a few seconds what the library does; the model and the report go to `folder`."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     words = make_digit_words()
@@ -83,20 +75,9 @@ def _train(estimator: Any, X: Any, y: Any) -> None:
 
 
 class DigitWords(NamedTuple):
-    """Words as `SequenceTagger` takes them.
+    """Words as `SequenceTagger` takes them: rows of 8 x 8 pixels, from 0 to 1 but for the noise.
 
-    Attributes
-    ----------
-    X_train, X_test : list of ndarray of shape (length, 64)
-        The 8 x 8 pixels of each digit, from 0 to 1 but for the noise.
-    y_train, y_test : list of ndarray of shape (length,)
-    transitions : ndarray of shape (10, 10)
-        The chain that made the words: ``transitions[a, b]`` is the fraction of b among the digits
-        that follow a.
-
-    See Also
-    --------
-    make_digit_words : Make them.
+    ``transitions[a, b]`` is the fraction of b among the digits that follow a.
     """
 
     X_train: list[Floats]
@@ -112,27 +93,8 @@ def make_digit_words(
     """Words in which a Markov chain says which digit follows, written in noisy images of them.
 
     The images are those of scikit-learn's digits; none is both in a training and in a test word.
-
-    Parameters
-    ----------
-    n_words, n_test : int
-        Words to train on, and to test on.
-    noise : float
-        Standard deviation of what is added to each pixel, so that a digit can hardly be told
-        without its neighbours.
-    seed : int
-        Of the chain, the words and the noise: the same seed, the same words.
-
-    Returns
-    -------
-    words : DigitWords
-
-    Examples
-    --------
-    >>> from maxmargin.cli.tour import make_digit_words
-    >>> words = make_digit_words(20, 5)
-    >>> len(words.X_train), words.X_train[0].shape == (len(words.y_train[0]), 64)
-    (20, True)
+    `noise` is the standard deviation of what is added to each pixel, so that a digit can hardly be
+    told without its neighbours.
     """
     random = np.random.default_rng(seed)
     transitions = _chain(random)

@@ -228,10 +228,7 @@ def candidate_of_cut(cuts: Cuts, k: int, by_slack: bool) -> Candidate:
 
 def _frames_of_ours() -> int:
     """The stack level of whoever has called this package."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in (
-        "maxmargin",
-        "sklearn",
-    ):
+    level, frame, ours = 1, sys._getframe(1), ("maxmargin", "sklearn")
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:
         level, frame = level + 1, frame.f_back
     return level

@@ -3,25 +3,16 @@
 A structure registers its own kind as `ANSWERS` in the ``report.py`` of its folder.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.report.feature_names import dense, feature_names, name_of, strongest
-from maxmargin.report.markup import Markup, plural, tag
-from maxmargin.report.plots import Figures, plot_predictions
-from maxmargin.report.scores import (
-    OUTSIDE,
-    ClassScore,
-    Labels,
-    chunk_scores,
-    class_scores,
-    flat_pairs,
-    look_like_chunks,
-)
+from maxmargin.report.markup import Markup, definitions, plural, tag
+from maxmargin.report.plots import Figures, Labels, flat_pairs, plot_predictions
 
 Floats = NDArray[np.float64]
 
@@ -30,6 +21,23 @@ MAX_CHARACTERS, MAX_POSITIONS, MAX_DRAWN_WORDS = 300, 120, 40
 
 N_REASONS = 4
 """Features that are named for a wrong prediction."""
+
+
+OUTSIDE = "O"
+"""Label of what belongs to no chunk."""
+
+NEGLIGIBLE = 1e-9
+"""Fraction of the largest weight, below which weights are not shown."""
+
+
+class ClassScore(NamedTuple):
+    """Precision, recall and F1 of a class; `support` is how many true members it has."""
+
+    name: Any
+    precision: float
+    recall: float
+    f1: float
+    support: int
 
 
 class PairWeights(NamedTuple):
@@ -43,17 +51,9 @@ class PairWeights(NamedTuple):
 class Answers:
     """What an estimator predicts for test data, and how that differs from the true outputs.
 
-    This one knows nothing of the outputs but the score and perhaps the loss.
-
-    Parameters
-    ----------
-    estimator : fitted estimator
-    X, y
-        As its ``score`` takes them.
-    words : sequence, default=None
-        What a reader should see of each example: a string, or strings, one for each position.
-    groups : array-like, default=None
-        Queries, for rankings.
+    This one knows nothing of the outputs but the score and perhaps the loss. `words` are what a
+    reader should see of each example: a string, or strings, one for each position; `groups` are the
+    queries of rankings.
     """
 
     estimators: ClassVar[tuple[str, ...]] = ()
@@ -88,7 +88,11 @@ class Answers:
     @staticmethod
     def feature_names(estimator: Any) -> Sequence[str] | None:
         """Names of the features in the order of the weights, or None if they have none."""
-        return feature_names(estimator)
+        if hasattr(estimator, "vocabulary_"):
+            return list(estimator.vocabulary_)
+        if hasattr(estimator, "feature_names_in_"):
+            return [str(name) for name in estimator.feature_names_in_]
+        return None
 
     @property
     def size(self) -> str:
@@ -103,9 +107,8 @@ class Answers:
         """Further measures over all of the data."""
         if not hasattr(self.estimator, "accuracy"):
             return []
-        return [
-            ("Accuracy: fraction of correct predictions", self.estimator.accuracy(self.X, self.y))
-        ]
+        accuracy = self.estimator.accuracy(self.X, self.y)
+        return [("Accuracy: fraction of correct predictions", accuracy)]
 
     def labels(self) -> tuple[Labels, Labels] | None:
         """True and predicted labels, if labels are predicted."""
@@ -168,14 +171,15 @@ class LabelAnswers(Answers):
         found = [("Accuracy: fraction of examples whose class is correct", correct)]
         losses = getattr(self.estimator, "loss_matrix_", None)
         if losses is not None:
-            places = {name: i for i, name in enumerate(self.estimator.classes_.tolist())}
-            costs = [
-                losses[places[y], places[z]]
-                for y, z in zip(self.y_true.tolist(), self.predictions.tolist(), strict=True)
-                if y in places
-            ]
-            found.append(("Mean loss", float(np.mean(costs or [0.0]))))
+            places = self._places(self.y_true)
+            costs = losses[places, self._places(self.predictions)][places >= 0]
+            found.append(("Mean loss", float(np.mean(costs)) if len(costs) else 0.0))
         return found
+
+    def _places(self, labels: Labels) -> NDArray[np.int64]:
+        """Which class of the estimator each is; -1 for one that it does not know."""
+        places = {name: i for i, name in enumerate(self.estimator.classes_.tolist())}
+        return np.array([places.get(y, -1) for y in labels.tolist()], dtype=np.int64)
 
     def labels(self) -> tuple[Labels, Labels]:
         """Of all examples."""
@@ -191,28 +195,22 @@ class LabelAnswers(Answers):
         behind = np.where(wrong, np.maximum(self._behind(), 1e-300), 0.0)
         chosen = worst(behind, most)
         reasons = self._reasons(chosen)
-        return [
-            self.item(
-                i,
-                f"margin {-behind[i]:.3g}"
-                if np.isfinite(behind[i])
-                else "a class that was not seen in training",
-                side_by_side(self.y_true[i], tag("mark", self.predictions[i])),
-                reasons.get(i),
-            )
-            for i in chosen
-        ]
+        found = []
+        for i in chosen:
+            seen = np.isfinite(behind[i])
+            what = f"margin {-behind[i]:.3g}" if seen else "a class that was not seen in training"
+            pair = side_by_side(self.y_true[i], tag("mark", self.predictions[i]))
+            found.append(self.item(i, what, pair, reasons.get(i)))
+        return found
 
     def _behind(self) -> Floats:
         """By how much the score of the true class is below the highest."""
-        estimator = self.estimator
-        scores = np.asarray(estimator.decision_function(self.X))
+        scores = np.asarray(self.estimator.decision_function(self.X))
         if scores.ndim == 1:
             return np.asarray(np.abs(scores))  # of two classes one is wrong by all of it
-        places = {name: i for i, name in enumerate(estimator.classes_.tolist())}
-        true_places = np.array([places.get(y, -1) for y in self.y_true.tolist()])
-        of_true_class = scores[np.arange(len(scores)), true_places]
-        return np.asarray(np.where(true_places < 0, np.inf, scores.max(axis=1) - of_true_class))
+        places = self._places(self.y_true)
+        of_true_class = scores[np.arange(len(scores)), places]
+        return np.asarray(np.where(places < 0, np.inf, scores.max(axis=1) - of_true_class))
 
     def _reasons(self, chosen: list[int]) -> dict[int, Markup]:
         """Features that contributed most to the wrong class, where weights say so."""
@@ -220,11 +218,11 @@ class LabelAnswers(Answers):
         classes = self.estimator.classes_.tolist()
         if not chosen or np.ndim(coef) != 2 or isinstance(self.X, list | tuple):
             return {}
-        rows = sp.csr_array(self.X)[chosen].toarray() if sp.issparse(self.X) else None
-        rows = np.asarray(self.X)[chosen] if rows is None else rows
+        table = sp.csr_array(self.X) if sp.issparse(self.X) else np.asarray(self.X)
+        rows = dense(table[chosen])
         if rows.ndim != 2 or rows.shape[1] != coef.shape[1] or rows.dtype.kind not in "biuf":
             return {}
-        names = self.features or feature_names(self.estimator)
+        names = self.features or self.feature_names(self.estimator)
         found = {}
         for i, row in zip(chosen, rows, strict=True):
             if len(coef) == len(classes):
@@ -276,14 +274,11 @@ class NumberAnswers(Answers):
 
     def mistakes(self, most: int) -> list[Markup]:
         """The largest errors."""
-        return [
-            self.item(
-                i,
-                f"error {self.errors[i]:+.4g}",
-                side_by_side(f"{self.y_true[i]:.6g}", f"{self.predictions[i]:.6g}"),
-            )
-            for i in worst(np.abs(self.errors), most)
-        ]
+        found = []
+        for i in worst(np.abs(self.errors), most):
+            pair = side_by_side(f"{self.y_true[i]:.6g}", f"{self.predictions[i]:.6g}")
+            found.append(self.item(i, f"error {self.errors[i]:+.4g}", pair))
+        return found
 
 
 class LabellingAnswers(Answers):
@@ -351,14 +346,11 @@ class LabellingAnswers(Answers):
         wrong = [np.asarray(y) != np.asarray(z) for y, z in pairs]
         losses = np.array([float(one.sum()) for one in wrong])
         lengths = np.array([float(len(one)) for one in wrong])
-        return [
-            self.item(
-                i,
-                f"{losses[i]:.0f} of {plural(len(wrong[i]), self.position)} wrong",
-                self._tokens(i, wrong[i]),
-            )
-            for i in worst(losses, most, -lengths)
-        ]
+        found = []
+        for i in worst(losses, most, -lengths):
+            what = f"{losses[i]:.0f} of {plural(len(wrong[i]), self.position)} wrong"
+            found.append(self.item(i, what, self._tokens(i, wrong[i])))
+        return found
 
     def shown(self, i: int) -> str:
         """Nothing more: the words stand above their labels."""
@@ -415,10 +407,7 @@ def text_of(thing: Any) -> str:
 
 def side_by_side(y_true: Any, prediction: Any) -> Markup:
     """A true output and its prediction."""
-    pairs = ("true", y_true), ("predicted", prediction)
-    return tag(
-        "dl", *(tag("div", tag("dt", name), tag("dd", one)) for name, one in pairs), class_="pair"
-    )
+    return definitions("pair", ("true", y_true), ("predicted", prediction))
 
 
 def worst_drawable(losses: list[float], lengths: list[int], most: int) -> list[int]:
@@ -437,4 +426,121 @@ def drawings(*captioned: tuple[str, Markup]) -> Markup:
             for caption, drawing in captioned
         ),
         class_="drawn",
+    )
+
+
+# Scores
+
+
+def counted_score(name: Any, correct: int, predicted: int, true: int) -> ClassScore:
+    """The scores for numbers of correct, of predicted and of true members."""
+    f1 = 2 * correct / max(predicted + true, 1)
+    return ClassScore(name, correct / max(predicted, 1), correct / max(true, 1), f1, true)
+
+
+def class_scores(y_true: Labels, predicted: Labels) -> list[ClassScore]:
+    """Precision, recall and F1 of every class that occurs, sorted by class."""
+    from sklearn.metrics import precision_recall_fscore_support
+
+    names = np.union1d(y_true, predicted)
+    columns = precision_recall_fscore_support(y_true, predicted, labels=names, zero_division=0.0)
+    return [
+        ClassScore(name, float(precision), float(recall), float(f1), int(support))
+        for name, precision, recall, f1, support in zip(names.tolist(), *columns, strict=True)
+    ]
+
+
+def largest_confusions(y_true: Labels, predicted: Labels, most: int) -> list[tuple[Any, Any, int]]:
+    """True class, predicted class and count, the most frequent first."""
+    wrong = y_true != predicted
+    pairs = zip(y_true[wrong].tolist(), predicted[wrong].tolist(), strict=True)
+    return [(true, said, n) for (true, said), n in Counter(pairs).most_common(most)]
+
+
+def look_like_chunks(names: Iterable[Any]) -> bool:
+    """Tell whether labels are those of chunks: ``B-NP``, ``I-NP``, ``O``."""
+    names = [name for name in names if name != OUTSIDE]
+    return bool(names) and all(
+        isinstance(name, str) and len(name) > 2 and name[:2] in ("B-", "I-") for name in names
+    )
+
+
+def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
+    """Start, end and type of each chunk; as in conlleval, an I- may start one."""
+    found = set()
+    start, kind = 0, ""
+    for i, label in enumerate([*labels, OUTSIDE]):
+        begin, _, this = str(label).partition("-")
+        if kind and (begin != "I" or this != kind):
+            found.add((start, i, kind))
+            kind = ""
+        if begin != OUTSIDE and not kind:
+            start, kind = i, this
+    return found
+
+
+def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
+    """Precision, recall and F1 of the chunks of each kind, and last of all of them.
+
+    A chunk is correct if its extent and its type are.
+    """
+    wanted: Counter[str] = Counter()
+    said: Counter[str] = Counter()
+    right: Counter[str] = Counter()
+    for labels, prediction in zip(y_true, predictions, strict=True):
+        true_chunks, said_chunks = chunks(labels), chunks(prediction)
+        wanted.update(kind for *_, kind in true_chunks)
+        said.update(kind for *_, kind in said_chunks)
+        right.update(kind for *_, kind in true_chunks & said_chunks)
+    kinds = [counted_score(k, right[k], said[k], wanted[k]) for k in sorted({*wanted, *said})]
+    return [*kinds, counted_score("all chunks", right.total(), said.total(), wanted.total())]
+
+
+# Weights
+
+
+def name_of(names: Sequence[str] | None, column: int) -> str:
+    """Name of a feature, or its number."""
+    return f"feature {column}" if names is None else names[column]
+
+
+def weight_rows(estimator: Any) -> list[tuple[str, Floats]]:
+    """Weights by class, where there are classes; none that a reader could not interpret."""
+    if hasattr(estimator, "words_"):
+        return []  # hashed: many features share a weight
+    for name in ("coef_", "node_coef_", "weights_"):
+        table = dense(getattr(estimator, name, None))
+        if table is None:
+            continue
+        classes = getattr(estimator, "classes_", None)
+        if np.ndim(table) == 1:
+            return [("all", table)]
+        if classes is None:
+            return []
+        if len(table) == len(classes):
+            return [(str(name), row) for name, row in zip(classes, table, strict=True)]
+        if len(table) == 1 and len(classes) == 2:
+            positive = getattr(estimator, "pos_label_", classes[1])
+            return [(str(positive), table[0])]
+    return []
+
+
+def dense(weights: Any) -> Any:
+    """Weights as an array; those of a pruned model are sparse."""
+    return weights.toarray() if sp.issparse(weights) else weights
+
+
+def strongest(weights: Floats, most: int) -> tuple[list[int], list[int]]:
+    """Columns of the largest positive and of the most negative weights, strongest first."""
+    n = min(most, len(weights))
+    if not n:
+        return [], []
+    highest = np.argpartition(weights, len(weights) - n)[-n:]
+    lowest = np.argpartition(weights, n - 1)[:n]
+    ups = highest[np.argsort(-weights[highest], kind="stable")]
+    downs = lowest[np.argsort(weights[lowest], kind="stable")]
+    least = NEGLIGIBLE * float(np.abs(weights).max())
+    return (
+        [int(i) for i in ups if weights[i] > least],
+        [int(i) for i in downs if weights[i] < -least],
     )

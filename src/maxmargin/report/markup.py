@@ -19,14 +19,7 @@ class Markup(str):
 
 
 def escaped(value: Any) -> Markup:
-    """Anything as text in a page.
-
-    Examples
-    --------
-    >>> from maxmargin.report.markup import escaped
-    >>> escaped("<b> & co")
-    '&lt;b&gt; &amp; co'
-    """
+    """Anything as text in a page."""
     if isinstance(value, Markup):
         return value
     return Markup(html.escape(printable(value)))
@@ -41,21 +34,9 @@ def printable(value: Any) -> str:
 
 
 def tag(name: str, *children: Any, **attributes: Any) -> Markup:
-    """Make an element.
+    """Make an element of children that are `Markup` or text, and of attributes; None is left out.
 
-    Parameters
-    ----------
-    name : str
-    *children
-        `Markup`, or anything else as text; None is left out.
-    **attributes
-        ``class_`` is written ``class``, ``aria_label`` is written ``aria-label``; None is left out.
-
-    Examples
-    --------
-    >>> from maxmargin.report.markup import tag
-    >>> tag("p", "a < b", tag("b", "!"), class_="note")
-    '<p class="note">a &lt; b<b>!</b></p>'
+    ``class_`` is written ``class``, and ``aria_label`` is written ``aria-label``.
     """
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
@@ -70,6 +51,12 @@ def tag(name: str, *children: Any, **attributes: Any) -> Markup:
 def joined(parts: Iterable[Any]) -> Markup:
     """Concatenated parts."""
     return Markup("".join(escaped(part) for part in parts if part is not None))
+
+
+def definitions(class_: str, *pairs: tuple[str, Any]) -> Markup:
+    """A list of names and values."""
+    items = (tag("div", tag("dt", name), tag("dd", value)) for name, value in pairs)
+    return tag("dl", *items, class_=class_)
 
 
 class Digits(str):
@@ -89,16 +76,8 @@ def table(caption: str, heads: Sequence[Any], rows: Iterable[Sequence[Any]]) -> 
         lines.append(tag("tr", tag("th", name, scope="row", class_=brief), *cells))
     sides = [None, *map(_side, rows[0][1:])] if rows else [None] * len(heads)
     head = [tag("th", one, scope="col", class_=at) for one, at in zip(heads, sides, strict=True)]
-    return tag(
-        "div",
-        tag(
-            "table",
-            tag("caption", caption),
-            tag("thead", tag("tr", *head)),
-            tag("tbody", *lines),
-        ),
-        class_="scroll",
-    )
+    parts = tag("caption", caption), tag("thead", tag("tr", *head)), tag("tbody", *lines)
+    return tag("div", tag("table", *parts), class_="scroll")
 
 
 def _side(value: Any) -> str | None:
@@ -110,14 +89,7 @@ def _shown(value: Any) -> Any:
 
 
 def number(value: float) -> str:
-    """A number for readers: integers with commas, others with four significant digits.
-
-    Examples
-    --------
-    >>> from maxmargin.report.markup import number
-    >>> number(12345), number(0.98765), number(1e-7), number(float("inf"))
-    ('12,345', '0.9877', '1e-07', 'infinite')
-    """
+    """A number for readers: integers with commas, others with four significant digits."""
     if isinstance(value, int):
         return f"{value:,}"
     if value != value:
@@ -128,14 +100,7 @@ def number(value: float) -> str:
 
 
 def plural(n: int, what: str) -> str:
-    """A count with its noun.
-
-    Examples
-    --------
-    >>> from maxmargin.report.markup import plural
-    >>> plural(1, "class"), plural(2, "query"), plural(3000, "match"), plural(0, "graph")
-    ('1 class', '2 queries', '3,000 matches', '0 graphs')
-    """
+    """A count with its noun."""
     if n == 1:
         return f"1 {what}"
     if what.endswith("y"):

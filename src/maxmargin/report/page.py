@@ -5,7 +5,7 @@ Each section is a function that returns nothing where there is nothing to say.
 
 import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -20,9 +20,20 @@ from sklearn.utils.validation import check_is_fitted
 import maxmargin
 from maxmargin.core.certificate import Certificate
 from maxmargin.io.files import atomic_write
-from maxmargin.report.answers import Answers, LabelAnswers, NumberAnswers, PairWeights, text_of
-from maxmargin.report.feature_names import name_of, strongest, weight_rows
-from maxmargin.report.markup import Digits, Markup, joined, number, plural, table, tag
+from maxmargin.report.answers import (
+    Answers,
+    ClassScore,
+    LabelAnswers,
+    NumberAnswers,
+    PairWeights,
+    largest_confusions,
+    name_of,
+    strongest,
+    text_of,
+    weight_rows,
+)
+from maxmargin.report.feature_names import name_of
+from maxmargin.report.markup import Digits, Markup, definitions, joined, number, plural, table, tag
 from maxmargin.report.plots import (
     Figures,
     confusion_side,
@@ -31,7 +42,6 @@ from maxmargin.report.plots import (
     plot_matrix,
     plot_path,
 )
-from maxmargin.report.scores import ClassScore, Labels, largest_confusions
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 """The browser may load nothing and run nothing."""
@@ -101,22 +111,14 @@ def summary(subject: Subject) -> Markup:
     if subject.history:
         cards.append(("Training time", f"{subject.history[-1].seconds:.3g} s"))
         cards.append(("Oracle calls", f"{subject.history[-1].oracle_calls:,}"))
-    lines = [stopped(estimator), certified(estimator)]
+    parts = [definitions("cards", *cards)]
+    parts += [tag("p", line) for line in (stopped(estimator), certified(estimator)) if line]
     if answers is not None:
         meaning = _meaning_of_score(estimator)
-        lines.append(f"Test data: {answers.size}. Score: {meaning}")
-    return joined(
-        [
-            tag(
-                "dl",
-                *(tag("div", tag("dt", name), tag("dd", value)) for name, value in cards),
-                class_="cards",
-            ),
-            *(tag("p", line) for line in lines if line),
-            _more_scores(answers),
-            _parameters(estimator),
-        ]
-    )
+        parts.append(tag("p", f"Test data: {answers.size}. Score: {meaning}"))
+        if scores := answers.more_scores():
+            parts.append(table("Scores on the test data", ["measure", "value"], scores))
+    return joined([*parts, _parameters(estimator)])
 
 
 def stopped(estimator: Any) -> str:
@@ -129,16 +131,7 @@ def stopped(estimator: Any) -> str:
 
 
 def certified(estimator: Any) -> str:
-    """What the certificate says, for readers who have never heard of duality.
-
-    Examples
-    --------
-    >>> import maxmargin as mm
-    >>> from maxmargin.report.page import certified
-    >>> model = mm.LinearClassifier(tol=0.5).fit([[0.0], [1.0]], [0, 1])
-    >>> certified(model).split(":")[0]
-    'How close to optimal'
-    """
+    """What the certificate says, for readers who have never heard of duality."""
     certificate = getattr(estimator, "certificate_", None)
     if certificate is None:
         return ""
@@ -187,26 +180,18 @@ def _meaning_of_score(estimator: Any) -> str:
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 
 
-def _more_scores(answers: Answers | None) -> Markup | None:
-    scores = answers.more_scores() if answers is not None else []
-    return table("Scores on the test data", ["measure", "value"], scores) if scores else None
-
-
 def _parameters(estimator: Any) -> Markup:
     """All parameters, those that are not the default first."""
-    defaults = {
-        name: parameter.default
-        for name, parameter in inspect.signature(type(estimator)).parameters.items()
-    }
+    known = inspect.signature(type(estimator)).parameters
     rows = []
     for name, value in estimator.get_params(deep=False).items():
-        changed = repr(value) != repr(defaults.get(name))
-        rows.append((not changed, name, text_of(repr(value)), "set" if changed else "default"))
-    rows.sort(key=lambda row: row[0])
+        changed = name not in known or repr(value) != repr(known[name].default)
+        rows.append((name, text_of(repr(value)), "set" if changed else "default"))
+    rows.sort(key=lambda row: row[2], reverse=True)
     return tag(
         "details",
         tag("summary", f"Parameters of this {type(estimator).__name__}"),
-        table("Parameters", ["parameter", "value", ""], [row[1:] for row in rows]),
+        table("Parameters", ["parameter", "value", ""], rows),
     )
 
 
@@ -246,17 +231,14 @@ def path_over_C(subject: Subject) -> Markup | None:  # noqa: N802
         "Certified relative gap over C.",
         "Size of the model over C.",
     ]
-    parameters = {}
-    X = y = None
+    data: dict[str, Any] = {}
     if answers is not None:
         captions.insert(0, "Score on the test data over C.")
-        X, y = answers.X, answers.y
+        data = {"X": answers.X, "y": answers.y}
         if answers.groups is not None:
-            parameters["groups"] = answers.groups
+            data["groups"] = answers.groups
     models = subject.models
-    return subject.figures.draw(
-        lambda axes: plot_path(models, X, y, axes=axes, **parameters), captions
-    )
+    return subject.figures.draw(lambda axes: plot_path(models, axes=axes, **data), captions)
 
 
 def predictions(subject: Subject) -> Markup | None:
@@ -296,34 +278,30 @@ def confusions(subject: Subject) -> Markup | None:
     y_true, predicted = pairs
     names = np.union1d(y_true, predicted).tolist()
     note = None
+    wrong = y_true != predicted
     if len(names) > MAX_CLASSES:
-        names = _most_confused(y_true, predicted)
+        both = np.concatenate([y_true[wrong], predicted[wrong]])
+        found, counts = np.unique(both, return_counts=True)
+        names = np.sort(found[np.argsort(-counts, kind="stable")[:MAX_CLASSES]]).tolist()
         note = tag("p", f"The {MAX_CLASSES} classes with the most mistakes.", class_="note")
     if not np.isin(names, y_true).any():
         return None
     names.sort(key=subject.place)
-    side = confusion_side(len(names))
-    caption = "How often each class (row) was predicted as each class (column)."
-    drawn = subject.figures.draw(
-        lambda axes: plot_confusion(y_true, predicted, labels=names, ax=axes[0]),
-        [caption],
-        side=side,
-    )
     rows = largest_confusions(y_true, predicted, N_CONFUSIONS)
-    n_wrong = int(np.count_nonzero(y_true != predicted))
+    n_wrong = int(np.count_nonzero(wrong))
     largest = table(
         "Largest confusions",
         ["true", "predicted", "times", "of all mistakes"],
         [(str(a), str(b), n, Digits(f"{n / n_wrong:.1%}")) for a, b, n in rows],
     )
-    return joined([note, _beside(drawn, largest if rows else None, side)])
-
-
-def _most_confused(y_true: Labels, predicted: Labels) -> list[Any]:
-    wrong = y_true != predicted
-    names, counts = np.unique(np.concatenate([y_true[wrong], predicted[wrong]]), return_counts=True)
-    chosen = np.sort(names[np.argsort(-counts, kind="stable")[:MAX_CLASSES]])
-    return list(chosen.tolist())
+    matrix = _matrix(
+        subject,
+        lambda axis: plot_confusion(y_true, predicted, labels=names, ax=axis),
+        len(names),
+        "How often each class (row) was predicted as each class (column).",
+        largest if rows else None,
+    )
+    return joined([note, matrix])
 
 
 def neighbours(subject: Subject) -> Markup | None:
@@ -341,30 +319,32 @@ def _pairs(subject: Subject, pairs: PairWeights) -> Markup:
         kept = np.sort(np.argsort(-strength, kind="stable")[:MAX_CLASSES])
         caption = f"{caption} (the {MAX_CLASSES} labels with the strongest)"
     shown = values[np.ix_(kept, kept)]
-    side = confusion_side(len(kept))
-    drawn = subject.figures.draw(
-        lambda axes: plot_matrix(shown, [names[i] for i in kept], ax=axes[0]),
-        [f"{caption}. Blue is positive, orange negative."],
-        side=side,
-    )
     if np.array_equal(values, values.T):
         values = np.triu(values)  # each pair once
     order = np.argsort(values, axis=None, kind="stable")
     ends = [*order[::-1][:N_PAIRS], *order[: N_PAIRS // 2][::-1]]
-    places = dict.fromkeys(int(at) for at in ends)
     rows = []
-    for at in places:
-        row, column = divmod(at, len(names))
+    for at in dict.fromkeys(ends):  # each once, where there are few
+        row, column = divmod(int(at), len(names))
         if values[row, column]:
             text = f"{names[row]} {pairs.relation} {names[column]}"
             rows.append((text, float(values[row, column])))
-    strongest_table = table("The strongest of them", ["labels", "weight"], rows) if rows else None
-    return _beside(drawn, strongest_table, side)
+    return _matrix(
+        subject,
+        lambda axis: plot_matrix(shown, [names[i] for i in kept], ax=axis),
+        len(kept),
+        f"{caption}. Blue is positive, orange negative.",
+        table("The strongest of them", ["labels", "weight"], rows) if rows else None,
+    )
 
 
-def _beside(drawn: Markup, found: Markup | None, side: float) -> Markup:
-    """A matrix with a table, side by side if the matrix leaves room for it."""
-    return tag("div", drawn, found, class_="beside" if side <= MAX_SIDE_BESIDE else None)
+def _matrix(
+    subject: Subject, plot: Callable[[Any], Any], n: int, caption: str, beside: Markup | None
+) -> Markup:
+    """A matrix of `n` classes with a table, side by side if the matrix leaves room for it."""
+    side = confusion_side(n)
+    drawn = subject.figures.draw(lambda axes: plot(axes[0]), [caption], side=side)
+    return tag("div", drawn, beside, class_="beside" if side <= MAX_SIDE_BESIDE else None)
 
 
 def features(subject: Subject) -> Markup | None:
@@ -374,13 +354,13 @@ def features(subject: Subject) -> Markup | None:
         return None
     names = subject.features or subject.kind.feature_names(subject.estimator)
     cells = []
-    for row in rows[:MAX_CLASSES]:
-        ups, downs = strongest(row.weights, N_FEATURES)
-        lists = [
-            tag("ul", *(_feature(names, at, row.weights[at]) for at in some), class_="features")
-            for some in (ups, downs)
-        ]
-        cells.append((row.name, *lists))
+    for name, weights in rows[:MAX_CLASSES]:
+        lists = []
+        for some in strongest(weights, N_FEATURES):
+            shown = ((f"{text_of(name_of(names, at))} ", f"{weights[at]:+.3g}") for at in some)
+            items = (tag("li", feature, tag("b", weight)) for feature, weight in shown)
+            lists.append(tag("ul", *items, class_="features"))
+        cells.append((name, *lists))
     caption = "Features with the largest weights"
     if len(rows) > MAX_CLASSES:
         caption = f"{caption} (the first {MAX_CLASSES} of {plural(len(rows), 'class')})"
@@ -389,10 +369,6 @@ def features(subject: Subject) -> Markup | None:
         text = "The features have no names; they are numbered from 0."
         note = tag("p", text, class_="note")
     return joined([table(caption, ["class", "for", "against"], cells), note])
-
-
-def _feature(names: Sequence[str] | None, at: int, weight: float) -> Markup:
-    return tag("li", f"{text_of(name_of(names, at))} ", tag("b", f"{weight:+.3g}"))
 
 
 def mistakes(subject: Subject) -> Markup | None:

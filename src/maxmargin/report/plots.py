@@ -2,18 +2,19 @@
 
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import StringIO
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
 from maxmargin.core.result import Stopping
-from maxmargin.report.feature_names import dense
 from maxmargin.report.markup import Markup, printable, tag
-from maxmargin.report.scores import confusion, flat_pairs
+
+Labels = NDArray[Any]
 
 MISSING = 'Plots need matplotlib: pip install "maxmargin[report]"'
 
@@ -53,8 +54,6 @@ MAX_POINTS = 500
 MAX_MARKED = 30
 """Iterations up to which each has a marker."""
 
-AGAINST = {"seconds": ("seconds", "seconds"), "oracle_calls": ("oracle_calls", "oracle calls")}
-
 
 def pyplot() -> Any:
     """Matplotlib's pyplot, or an error that says how to install it."""
@@ -89,12 +88,8 @@ def heat_colors(both_signs: bool = False) -> Any:
     clear_blue, blue = (*BLUE, 0.0), (*BLUE, 1.0)
     if not both_signs:
         return LinearSegmentedColormap.from_list("amount", [clear_blue, blue])
-    parts = [
-        (0.0, (*ORANGE, 1.0)),
-        (0.4999, (*ORANGE, 0.0)),
-        (0.5001, clear_blue),
-        (1.0, blue),
-    ]
+    orange, clear_orange = (*ORANGE, 1.0), (*ORANGE, 0.0)
+    parts = [(0.0, orange), (0.4999, clear_orange), (0.5001, clear_blue), (1.0, blue)]
     return LinearSegmentedColormap.from_list("sign", parts)
 
 
@@ -134,29 +129,16 @@ class Figures:
         self._made = 0
 
     def draw(
-        self,
-        plot: Callable[[Any], Any],
-        captions: Sequence[str],
-        *,
-        side: float | None = None,
+        self, plot: Callable[[Any], Any], captions: Sequence[str], *, side: float | None = None
     ) -> Markup:
-        """Plots side by side.
+        """Plots side by side: `plot` gets a list of axes, one for each caption.
 
-        Parameters
-        ----------
-        plot : callable
-            Gets a list of axes, each of a figure of its own.
-        captions : sequence of str
-            One for each of the axes; also the alternative text.
-        side : float, default=None
-            Inches of a matrix, around which names take what room they need; None is for plots
-            with numbers at their sides, which are all alike.
+        `side` is for matrices, around which names take what room they need: their inches.
         """
         pyplot()
         import matplotlib
         from matplotlib.figure import Figure
 
-        figures = []
         with matplotlib.rc_context(style()), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing")  # the browser has more fonts
             if side is None:
@@ -167,8 +149,7 @@ class Figures:
                 size = side, 0.94 * side
                 panels = [Figure(figsize=size, layout="constrained") for _ in captions]
             plot([panel.subplots() for panel in panels])
-            for panel, caption in zip(panels, captions, strict=True):
-                figures.append(self._figure(panel, caption))
+            figures = [self._figure(*each) for each in zip(panels, captions, strict=True)]
         widest = None if side is None else f"max-width: {REM_PER_INCH * side:.1f}rem"
         return tag("div", *figures, class_="plots", style=widest)
 
@@ -252,7 +233,7 @@ def plot_convergence(
     >>> gap.get_yscale(), gap.get_xlabel()
     ('log', 'oracle calls')
     """
-    if against not in AGAINST:
+    if against not in ("seconds", "oracle_calls"):
         raise ValueError(f"against must be 'seconds' or 'oracle_calls', but is {against!r}.")
     pyplot()
     named = dict(estimators) if isinstance(estimators, Mapping) else {None: estimators}
@@ -260,88 +241,53 @@ def plot_convergence(
         raise ValueError("There are no estimators to plot: give at least one.")
     histories = {name: _history(one) for name, one in named.items()}
     gap_axis, objective_axis = axes = new_axes(axes, 2)
-    attribute, label = AGAINST[against]
     for number, (name, history) in enumerate(histories.items()):
-        at = [getattr(line, attribute) for line in history]
-        values = _Values.of(named[name], history, at)
-        alone = name is None
-        look = _Look(f"C{number}", "C1" if alone else f"C{number}", len(history) <= MAX_MARKED)
-        before = "" if alone else f"{name}, "
-        look.estimated(gap_axis, *_finite(*values.estimated_gaps), f"{before}estimated")
-        look.evaluated(gap_axis, *_visible(*values.evaluated_gaps), f"{before}evaluated")
-        look.estimated(objective_axis, *_finite(*values.estimated), f"{before}estimated")
-        look.evaluated(objective_axis, *values.evaluated, f"{before}evaluated")
-        look.dual(objective_axis, at, [line.dual for line in history], f"{before}dual")
+        at = [getattr(line, against) for line in history]
+        before, color = "" if name is None else f"{name}, ", f"C{number}"
+        _draw_primal(axes, named[name], list(zip(at, history, strict=True)), color, before)
+        look = {"color": "C1"} if name is None else {"color": color, "linestyle": "-."}
+        objective_axis.plot(at, [line.dual for line in history], label=f"{before}dual", **look)
     _mark_tolerance(gap_axis, list(named.values()))
-    gap_axis.set(xlabel=label, ylabel="relative duality gap", title="Duality gap")
+    gap_axis.set(ylabel="relative duality gap", title="Duality gap")
     _logarithmic(gap_axis, "y")
-    objective_axis.set(xlabel=label, ylabel="objective", title="Primal and dual objective")
+    objective_axis.set(ylabel="objective", title="Primal and dual objective")
     _leave_out_the_start(objective_axis, [_last(history) for history in histories.values()])
     names = [] if None in named else [*named]
     for axis in axes:
+        axis.set(xlabel=against.replace("_", " "))
         axis.locator_params(axis="x", nbins=6)
         _explain(axis, names)
     return np.asarray(axes)
 
 
-Points = tuple[list[float], list[float]]
-
-
-class _Values(NamedTuple):
-    """What is drawn of a history: estimates at all of it, and points where they were evaluated."""
-
-    estimated: Points
-    estimated_gaps: Points
-    evaluated: Points
-    evaluated_gaps: Points
-
-    @classmethod
-    def of(cls, estimator: Any, history: list[Any], at: list[float]) -> "_Values":
-        lines = list(zip(at, history, strict=True))
-        exact = [(x, line) for x, line in lines if _is_evaluated(line)]
-        guessed = [] if len(exact) == len(lines) else lines
-        values = [(x, _objective(line)) for x, line in exact]
-        gaps = [(x, max(line.relative_gap, 0.0)) for x, line in exact]
-        # Most fits are certified after their last iteration, and that is no part of the history.
-        end = getattr(estimator, "certificate_", None)
-        if end is not None and np.isfinite(end.gap):
-            values.append((at[-1], end.primal))
-            gaps.append((at[-1], max(end.relative_gap, 0.0)))
-        return cls(
-            _columns([(x, line.objective) for x, line in guessed]),
-            _columns([(x, line.objective_gap) for x, line in guessed if line.objective_gap > 0.0]),
-            _columns(values),
-            _columns(gaps),
-        )
-
-
-def _columns(points: list[tuple[float, float]]) -> Points:
-    return [x for x, _ in points], [y for _, y in points]
-
-
-class _Look(NamedTuple):
-    """Style of the lines of one estimator: dashed and hollow is estimated, solid evaluated."""
-
-    color: str
-    dual_color: str
-    marked: bool
-
-    def estimated(self, axis: Any, x: Any, y: Any, label: str) -> None:
+def _draw_primal(
+    axes: Any, estimator: Any, lines: list[tuple[float, Any]], color: str, before: str
+) -> None:
+    """The objective of a fit and its gap: estimates dashed and hollow, what was evaluated solid."""
+    exact = [(x, line) for x, line in lines if _is_evaluated(line)]
+    guessed = [] if len(exact) == len(lines) else lines
+    gaps = [(x, line.relative_gap) for x, line in exact]
+    values = [(x, _objective(line)) for x, line in exact]
+    # Most fits are certified after their last iteration, and that is no part of the history.
+    end = getattr(estimator, "certificate_", None)
+    if end is not None and np.isfinite(end.gap):
+        gaps.append((lines[-1][0], end.relative_gap))
+        values.append((lines[-1][0], end.primal))
+    guessed_gaps = [(x, line.objective_gap) for x, line in guessed if line.objective_gap > 0.0]
+    guessed_values = [(x, line.objective) for x, line in guessed]
+    dashed: dict[str, Any] = {"color": color, "linestyle": "--", "linewidth": 1}
+    if len(lines) <= MAX_MARKED:
+        dashed |= {"marker": "o", "markersize": 3.5, "markerfacecolor": "none"}
+    for axis, estimated, evaluated in zip(
+        axes, (guessed_gaps, guessed_values), (_visible(gaps), values), strict=True
+    ):
+        x, y = _finite(estimated)
         if len(x):
-            hollow = {"marker": "o", "markersize": 3.5, "markerfacecolor": "none"}
-            axis.plot(
-                x, y, color=self.color, linestyle="--", linewidth=1, label=label,
-                **hollow if self.marked else {},
-            )  # fmt: skip
-
-    def evaluated(self, axis: Any, x: Any, y: Any, label: str) -> None:
+            axis.plot(x, y, label=f"{before}estimated", **dashed)
+        x, y = _finite(evaluated)
         if len(x):
             marker = "o" if len(x) <= MAX_MARKED else None
-            axis.plot(x, y, color=self.color, marker=marker, markersize=4, label=label)
-
-    def dual(self, axis: Any, x: Any, y: Any, label: str) -> None:
-        style = "-" if self.dual_color != self.color else "-."
-        axis.plot(x, y, color=self.dual_color, linestyle=style, label=label)
+            axis.plot(x, y, color=color, marker=marker, markersize=4, label=f"{before}evaluated")
 
 
 def _is_evaluated(line: Any) -> bool:
@@ -428,26 +374,23 @@ def plot_path(
     if not models:
         raise ValueError("There are no models to plot: give at least one.")
     histories = [_history(model) for model in models]
-    scored = X is not None
-    axes = new_axes(axes, 4 if scored else 3)
+    axes = new_axes(axes, 3 if X is None else 4)
     Cs = [model.C for model in models]
     *score_axes, objective_axis, gap_axis, size_axis = axes
     for axis in score_axes:
-        scores = [
-            model.score(X, **score_parameters)
-            if y is None
-            else model.score(X, y, **score_parameters)
-            for model in models
-        ]
+        data = (X,) if y is None else (X, y)
+        scores = [model.score(*data, **score_parameters) for model in models]
         axis.plot(Cs, scores, marker="o", color="C0")
         axis.set(title="Score", ylabel="score")
-    certificates = [model.certificate_ for model in models]
-    objective_axis.plot(*_finite(Cs, [one.primal for one in certificates]), "C0o-", label="primal")
-    objective_axis.plot(*_finite(Cs, [one.dual for one in certificates]), "C1.--", label="dual")
+    certificates = [(model.C, model.certificate_) for model in models]
+    objective_axis.plot(
+        *_finite((C, one.primal) for C, one in certificates), "C0o-", label="primal"
+    )
+    objective_axis.plot(*_finite((C, one.dual) for C, one in certificates), "C1.--", label="dual")
     objective_axis.set(title="Objective", ylabel="objective")
     _logarithmic(objective_axis, "y")
-    gaps = [max(one.relative_gap, 0.0) for one in certificates]
-    gap_axis.plot(*_visible(Cs, gaps), "C0o-")
+    gaps = _visible((C, one.relative_gap) for C, one in certificates)
+    gap_axis.plot(*_finite(gaps), "C0o-")
     _mark_tolerance(gap_axis, models)
     gap_axis.set(title="Certified gap", ylabel="relative duality gap")
     _logarithmic(gap_axis, "y")
@@ -505,15 +448,47 @@ def plot_confusion(
     >>> [label.get_text() for label in axis.get_yticklabels()]
     ['DET', 'NOUN', 'VERB']
     """
+    from sklearn.metrics import confusion_matrix
+
     pyplot()
     true, predicted = flat_pairs(y_true, y_pred)
-    names, counts = confusion(true, predicted, labels, normalize)
+    if normalize not in (None, "true", "pred", "all"):
+        raise ValueError(f"normalize must be 'true', 'pred', 'all' or None, not {normalize!r}.")
+    if not len(true):
+        raise ValueError("There are no labels to compare: y_true is empty.")
+    found = np.union1d(true, predicted)
+    names = found if labels is None else np.asarray(labels)
+    if names.dtype.kind != found.dtype.kind and found.dtype.kind in "US":
+        names = names.astype(str)
+    if not np.isin(names, true).any():
+        raise ValueError("None of the labels occurs in y_true.")
+    counts = confusion_matrix(true, predicted, labels=names, normalize=normalize)
     if ax is None:
         side = confusion_side(len(names))
         (ax,) = new_axes(None, 1, (side, side))
-    plot_matrix(counts, names, ax=ax, root=True)
+    plot_matrix(counts, names.tolist(), ax=ax, root=True)
     ax.set(xlabel="predicted", ylabel="true")
     return ax
+
+
+def flat_pairs(y_true: Any, y_pred: Any) -> tuple[Labels, Labels]:
+    """True and predicted labels one after the other, of examples or of positions of sequences."""
+    if len(y_true) != len(y_pred):
+        raise ValueError(f"y_true has {len(y_true)} entries but y_pred has {len(y_pred)}.")
+    for i, (labels, predicted) in enumerate(zip(y_true, y_pred, strict=True)):
+        if np.ndim(labels) != np.ndim(predicted) or np.size(labels) != np.size(predicted):
+            raise ValueError(f"y_true[{i}] and y_pred[{i}] have different numbers of labels.")
+    y_true, predicted = _flat(y_true), _flat(y_pred)
+    if {y_true.dtype.kind, predicted.dtype.kind} & set("USO") and y_true.dtype != predicted.dtype:
+        return y_true.astype(str), predicted.astype(str)
+    return y_true, predicted
+
+
+def _flat(labels: Any) -> Labels:
+    if len(labels) and np.ndim(labels[0]):
+        parts = [np.asarray(part) for part in labels if len(part)]
+        return np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(labels)
 
 
 def confusion_side(n: int) -> float:
@@ -597,16 +572,15 @@ def _history(estimator: Any) -> list[Any]:
     return [history[i] for i in sorted({*kept, *few})]
 
 
-def _finite(at: Sequence[float], values: Sequence[float]) -> tuple[Any, Any]:
-    """Points whose value is known."""
-    known = np.isfinite(values)
-    return np.asarray(at)[known], np.asarray(values)[known]
+def _finite(points: Iterable[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Coordinates of the points whose value is known."""
+    known = [(x, y) for x, y in points if np.isfinite(y)]
+    return [x for x, _ in known], [y for _, y in known]
 
 
-def _visible(at: Sequence[float], gaps: Sequence[float]) -> tuple[Any, Any]:
-    """Points whose gap is known; zero is drawn far below, since the axis is logarithmic."""
-    at, gaps = _finite(at, gaps)
-    return at, np.maximum(gaps, 1e-16)
+def _visible(gaps: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Gaps on a logarithmic axis: zero is drawn far below."""
+    return [(x, max(gap, 1e-16)) for x, gap in gaps]
 
 
 def _mark_tolerance(axis: Any, estimators: Sequence[Any]) -> None:
@@ -642,7 +616,10 @@ def _n_weights(model: Any) -> int | None:
     """Number of non-zero weights, if a model has weights."""
     for name in ("coef_", "weights_"):
         if hasattr(model, name):
-            return int(np.count_nonzero(dense(getattr(model, name))))
+            weights = getattr(model, name)
+            return int(
+                weights.count_nonzero() if sp.issparse(weights) else np.count_nonzero(weights)
+            )
     return None
 
 

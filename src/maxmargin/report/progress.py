@@ -96,7 +96,11 @@ class ProgressLine:
         )
         if line is None and not ends_fit:
             return False
-        path = _path(context if ends_fit else context.parent)
+        task = context if ends_fit else context.parent
+        path: list[Any] = []
+        while task is not None:  # the task and all that it is part of, the outermost first
+            path.insert(0, task)
+            task = task.parent
         key = tuple(task.task_id for task in path)
         count = self._iterations[key] = self._iterations.get(key, 0) + (not ends_fit)
         news = _News(
@@ -149,15 +153,6 @@ class ProgressLine:
         self.__init__(state["every"])  # type: ignore[misc]
         self._listener = state["listener"]
         self._is_copy = self._listener is not None
-
-
-def _path(context: Any) -> list[Any]:
-    """A task and all that it is part of, the outermost first."""
-    path = []
-    while context is not None:
-        path.append(context)
-        context = context.parent
-    return path[::-1]
 
 
 class _News(NamedTuple):
@@ -242,14 +237,11 @@ class _Run:
                 return [Field("starting", 2), Field(duration(self._elapsed), 1)]
             if fit.news.n_fits is None:
                 return fit.fields()
-            count = Field(f"{self._ended} of {fit.news.n_fits} fits", 9)
-            return [count, *fit.numbers(), *_times(self._elapsed, self._left(fit.news.n_fits))]
-
-    def _left(self, n_fits: int) -> float | None:
-        """Time for the other fits of a grid search, if they are like those before."""
-        if not self._ended:
-            return None
-        return self._elapsed * max(n_fits - self._ended, 0) / self._ended
+            ended, n_fits = self._ended, fit.news.n_fits
+            # The other fits of a grid search are thought to be like those before.
+            left = self._elapsed * max(n_fits - ended, 0) / ended if ended else None
+            count = Field(f"{ended} of {n_fits} fits", 9)
+            return [count, *fit.numbers(), *_times(self._elapsed, left)]
 
 
 class _Fit:
@@ -336,22 +328,6 @@ class TimeLeft:
     fitted better of late is taken. Most iterations have a gap: they evaluated the objective, or
     estimate it. For the others the recent gain of the dual stands in, which falls as the gap does;
     the last iteration that has both says how many times larger the gap is.
-
-    Parameters
-    ----------
-    tol : float or AbsoluteGap
-        Gap at which the fit ends.
-    time_limit : float or None
-        Seconds after which it ends anyway.
-
-    Examples
-    --------
-    >>> from maxmargin.core.result import Iteration
-    >>> left = TimeLeft(tol=1e-4)
-    >>> for second in range(1, 11):  # half of the gap is closed every second
-    ...     left.add(Iteration(second, 0, 0, primal=1.0 + 0.5**second, dual=1.0, cuts=0))
-    >>> round(left.seconds(now=10.0), 1)
-    3.3
     """
 
     def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:

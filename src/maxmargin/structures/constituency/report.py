@@ -3,7 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from maxmargin.report.answers import Answers, drawings, worst_drawable
+from maxmargin.report.answers import (
+    Answers,
+    ClassScore,
+    counted_score,
+    drawings,
+    worst_drawable,
+)
 from maxmargin.report.markup import (
     LINE,
     MARGIN,
@@ -15,7 +21,6 @@ from maxmargin.report.markup import (
     text_width,
     word_centres,
 )
-from maxmargin.report.scores import ClassScore, counted_score
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.grammar import Tree, bracket_scores, brackets
 

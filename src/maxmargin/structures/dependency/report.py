@@ -7,9 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from maxmargin.report.answers import Answers, check_words, drawings, worst_drawable
+from maxmargin.report.answers import (
+    Answers,
+    ClassScore,
+    check_words,
+    class_scores,
+    drawings,
+    worst_drawable,
+)
 from maxmargin.report.markup import LINE, Markup, plural, svg, tag, text_at, word_centres
-from maxmargin.report.scores import ClassScore, class_scores
 from maxmargin.structures.dependency.estimator import own_tree
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 

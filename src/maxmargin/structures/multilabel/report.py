@@ -6,9 +6,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.report.answers import Answers, PairWeights, side_by_side, worst
+from maxmargin.report.answers import (
+    Answers,
+    ClassScore,
+    PairWeights,
+    counted_score,
+    side_by_side,
+    worst,
+)
 from maxmargin.report.markup import Markup, joined, tag
-from maxmargin.report.scores import ClassScore, counted_score
 
 
 class SetAnswers(Answers):
