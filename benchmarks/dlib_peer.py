@@ -75,7 +75,7 @@ class Words(mm.Problem):
         nodes = x @ table[: layout.n_features] + added
         found = np.empty(len(x), dtype=np.uint16)
         pairs = np.ascontiguousarray(table[layout.transitions :])
-        viterbi(nodes, pairs, layout.n_labels, found, np.empty_like(nodes))
+        viterbi(nodes, pairs[None], layout.n_labels, found, np.empty_like(nodes))
         return found.astype(np.int64)
 
 

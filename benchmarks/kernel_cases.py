@@ -24,7 +24,7 @@ from maxmargin.compiled.rows import (
     set_slopes,
 )
 from maxmargin.compiled.simd import padded
-from maxmargin.structures.chain.inference import marginals, marginals_along, viterbi
+from maxmargin.structures.chain.inference import marginals, viterbi
 from maxmargin.structures.constituency.inference import (
     Scores,
     fill_chart,
@@ -125,29 +125,20 @@ CHAIN_SHAPES = {"letters": (26, 8), "part-of-speech tags": (45, 25), "139 tags":
 
 
 @compiled
-def all_viterbi(nodes, pairs, n_labels, labels, best):  # type: ignore[no-untyped-def]
+def all_viterbi(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-def]
     """The best labelling of every sequence."""
     total = 0.0
     for k in range(len(nodes)):
-        total += viterbi(nodes[k], pairs, n_labels, labels, best)
+        total += viterbi(nodes[k], edges, n_labels, labels, best)
     return total
 
 
 @compiled
-def all_marginals(nodes, pairs, n_labels, of_nodes, of_pairs, sums):  # type: ignore[no-untyped-def]
-    """Marginals of every sequence, with the same scores of pairs."""
+def all_marginals(nodes, edges, n_labels, of_nodes, of_pairs, sums):  # type: ignore[no-untyped-def]
+    """Marginals of every sequence, with scores of pairs for all positions or for each."""
     total = 0.0
     for k in range(len(nodes)):
-        total += marginals(nodes[k], pairs, n_labels, of_nodes, of_pairs, sums)
-    return total
-
-
-@compiled
-def all_marginals_along(nodes, edges, n_labels, of_nodes, of_pairs, sums):  # type: ignore[no-untyped-def]
-    """Marginals of every sequence, with scores of pairs for each position."""
-    total = 0.0
-    for k in range(len(nodes)):
-        total += marginals_along(nodes[k], edges, n_labels, of_nodes, of_pairs, sums)
+        total += marginals(nodes[k], edges, n_labels, of_nodes, of_pairs, sums)
     return total
 
 
@@ -170,14 +161,14 @@ def chain_cases() -> list[Case]:
             Case(
                 f"Viterbi, {shape}",
                 "Viterbi",
-                lambda a=(nodes, pairs, n, labels, best): all_viterbi(*a),  # type: ignore[misc]
+                lambda a=(nodes, pairs[None], n, labels, best): all_viterbi(*a),  # type: ignore[misc]
                 {"additions with maximum": steps * (n * n + n)},
                 [Stream("read", of_pairs, pairs.nbytes)],
             ),
             Case(
                 f"forward-backward, {shape}",
                 "forward-backward",
-                lambda a=(nodes, pairs, n, *out): all_marginals(*a),  # type: ignore[misc]
+                lambda a=(nodes, pairs[None], n, *out): all_marginals(*a),  # type: ignore[misc]
                 {"multiply-adds": 3.0 * steps * n * n, "exponentials": 1.0 * sequences * n * n},
                 [
                     Stream("written", of_pairs, edges.nbytes),
@@ -187,7 +178,7 @@ def chain_cases() -> list[Case]:
             Case(
                 f"forward-backward, own pairs at each position, {shape}",
                 "forward-backward, own pairs at each position",
-                lambda a=(nodes, edges, n, *out): all_marginals_along(*a),  # type: ignore[misc]
+                lambda a=(nodes, edges, n, *out): all_marginals(*a),  # type: ignore[misc]
                 {
                     "exponentials": 1.0 * steps * n * n,
                     "additions with maximum": 1.0 * steps * n * n,

@@ -100,7 +100,7 @@ def chains(n_labels: int, length: int) -> float:
     random = np.random.default_rng(0)
     nodes, pairs = random.normal(size=(1, length, width)), random.normal(size=(n_labels, width))
     labels, scratch = np.zeros(length, dtype=np.int64), np.zeros((length, width))
-    arguments = nodes, pairs, n_labels, labels, scratch
+    arguments = nodes, pairs[None], n_labels, labels, scratch
     return fastest(lambda rounds: [all_viterbi(*arguments) for _ in range(rounds)])
 
 

@@ -127,9 +127,10 @@ def test_steps_of_one_are_exponentiated_gradient(make: Any, block: bool) -> None
 
 def labellings(found: ChainDistributions, b: int) -> dict[tuple[int, ...], float]:
     """The distribution of one sequence written out, from its labels and pairs."""
-    data, n = found._data, found.oracle.layout.n_labels
-    nodes = found.point.nodes[data.ends[b] : data.ends[b + 1]]
-    pairs = found.point.pairs[data.pair_at[b] : data.pair_at[b + 1]]
+    ends, n = found.point.ends, found.oracle.layout.n_labels
+    nodes = found.point.nodes[ends[b] : ends[b + 1]]
+    first = np.maximum(np.diff(ends[: b + 1]) - 1, 0).sum()
+    pairs = found.point.pairs[first:]
     result = {}
     for y in product(range(n), repeat=len(nodes)):
         if len(y) < 2:
@@ -215,7 +216,7 @@ def test_the_worked_example(temperature: float, direction: list[float], decrease
     weights = found.expectations()[0]
     np.testing.assert_allclose(weights, [0.25, 0.5, 1.5])
     found.propose(weights, np.array([0]), temperature, ONE)
-    proposed = found._proposals.mass[:3]
+    proposed = found._proposals.masses[0][:3]
     np.testing.assert_allclose(proposed, direction, atol=5e-4)
     change = np.diag([2.0, 1.0, 3.0]) @ (proposed - mass[:3])
     slope = np.array([1.0, 1.0, 0.0]) @ (proposed - mass[:3]) - weights @ change
@@ -260,10 +261,12 @@ def test_chains_agree_with_all_labellings_written_out(case: Case, temperature: f
             wanted = np.exp(logs - logs.max()) if temperature else 1.0 * (logs == logs.max())
             wanted /= wanted.sum()
             nodes, pairs = marginals(wanted, outputs, len(case.X[b]), n)
-            np.testing.assert_allclose(proposals.nodes[:, :n], nodes, atol=1e-9)
-            np.testing.assert_allclose(proposals.pairs[:, :, :n], pairs, atol=1e-9)
-            assert not proposals.nodes[:, n:].any()
-            assert not proposals.pairs[:, :, n:].any()
+            of_nodes = proposals.masses[0].reshape(-1, layout.n_columns)
+            of_pairs = proposals.masses[1].reshape(-1, n, layout.n_columns)
+            np.testing.assert_allclose(of_nodes[:, :n], nodes, atol=1e-9)
+            np.testing.assert_allclose(of_pairs[:, :, :n], pairs, atol=1e-9)
+            assert not of_nodes[:, n:].any()
+            assert not of_pairs[:, :, n:].any()
 
             direction = case.C[b] * (wanted - mass) @ vectors
             slope = case.C[b] * (wanted - mass) @ slopes

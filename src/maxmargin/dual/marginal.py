@@ -11,19 +11,22 @@ probabilities of the labels of cliques. These are pairs of neighbours for chains
 graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
 logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
 cliques share: of all distributions with these probabilities, the one with the most entropy.
+
+A structure with marginals gives a `MarginalPoint`, which it can evaluate in plain numpy, and
+`Distributions` with a compiled proposal and step for one example.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import reweight
-from maxmargin.compiled.rows import add_cuts, add_scattered, gathered_product
+from maxmargin.compiled.rows import add_cuts, add_row_multiple, add_scattered, gathered_product
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite
 from maxmargin.core.cuts import Cuts
@@ -34,69 +37,39 @@ from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate
 
+Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 LONGEST = 1.0 - float(np.finfo(np.float64).eps)
 """Longest step at a temperature above zero: it leaves a trace of every output."""
 
 LINE_SEARCH = -1.0
-"""Stands for a step size in kernels: look for the best one."""
+"""Stands for a step size in compiled functions: look for the best one."""
+
+TOLERANCE = 1e-9
+"""By which probabilities may miss their sums."""
+
+CHUNK = 2**20
+"""Numbers that are copied at a time."""
 
 
 class Move(NamedTuple):
-    """What a kernel does with each example.
-
-    Parameters
-    ----------
-    proposes, steps : bool
-        Find the distribution to go towards; go there.
-    temperature : float
-        That of the proposals.
-    fixed_step : float
-        A step size or `LINE_SEARCH`.
-    """
+    """What a compiled function does with each example: propose at a temperature, step, or both."""
 
     proposes: bool
     steps: bool
     temperature: float
-    fixed_step: float
+    fixed_step: float  # or LINE_SEARCH
 
 
-@inlined
-def best_step(slope, square, longest):  # type: ignore[no-untyped-def]
-    """The step in [0, longest] with the largest ``slope * step - 1/2 square * step^2``."""
-    if square * longest > slope:
-        return max(slope / square, 0.0)
-    return longest if slope > 0.0 else 0.0
+class Proposals(NamedTuple):
+    """What is proposed for example ``examples[k]`` stands in ``masses[i]`` from ``at[i][k]`` on."""
 
-
-@inlined
-def step_size(move, slope, square):  # type: ignore[no-untyped-def]
-    """The step of a move along which the dual grows by ``slope * step - 1/2 square * step^2``."""
-    if move.fixed_step >= 0.0:
-        return move.fixed_step
-    return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
-
-
-@inlined
-def mixed(old, new, step):  # type: ignore[no-untyped-def]
-    """``(1 - step) * old + step * new``, exact but for the last digit however small they are.
-
-    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That iterations in
-    units of the larger one, which may be all there is of the sum where the step is close to one.
-    """
-    return max(1.0 - step, 0.0) * old + step * new
-
-
-def places_for(sizes: Order, for_all: bool) -> tuple[Order, int]:
-    """Where things of these sizes go, side by side or all to one place, and the room they take."""
-    if for_all:
-        starts = starts_of(sizes)
-        return starts[:-1], int(starts[-1])
-    return np.zeros(len(sizes), dtype=np.int64), int(sizes.max(initial=0))
-
-
-Floats = NDArray[np.float64]
+    examples: Order
+    at: tuple[Order, ...]
+    masses: tuple[Floats, ...]
+    hinges: Floats
+    values: Floats
 
 
 class DistributionPoint(ABC):
@@ -105,24 +78,49 @@ class DistributionPoint(ABC):
     So what is kept for a warm start does not keep the data.
     """
 
+    mass_names: ClassVar[tuple[str, ...]] = ("mass",)
+    """Arrays of probabilities, in each of which those of an example stand side by side."""
+
     @property
-    @abstractmethod
+    def masses(self) -> tuple[Floats, ...]:
+        """These arrays as vectors."""
+        return tuple(getattr(self, name).reshape(-1) for name in self.mass_names)
+
+    @property
     def n_variables(self) -> int:
         """Probabilities kept."""
+        return sum(map(len, self.masses))
 
-    @abstractmethod
     def copy(self) -> Self:
         """The distributions of this moment."""
+        copies = {name: getattr(self, name).copy() for name in self.mass_names}
+        return replace(self, **copies)  # type: ignore[type-var]
+
+    @abstractmethod
+    def is_like(self, other: Any) -> bool:
+        """Whether the numbers of another point of this kind stand for the same."""
 
     @abstractmethod
     def dual(self, oracle: Any) -> float:
-        """Dual value, from the distributions and the data alone.
+        """Dual value, from the distributions and the data alone; ValueError if not feasible."""
 
-        Raises
-        ------
-        ValueError
-            If these are no distributions over the outputs of the oracle.
-        """
+
+class MarginalPoint(DistributionPoint):
+    """Probabilities of the labels of cliques."""
+
+    @abstractmethod
+    def is_feasible(self, oracle: Any) -> bool:
+        """Whether these are distributions over the outputs of the oracle."""
+
+    @abstractmethod
+    def expectations(self, oracle: Any) -> tuple[Floats, float]:
+        """The weights and the linear term of the dual that belong to the distributions."""
+
+    def dual(self, oracle: Any) -> float:
+        if not self.is_feasible(oracle):
+            raise ValueError("The dual point is not feasible.")
+        weights, linear = self.expectations(oracle)
+        return linear - 0.5 * float(weights @ weights)
 
 
 class Distributions(Stateful, ABC):
@@ -137,11 +135,13 @@ class Distributions(Stateful, ABC):
     Parameters
     ----------
     oracle : Oracle
+    point : DistributionPoint
+        All outputs alike; moves change it in place.
+    sizes : ndarrays of int64, shape (n_examples,)
+        How many numbers each example has in each of the point's masses.
 
     Attributes
     ----------
-    point : DistributionPoint
-        The distributions; moves change it in place.
     linear : float
         ``sum_b C_b E[loss]``, the dual's linear term, as kept up by the steps.
     """
@@ -150,9 +150,9 @@ class Distributions(Stateful, ABC):
 
     point: DistributionPoint
 
-    def __init__(self, oracle: Any) -> None:
-        self.oracle = oracle
-        self.linear = 0.0
+    def __init__(self, oracle: Any, point: DistributionPoint, *sizes: Order) -> None:
+        self.oracle, self.point, self.linear = oracle, point, 0.0
+        self._sizes, self._first = sizes, tuple(map(starts_of, sizes))
         self._proposals: Any = None
         self._temperature = 0.0
 
@@ -162,21 +162,17 @@ class Distributions(Stateful, ABC):
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 check_finite(name, value)
 
-    @abstractmethod
     def expectations(self) -> tuple[Floats, float]:
         """The weights and the linear term of the dual that belong to the distributions."""
+        assert isinstance(self.point, MarginalPoint)
+        return self.point.expectations(self.oracle)
 
     def take(self, start: Any) -> None:
-        """Take over the distributions of an earlier solve.
-
-        Raises
-        ------
-        ValueError
-            If they are of another kind or shape.
-        """
-        if not self._fits(start):
+        """Take over distributions of an earlier solve; ValueError if they are of another kind."""
+        if type(start) is not type(self.point) or not self.point.is_like(start):
             raise ValueError("The start is no distribution over the outputs of these examples.")
-        self._set(start)
+        for own, other in zip(self.point.masses, start.masses, strict=True):
+            own[:] = other
         self.linear = self.expectations()[1]
 
     def propose(
@@ -184,19 +180,8 @@ class Distributions(Stateful, ABC):
     ) -> float:
         """Find for each of the `examples` the distribution to go towards, and keep it for a step.
 
-        Parameters
-        ----------
-        weights : ndarray of shape (n_features,)
-        examples : ndarray of int64
-            Without repeats.
-        temperature : float
-            In units of the loss. At zero, all probability is on the most violating output.
-        threads : Threads
-
-        Returns
-        -------
-        loss : float
-            Sum over the examples of cost times hinge at `weights`.
+        The temperature is in units of the loss; at zero, all probability is on the most violating
+        output. Examples must not repeat. Returns the sum of C times hinge at these weights.
         """
         found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
@@ -206,19 +191,10 @@ class Distributions(Stateful, ABC):
         return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
-        """Step towards the proposals, one example after the other.
+        """Step towards the proposals, one example after the other, and update the weights.
 
-        Parameters
-        ----------
-        weights : ndarray of shape (n_features,)
-            The weights of the present distributions; updated.
-        fixed_step : float or None
-            None makes the step that increases the dual most.
-
-        Returns
-        -------
-        update : Update
-            Its gap and loss are those at the weights of the proposals.
+        A `fixed_step` of None is the one that increases the dual most. The gap and the loss of the
+        update are those at the weights of the proposals.
         """
         return self._move_all(self._step_of(fixed_step), weights)
 
@@ -237,7 +213,7 @@ class Distributions(Stateful, ABC):
         slope = linear - float(weights @ direction)
         square = float(direction @ direction)
         step = step_size(self._step_of(fixed_step), slope, square)
-        self._mix(step)
+        mix_all(self._first, self.point.masses, self._proposals, step)
         weights += step * direction
         return self._moved(step * (slope - 0.5 * step * square), step * linear, weights.size)
 
@@ -263,24 +239,24 @@ class Distributions(Stateful, ABC):
         if temperature > 0.0:
             weights, linear = self.expectations()
             share = float(best_step(linear, float(weights @ weights), LONGEST))
-        self._give_to_true_output(share)
+        for mass, places in zip(self.point.masses, self._true_places(), strict=True):
+            mass *= share
+            mass[places] += 1.0 - share
         self.linear = self.expectations()[1]
 
-    @abstractmethod
-    def _give_to_true_output(self, kept: float) -> None:
-        """Keep a share of every probability, and give the rest to the true output."""
-
-    @abstractmethod
-    def _fits(self, start: Any) -> bool:
-        """Whether it is a point of the same kind and shape."""
-
-    @abstractmethod
-    def _set(self, start: Any) -> None:
-        """Copy the numbers of a point that fits."""
-
-    @abstractmethod
-    def _room(self, examples: Order, for_all: bool) -> Any:
+    def _room(self, examples: Order, for_all: bool) -> Proposals:
         """Proposals to be filled in, side by side or one in the place of the other."""
+        at, masses = [], []
+        for sizes in self._sizes:
+            starts = starts_of(sizes[examples])
+            at.append(starts[:-1] if for_all else np.zeros_like(examples))
+            room = starts[-1] if for_all else sizes[examples].max(initial=0)
+            masses.append(np.empty(int(room)))
+        return Proposals(examples, tuple(at), tuple(masses), *np.empty((2, len(examples))))
+
+    @abstractmethod
+    def _true_places(self) -> tuple[Order, ...]:
+        """Where in each mass the probabilities of the true outputs stand."""
 
     @abstractmethod
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
@@ -293,98 +269,55 @@ class Distributions(Stateful, ABC):
     def _add_direction(self, direction: Floats) -> float:
         """Add what a whole step would change the weights by; returns that of the linear term."""
 
-    @abstractmethod
-    def _mix(self, step: float) -> None:
-        """Move all that were proposed by the same step."""
 
-
-@dataclass(frozen=True, eq=False)
-class FlatPoint(DistributionPoint):
-    """Probabilities of all examples, one after the other.
-
-    Parameters
-    ----------
-    mass : ndarray of shape (n_variables,)
-    """
-
-    mass: Floats
-
-    @property
-    def n_variables(self) -> int:
-        return len(self.mass)
-
-    def copy(self) -> Self:
-        return replace(self, mass=self.mass.copy())
-
-    @abstractmethod
-    def is_like(self, other: "FlatPoint") -> bool:
-        """Whether the numbers of another point of this kind stand for the same."""
-
-
-class FlatProposals(NamedTuple):
-    """The distribution proposed for example ``examples[k]`` stands in `mass` from ``at[k]`` on."""
-
-    examples: Order
-    at: Order
-    mass: Floats
-    hinges: Floats
-    values: Floats
-
-
-class FlatDistributions(Distributions):
-    """Distributions whose numbers stand in one vector, those of an example side by side.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    point : FlatPoint
-        All outputs alike.
-    sizes : ndarray of int64, shape (n_blocks,)
-        How many numbers each example has.
-    """
-
-    point: FlatPoint
-
-    def __init__(self, oracle: Any, point: FlatPoint, sizes: Order) -> None:
-        super().__init__(oracle)
-        self.point = point
-        self._sizes, self._first = sizes, starts_of(sizes)
-
-    def _fits(self, start: Any) -> bool:
-        return type(start) is type(self.point) and self.point.is_like(start)
-
-    def _set(self, start: FlatPoint) -> None:
-        self.point.mass[:] = start.mass
-
-    def _room(self, examples: Order, for_all: bool) -> FlatProposals:
-        at, size = places_for(self._sizes[examples], for_all)
-        return FlatProposals(examples, at, np.empty(size), *np.empty((2, len(examples))))
-
-    def _mix(self, step: float) -> None:
-        mix_all(self._first, self.point.mass, self._proposals, step)
+@inlined
+def best_step(slope, square, longest):  # type: ignore[no-untyped-def]
+    """The step in [0, longest] with the largest ``slope * step - 1/2 square * step^2``."""
+    if square * longest > slope:
+        return max(slope / square, 0.0)
+    return longest if slope > 0.0 else 0.0
 
 
 @inlined
-def old_and_new(first, mass, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of example ``examples[k]``, and the one proposed."""
+def step_size(move, slope, square):  # type: ignore[no-untyped-def]
+    """The step of a move along which the dual grows by ``slope * step - 1/2 square * step^2``."""
+    if move.fixed_step >= 0.0:
+        return move.fixed_step
+    return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
+
+
+@inlined
+def old_and_new(first, masses, found, i, k):  # type: ignore[no-untyped-def]
+    """The numbers of example ``examples[k]`` in mass `i`, and those proposed."""
     b = found.examples[k]
-    old = mass[first[b] : first[b + 1]]
-    return old, found.mass[found.at[k] : found.at[k] + len(old)]
+    old = masses[i][first[i][b] : first[i][b + 1]]
+    return old, found.masses[i][found.at[i][k] : found.at[i][k] + len(old)]
 
 
 @compiled
 def mix(old, new, step):  # type: ignore[no-untyped-def]
-    """``old = (1 - step) * old + step * new``."""
+    """``old = (1 - step) * old + step * new``, exact but for the last digit however small they are.
+
+    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That rounds in units of
+    the larger one, which may be all there is of the sum where the step is close to one.
+    """
     for j in range(len(old)):
-        old[j] = mixed(old[j], new[j], step)
+        old[j] = max(1.0 - step, 0.0) * old[j] + step * new[j]
+
+
+@inlined
+def mix_example(first, masses, found, k, step):  # type: ignore[no-untyped-def]
+    """Move example ``examples[k]`` towards its proposal."""
+    for i in range(len(masses)):
+        old, new = old_and_new(first, masses, found, i, k)
+        mix(old, new, step)
 
 
 @compiled
-def mix_all(first, mass, found, step):  # type: ignore[no-untyped-def]
-    """See `Distributions._mix`."""
+def mix_all(first, masses, found, step):  # type: ignore[no-untyped-def]
+    """Move all that were proposed by the same step."""
     for k in range(len(found.examples)):
-        old, new = old_and_new(first, mass, found, k)
-        mix(old, new, step)
+        mix_example(first, masses, found, k, step)
 
 
 @inlined
@@ -440,23 +373,41 @@ def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-u
             direction[row, m] = 0.0
 
 
-TOLERANCE = 1e-9
-"""By which probabilities may miss their sums."""
+@compiled
+def add_node_changes(rows, bias, first, changes, n_nodes, table):  # type: ignore[no-untyped-def]
+    """Add the features of the rows from `first` on, and the bias if any, times `changes`."""
+    for v in range(n_nodes):
+        add_row_multiple(rows, first + v, changes[v], table)
+        if bias >= 0:
+            for m in range(table.shape[1]):
+                table[bias, m] += changes[v, m]
 
-CHUNK = 2**20
-"""Numbers that are copied at a time."""
 
+def add_expected(
+    X: Any, marginals: Floats, y_true: NDArray[np.integer], C: Floats, table: Any, bias: Any
+) -> None:
+    """Add to the weights in `table` and `bias`, unless None, what the true labels have of features.
 
-def changes_of(probabilities: Floats, y_true: NDArray[np.integer], cost: Floats) -> Floats:
-    """Cost times the true output less the probabilities, one row for each position.
-
-    The difference comes before any sum: where all probability is on the true output, weights are
-    zero, and not what rounding leaves, which would decide between outputs that are equally good.
+    That is ``C * X' (true - marginals)``, with a row of `X` and of marginals for each position or
+    pair. The difference comes before any sum: where all probability is on the true output, weights
+    are zero, and not what rounding leaves, which would decide between equally good outputs.
     """
-    changes = -probabilities
-    changes[np.arange(len(changes)), y_true] += 1.0
-    changes *= cost[:, None]
-    return changes
+    for some in chunks_of(marginals):
+        changes = -marginals[some]
+        changes[np.arange(len(changes)), y_true[some]] += 1.0
+        changes *= C[some][:, None]
+        if table is not None:
+            table += X[some].T @ changes
+        if bias is not None:
+            bias += changes.sum(axis=0)
+
+
+def expected_loss(marginals: Floats, y_true: NDArray[np.integer], loss: Floats, C: Floats) -> float:
+    """Sum over the positions of C times the expectation of ``loss[true label]``."""
+    total = 0.0
+    for some in chunks_of(marginals):
+        total += float(C[some] @ (loss[y_true[some]] * marginals[some]).sum(axis=1))
+    return total
 
 
 def chunks_of(rows: Floats) -> Iterator[slice]:
@@ -467,22 +418,15 @@ def chunks_of(rows: Floats) -> Iterator[slice]:
 
 @registered("ExplicitPoint")
 @dataclass(frozen=True, eq=False)
-class ExplicitPoint(FlatPoint):
-    """A probability for every output of every example.
+class ExplicitPoint(DistributionPoint):
+    """A probability for every output of every example; `examples` are in rising order."""
 
-    Parameters
-    ----------
-    mass : ndarray of shape (n_outputs_of_all,)
-    examples : ndarray of int64, shape (n_outputs_of_all,)
-        The example that each output is of, in rising order.
-    outputs : list
-    """
-
+    mass: Floats
     examples: Order
     outputs: list[Any]
 
-    def is_like(self, other: FlatPoint) -> bool:
-        return isinstance(other, ExplicitPoint) and np.array_equal(other.examples, self.examples)
+    def is_like(self, other: Any) -> bool:
+        return np.array_equal(other.examples, self.examples)
 
     def dual(self, oracle: Oracle) -> float:
         used = np.flatnonzero(self.mass)
@@ -502,16 +446,11 @@ class _Data(NamedTuple):
     totals: Floats
 
 
-class ExplicitDistributions(FlatDistributions):
+class ExplicitDistributions(Distributions):
     """A probability for every output of every example, and the cutting planes of all outputs.
 
-    Parameters
-    ----------
-    oracle : Oracle
-    outputs : list of lists
-        All outputs of each example; the true output is added where it is missing.
-    temperature : float
-        Whether it is zero decides on the start.
+    The true output is added to the `outputs` of an example where it is missing. Whether the
+    temperature is zero decides on the start.
     """
 
     oracle: Oracle
@@ -519,45 +458,37 @@ class ExplicitDistributions(FlatDistributions):
 
     def __init__(self, oracle: Oracle, outputs: list[list[Any]], temperature: float) -> None:
         found = [_cuts_of_all(oracle, b, listed) for b, listed in enumerate(outputs)]
-        parts = [cuts for cuts, _ in found]
-        sizes = np.array([len(cuts.losses) for cuts in parts])
+        sizes = np.array([len(cuts.losses) for cuts, _ in found])
+        cuts = Cuts.join([cuts for cuts, _ in found])
         point = ExplicitPoint(
             mass=np.repeat(1.0 / sizes, sizes),
             examples=np.repeat(np.arange(oracle.n_examples), sizes),
-            outputs=[output for cuts in parts for output in cuts.outputs],
+            outputs=cuts.outputs,
         )
         super().__init__(oracle, point, sizes)
-        self._data = _Data(
-            first=self._first,
-            starts=starts_of(np.concatenate([np.diff(cuts.starts) for cuts in parts])),
-            columns=np.concatenate([cuts.columns for cuts in parts]),
-            values=np.concatenate([cuts.values for cuts in parts]),
-            losses=np.concatenate([cuts.losses for cuts in parts]),
-            totals=oracle.C,
-        )
-        self._of_y_true = self._data.first[:-1] + [y_true for _, y_true in found]
+        first = self._first[0]
+        self._data = _Data(first, cuts.starts, cuts.columns, cuts.values, cuts.losses, oracle.C)
+        self._of_y_true = first[:-1] + np.array([y_true for _, y_true in found])
         self._scratch = np.zeros(oracle.n_features)
         self._start(temperature)
 
     def expectations(self) -> tuple[Floats, float]:
-        data, weights = self._data, np.zeros(self.oracle.n_features)
-        coef = data.totals[self.point.examples] * self.point.mass
-        add_cuts(data.starts, data.columns, data.values, coef, weights)
-        return weights, float(coef @ data.losses)
+        weights = np.zeros(self.oracle.n_features)
+        coef = self.oracle.C[self.point.examples] * self.point.mass
+        add_cuts(self._data.starts, self._data.columns, self._data.values, coef, weights)
+        return weights, float(coef @ self._data.losses)
 
-    def _give_to_true_output(self, kept: float) -> None:
-        self.point.mass[:] *= kept
-        self.point.mass[self._of_y_true] += 1.0 - kept
+    def _true_places(self) -> tuple[Order, ...]:
+        return (self._of_y_true,)
 
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        moved: tuple[float, float, float] = move_explicit(
-            self._data, self.point.mass, self._proposals, part.start, part.stop, move, weights,
-            self._scratch,
-        )  # fmt: skip
+        where = self._data, self._first, self.point.masses, self._proposals, part.start, part.stop
+        moved: tuple[float, float, float] = move_explicit(*where, move, weights, self._scratch)
         return moved
 
     def _add_direction(self, direction: Floats) -> float:
-        return float(add_all_explicit(self._data, self.point.mass, self._proposals, direction))
+        where = self._data, self._first, self.point.masses, self._proposals
+        return float(add_all_explicit(*where, direction))
 
 
 def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
@@ -622,13 +553,13 @@ def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no
 
 
 @compiled
-def move_explicit(data, mass, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
+def move_explicit(data, starts, masses, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
     """See `Distributions._move`. Scratch: a vector of zeros, also afterwards."""
     gain = linear = 0.0
     work = 0
     for k in range(first, last):
         b = found.examples[k]
-        old, new = old_and_new(data.first, mass, found, k)
+        old, new = old_and_new(starts, masses, found, 0, k)
         if move.proposes:
             found.hinges[k], found.values[k] = propose_example(
                 data, b, old, move.temperature, weights, new
@@ -649,11 +580,11 @@ def move_explicit(data, mass, found, first, last, move, weights, scratch):  # ty
 
 
 @compiled
-def add_all_explicit(data, mass, found, direction):  # type: ignore[no-untyped-def]
+def add_all_explicit(data, starts, masses, found, direction):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
     for k in range(len(found.examples)):
-        old, new = old_and_new(data.first, mass, found, k)
+        old, new = old_and_new(starts, masses, found, 0, k)
         linear += add_change(data, found.examples[k], old, new, 1.0, direction)
     return linear
 
@@ -669,10 +600,7 @@ class MarginalOracle(Protocol):
 def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
     """Distributions to start from: the true output or, with a temperature, close to it.
 
-    Raises
-    ------
-    ValueError
-        If the oracle has no marginals, and cannot list its outputs.
+    ValueError if the oracle has no marginals, and cannot list its outputs.
     """
     if isinstance(oracle, MarginalOracle):
         return oracle.distributions(temperature)

@@ -47,12 +47,7 @@ RATIO = math.sqrt(2.0)
 
 
 class Temperatures(Stateful):
-    """The temperature of every batch of proposals: always the same.
-
-    Parameters
-    ----------
-    temperature : float
-    """
+    """The temperature of every batch of proposals: always the same."""
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
@@ -76,12 +71,8 @@ class Schedule(Temperatures):
     that matter; it gains less and less, because it can raise only one of them at a time. A hot
     pass shares probability out among those that were found, all at once, but finds none. It is
     made again as long as it gains more than the last cold one. In a hot pass, every other batch is
-    a little hotter or a little cooler, and the side that gains more wins.
-
-    Parameters
-    ----------
-    unit : float
-        A loss that is neither large nor small.
+    a little hotter or a little cooler, and the side that gains more wins. The `unit` is a loss that
+    is neither large nor small.
     """
 
     state_names = (
@@ -134,18 +125,7 @@ class Schedule(Temperatures):
 
 
 class DistributionRun(TrackedRun):
-    """A run that keeps a distribution over the outputs of every block.
-
-    Parameters
-    ----------
-    temperature : float or "scheduled"
-    fixed_step : float or None
-        None makes exact steps.
-    batch_size : int
-        Proposals made at the same weights.
-    averaging : bool
-        Keep an average of the weights, too.
-    """
+    """A run that keeps a distribution over the outputs of every example."""
 
     state_names = (*TrackedRun.state_names, "distributions", "temperatures", "_best")
 
@@ -155,23 +135,19 @@ class DistributionRun(TrackedRun):
         stopping: Stopping,
         threads: Threads,
         seed: int,
-        *,
-        temperature: float | str,
-        fixed_step: float | None = None,
-        batch_size: int = 1,
-        averaging: bool = False,
+        solver: "DistributionSolver",
     ) -> None:
-        super().__init__(oracle, stopping, threads, seed, averaging)
-        scheduled = isinstance(temperature, str)
-        self.distributions = distributions_of(oracle, HOT if scheduled else float(temperature))
+        super().__init__(oracle, stopping, threads, seed, solver.averaging)
+        self.fixed_step, self.batch_size = solver.fixed_step, solver.batch_size
+        scheduled = isinstance(solver.temperature, str)
+        temperature = HOT if scheduled else float(solver.temperature)
+        self.distributions = distributions_of(oracle, temperature)
         self.temperatures = (
-            Schedule(self._mean_largest_loss()) if scheduled else Temperatures(float(temperature))
+            Schedule(self._mean_largest_loss()) if scheduled else Temperatures(temperature)
         )
         self.weights[:] = self.distributions.expectations()[0]
         if self.average is not None:
             self.average[:] = self.weights
-        self.fixed_step = fixed_step
-        self.batch_size = batch_size
         self._best = (-math.inf, self.distributions.point)
         self._keep_best()
 
@@ -293,16 +269,7 @@ class DistributionSolver(StructuredSolver):
     def start(
         self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int
     ) -> DistributionRun:
-        return DistributionRun(
-            oracle,
-            stopping,
-            threads,
-            seed,
-            temperature=self.temperature,
-            fixed_step=self.fixed_step,
-            batch_size=self.batch_size,
-            averaging=self.averaging,
-        )
+        return DistributionRun(oracle, stopping, threads, seed, self)
 
     def iterate(self, run: DistributionRun) -> None:
         if not self.block:

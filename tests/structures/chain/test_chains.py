@@ -15,7 +15,6 @@ from maxmargin.structures.chain.inference import (
     k_best,
     marginals,
     marginals2,
-    marginals_along,
     most_slack,
     viterbi,
     viterbi2,
@@ -89,7 +88,7 @@ def labels_for(*shape):
 def run_viterbi(chain):
     labels = labels_for(chain.length)
     best = garbage(chain.length, chain.width)
-    return viterbi(chain.nodes, chain.pairs, chain.n_labels, labels, best), labels
+    return viterbi(chain.nodes, chain.pairs[None], chain.n_labels, labels, best), labels
 
 
 def run_viterbi2(chain):
@@ -127,10 +126,8 @@ def run_marginals(chain, edges=None):
     length, n, width = chain.length, chain.n_labels, chain.width
     of_nodes, of_pairs = garbage(length, width), garbage(length - 1, n, width)
     sums = garbage(length - 1, width)
-    if edges is None:
-        result = marginals(chain.nodes, chain.pairs, n, of_nodes, of_pairs, sums)
-    else:
-        result = marginals_along(chain.nodes, edges, n, of_nodes, of_pairs, sums)
+    edges = chain.pairs[None] if edges is None else edges
+    result = marginals(chain.nodes, edges, n, of_nodes, of_pairs, sums)
     return result, of_nodes, of_pairs
 
 

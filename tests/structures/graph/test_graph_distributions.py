@@ -17,9 +17,8 @@ from maxmargin.core.result import Status, Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import ExplicitDistributions, distributions_of, mix
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
-from maxmargin.structures.graph.graphs import CliqueTree, GraphLayout, Graphs
-from maxmargin.structures.graph.marginals import GraphDistributions, GraphPoint
-from maxmargin.structures.graph.oracle import GraphOracle
+from maxmargin.structures.graph.marginals import CliqueTree, GraphDistributions, GraphPoint
+from maxmargin.structures.graph.oracle import GraphLayout, GraphOracle, Graphs
 from maxmargin.structures.graph.problem import GraphLabelling
 
 ONE = Threads(1)
@@ -138,13 +137,14 @@ def collected(found: GraphDistributions, g: int, masses: np.ndarray) -> np.ndarr
     numbers = np.zeros(found.point.n_variables)
     for mass, at in zip(masses, places_of_graph(found, g), strict=True):
         numbers[at] += mass
-    return numbers[found._first[g] : found._first[g + 1]]
+    return numbers[found._first[0][g] : found._first[0][g + 1]]
 
 
 def write_out_all(found: GraphDistributions, reference: ExplicitDistributions) -> None:
     """Give all labellings the probabilities that they have by their cliques."""
     for g in everything(found.oracle):
-        reference.point.mass[reference._first[g] : reference._first[g + 1]] = written_out(found, g)
+        (first,) = reference._first
+        reference.point.mass[first[g] : first[g + 1]] = written_out(found, g)
     reference.linear = reference.expectations()[1]
 
 
@@ -178,7 +178,7 @@ def test_proposals_and_steps_are_those_of_all_labellings(oracle: Any, temperatur
             ours, theirs = found._proposals, reference._proposals
             assert ours.hinges[0] == pytest.approx(theirs.hinges[0], abs=1e-9)
             assert ours.values[0] == pytest.approx(theirs.values[0], abs=1e-9)
-            assert_allclose(ours.mass, collected(found, g, theirs.mass), atol=1e-9)
+            assert_allclose(ours.masses[0], collected(found, g, theirs.masses[0]), atol=1e-9)
             directions = np.zeros((2, oracle.n_features))
             terms = [
                 one._add_direction(direction)
@@ -224,7 +224,7 @@ def test_steps_of_one_stay_those_of_all_labellings(name: str) -> None:
         assert_allclose(weights, theirs, atol=1e-9)
         assert oracle.dual(found.point) == pytest.approx(oracle.dual(reference.point), abs=1e-9)
     for g in everything(oracle):
-        own = reference.point.mass[reference._first[g] : reference._first[g + 1]]
+        own = reference.point.mass[reference._first[0][g] : reference._first[0][g + 1]]
         assert_allclose(written_out(found, g), own, rtol=1e-8, atol=1e-14)
 
 

@@ -16,8 +16,7 @@ from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
 from maxmargin.solvers.partial_linearization import PartialLinearization
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
-from maxmargin.structures.graph.graphs import GraphLayout, Graphs
-from maxmargin.structures.graph.oracle import GraphOracle
+from maxmargin.structures.graph.oracle import GraphLayout, GraphOracle, Graphs
 from maxmargin.structures.graph.problem import GraphLabelling, GraphModel
 
 ONE = Threads(1)

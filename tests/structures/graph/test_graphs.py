@@ -12,18 +12,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from maxmargin.compiled.simd import padded
 from maxmargin.structures.graph.inference import (
     Effort,
+    TooWideError,
+    best_exact,
     best_labelling,
+    elimination_order,
     graph_marginals,
+    make_elimination,
+    make_incidence,
     message_pass,
     relax,
     relaxation_scratch,
-)
-from maxmargin.structures.graph.junction_tree import (
-    TooWideError,
-    best_exact,
-    elimination_order,
-    make_elimination,
-    make_incidence,
 )
 
 

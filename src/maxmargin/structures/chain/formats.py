@@ -144,13 +144,18 @@ def iter_columns(
     """
     name = shown_name(path)
     tokens: list[list[str]] = []
-    n_columns, tags = 0, 0
+    n_columns, tags = 0, -1
+
+    def sentence() -> ColumnSentence:
+        columns = tuple(zip(*tokens, strict=True))
+        return ColumnSentence(columns) if tags < 0 else with_tags(columns, tags)
+
     first, first_letter = 0, ""  # of the lines that are a token
     for number, line in enumerate(lines_of(path, encoding), start=1):
         fields = _fields(line)
         if not fields or fields[0] == DOCUMENT:
             if tokens:
-                yield _sentence(tokens, tags)
+                yield sentence()
                 tokens = []
             continue
         if comment and line.startswith(comment):
@@ -167,7 +172,7 @@ def iter_columns(
             tags = _tag_place(tag_column, n_columns, name, number)
         tokens.append(fields)
     if tokens:
-        yield _sentence(tokens, tags)
+        yield sentence()
 
 
 def write_columns(
@@ -242,11 +247,10 @@ def _tag_place(tag_column: int | None, n_columns: int, name: str, number: int) -
     return tag_column % n_columns
 
 
-def _sentence(tokens: list[list[str]], tags: int) -> ColumnSentence:
-    columns = tuple(zip(*tokens, strict=True))
-    if tags < 0:
-        return ColumnSentence(columns)
-    return ColumnSentence(columns[:tags] + columns[tags + 1 :], columns[tags])
+def with_tags(columns: tuple[tuple[str, ...], ...], place: int) -> ColumnSentence:
+    """A sentence of whose columns that at `place` holds the tags."""
+    place %= len(columns)
+    return ColumnSentence(columns[:place] + columns[place + 1 :], columns[place])
 
 
 def recognise_columns(head: Head) -> Format | None:

@@ -66,10 +66,12 @@ def _add(array, n_labels, values):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def viterbi_along(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-def]
-    """`viterbi` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
+def viterbi(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-def]
+    """Set `labels` to the best labelling and return its score.
 
-    If `edges` has length one, it is for all positions.
+    Pair scores `edges` are ``(length - 1, n_labels, P)``, or ``(1, n_labels, P)`` for all
+    positions. Of several labellings, the one with the smallest last label, of these the one with
+    the smallest last but one, and so on. Scratch: `best` float64 ``(length, P)``.
     """
     last = len(nodes) - 1
     varying = len(edges) > 1
@@ -83,17 +85,6 @@ def viterbi_along(nodes, edges, n_labels, labels, best):  # type: ignore[no-unty
         label = _origin(best[t - 1], edges[(t - 1) * varying], n_labels, label)
         labels[t - 1] = label
     return score
-
-
-@compiled
-def viterbi(nodes, pairs, n_labels, labels, best):  # type: ignore[no-untyped-def]
-    """Set `labels` to the best labelling and return its score.
-
-    Of several, the one with the smallest last label, of these the one with the smallest last but
-    one, and so on. Scratch: `best` float64 ``(length, P)``.
-    """
-    edges = pairs.reshape(1, pairs.shape[0], pairs.shape[1])
-    return viterbi_along(nodes, edges, n_labels, labels, best)
 
 
 @inlined
@@ -125,7 +116,7 @@ def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  
 def k_best(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
     """The `k` best labellings, best first: `labels` ``(k, length)``, `scores` ``(k,)``.
 
-    Pair scores `edges` as in `viterbi_along`.
+    Pair scores `edges` as in `viterbi`.
 
     Returns how many there are, ``min(k, n_labels ** length)``; the rest is left as it is. Equal
     ones come in the order by which `viterbi` chooses. Scratch: `best` float64 and `back` int32
@@ -350,7 +341,7 @@ def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
 
 @inlined
 def _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals_along`, whatever the scores are."""
+    """`marginals`, whatever the scores are."""
     last = len(nodes) - 1
     varying = len(edges) > 1
     log_partition = 0.0
@@ -409,7 +400,7 @@ def _set_shares(scores, n_labels, shares):  # type: ignore[no-untyped-def]
 
 @inlined
 def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals_along` by factors of pairs, which may stand where the first pairs' result will."""
+    """`marginals` by factors of pairs, which may stand where the first pairs' result will."""
     last = len(nodes) - 1
     log_partition = 0.0
     for t in range(last + 1):
@@ -436,10 +427,12 @@ def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_margina
 
 
 @compiled
-def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals` with other pair scores at each position: `edges` ``(length - 1, n_labels, P)``.
+def marginals(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
+    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
 
-    If `edges` has length one, it is for all positions.
+    Pair scores `edges` as in `viterbi`. Fills `node_marginals` ``(length, P)`` and `pair_marginals`
+    ``(length - 1, n_labels, P)``, with zeros in the padding, and returns the logarithm of the
+    partition function. Scratch: `sums` float64 ``(length - 1, P)``.
     """
     if len(edges) == 1 and len(nodes) > 2:
         factors = pair_marginals[0]
@@ -450,18 +443,6 @@ def marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums
             )
             return log_partition + highest * (len(nodes) - 1)
     return _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, sums)
-
-
-@compiled
-def marginals(nodes, pairs, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
-
-    Fills `node_marginals` ``(length, P)`` and `pair_marginals` ``(length - 1, n_labels, P)``, with
-    zeros in the padding, and returns the logarithm of the partition function. Scratch: `sums`
-    float64 ``(length - 1, P)``.
-    """
-    edges = pairs.reshape(1, pairs.shape[0], pairs.shape[1])
-    return marginals_along(nodes, edges, n_labels, node_marginals, pair_marginals, sums)
 
 
 @compiled

@@ -4,13 +4,12 @@ Compiled: directions in the weight table, proposals and steps, example by exampl
 the marginals are evaluated in plain numpy.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import (
@@ -21,30 +20,32 @@ from maxmargin.compiled.exponentials import (
     set_potentials,
     true_score,
 )
-from maxmargin.compiled.rows import Rows, add_row_multiple, squared_norms
-from maxmargin.core.oracle import starts_of
+from maxmargin.compiled.rows import squared_norms
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
     TOLERANCE,
-    DistributionPoint,
     Distributions,
+    MarginalPoint,
     Move,
-    changes_of,
-    chunks_of,
+    add_expected,
+    add_node_changes,
+    expected_loss,
     measure_products,
     measure_rows,
-    mixed,
+    mix_example,
     move_and_clear,
-    places_for,
+    old_and_new,
     step_size,
     touch,
     touch_features,
 )
-from maxmargin.structures.chain.inference import marginals_along, viterbi_along
+from maxmargin.structures.chain.inference import marginals, viterbi
 from maxmargin.structures.chain.oracle import (
+    ChainData,
     ChainOracle,
+    Floats,
     Labels,
-    Layout,
+    Order,
     add_losses,
     edge_scores,
     edge_scratch,
@@ -53,19 +54,55 @@ from maxmargin.structures.chain.oracle import (
 )
 
 
-@compiled
-def add_node_changes(rows, layout, first, length, changes, table):  # type: ignore[no-untyped-def]
-    """Add the features of the positions from `first` on times `changes`."""
-    for t in range(length):
-        add_row_multiple(rows, first + t, changes[t], table)
-    for t in range(length):
-        for m in range(layout.n_columns):
-            if layout.bias >= 0:
-                table[layout.bias, m] += changes[t, m]
-            if layout.first >= 0 and t == 0:
-                table[layout.first, m] += changes[t, m]
-            if layout.last >= 0 and t == length - 1:
-                table[layout.last, m] += changes[t, m]
+class MarginalData(NamedTuple):
+    """What the compiled functions need besides the data.
+
+    `squares` has the squared length of the features of each position, constant ones included, or
+    nothing where some may stand twice.
+    """
+
+    chains: ChainData
+    totals: Floats
+    squares: Floats
+
+
+class Marginals(NamedTuple):
+    """Probabilities of labels and of pairs of one example."""
+
+    nodes: Floats
+    pairs: Floats
+
+
+class ProposalScratch(NamedTuple):
+    """Scratch of one thread; what it holds does not matter, but `factors` is zero at first."""
+
+    labels: Labels
+    scores: Floats
+    best: Floats
+    sums: Floats
+    factors: Floats
+    edges: Floats
+    potentials: Floats
+
+
+class StepScratch(NamedTuple):
+    """Scratch of steps: `direction` and ``touched[1]`` are zero between them."""
+
+    direction: Floats
+    touched: Order
+    changes: Floats
+
+
+@inlined
+def marginals_of(layout, first, masses, found, k):  # type: ignore[no-untyped-def]
+    """The distribution of example ``examples[k]``, and the one proposed."""
+    n, width = layout.n_labels, layout.n_columns
+    nodes, new_nodes = old_and_new(first, masses, found, 0, k)
+    pairs, new_pairs = old_and_new(first, masses, found, 1, k)
+    length = len(nodes) // width
+    of_nodes, of_pairs = (length, width), (len(pairs) // (n * width), n, width)
+    old = Marginals(nodes.reshape(of_nodes), pairs.reshape(of_pairs))
+    return old, Marginals(new_nodes.reshape(of_nodes), new_pairs.reshape(of_pairs))
 
 
 @compiled
@@ -105,79 +142,6 @@ def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-u
     return count
 
 
-Floats = NDArray[np.float64]
-Order = NDArray[np.int64]
-
-
-class ChainData(NamedTuple):
-    """What the compiled functions need of the data.
-
-    The pairs of example ``b`` stand from ``pair_at[b]`` on. `squares` has the squared length of the
-    features of each position, constant ones included, or nothing where some may stand twice.
-    """
-
-    rows: Rows
-    tied: Rows
-    ends: Order
-    pair_at: Order
-    labels: Labels
-    layout: Layout
-    loss: Floats
-    loss_scale: Floats
-    totals: Floats
-    squares: Floats
-
-
-class Marginals(NamedTuple):
-    """Probabilities of labels and of pairs: of all examples, or of one."""
-
-    nodes: Floats
-    pairs: Floats
-
-
-class ChainProposals(NamedTuple):
-    """Those of example ``examples[k]`` start at ``node_at[k]`` and ``pair_at[k]``."""
-
-    examples: Order
-    node_at: Order
-    pair_at: Order
-    nodes: Floats
-    pairs: Floats
-    hinges: Floats
-    values: Floats
-
-
-class ProposalScratch(NamedTuple):
-    """Scratch of one thread; what it holds does not matter, but `factors` is zero at first."""
-
-    labels: Labels
-    scores: Floats
-    best: Floats
-    sums: Floats
-    factors: Floats
-    edges: Floats
-    potentials: Floats
-
-
-class StepScratch(NamedTuple):
-    """Scratch of steps: `direction` and ``touched[1]`` are zero between them."""
-
-    direction: Floats
-    touched: Order
-    changes: Floats
-
-
-@inlined
-def old_and_new(data, marginals, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of example ``examples[k]``, and the one proposed."""
-    b = found.examples[k]
-    nodes = marginals.nodes[data.ends[b] : data.ends[b + 1]]
-    pairs = marginals.pairs[data.pair_at[b] : data.pair_at[b + 1]]
-    new_nodes = found.nodes[found.node_at[k] : found.node_at[k] + len(nodes)]
-    new_pairs = found.pairs[found.pair_at[k] : found.pair_at[k] + len(pairs)]
-    return Marginals(nodes, pairs), Marginals(new_nodes, new_pairs)
-
-
 @compiled
 def node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
     """`set_node_scores`, compiled once for both places that need it."""
@@ -207,7 +171,7 @@ def propose_example(data, b, old, temperature, usable, table, scratch, new):  # 
     add_losses(first, last, data.labels, data.loss, data.loss_scale[b], scores)
     edges = edge_scores(data.tied, first, last, table, data.layout, scratch.edges)
     own = true_score(data.labels[first:last], scores, edges)
-    hinge = viterbi_along(scores, edges, n, scratch.labels, scratch.best) - own
+    hinge = viterbi(scores, edges, n, scratch.labels, scratch.best) - own
     mean = mean_score(old.nodes, old.pairs, scores, edges) - own
     if temperature == 0.0:
         set_labelling(scratch.labels, new.nodes, new.pairs)
@@ -219,7 +183,7 @@ def propose_example(data, b, old, temperature, usable, table, scratch, new):  # 
     else:
         potentials = scratch.potentials[: len(old.pairs)]
         set_potentials(old.nodes, old.pairs, edges, 1.0 / temperature, n, scores, potentials)
-        marginals_along(scores, potentials, n, new.nodes, new.pairs, scratch.sums)
+        marginals(scores, potentials, n, new.nodes, new.pairs, scratch.sums)
     return hinge, mean
 
 
@@ -229,45 +193,41 @@ def set_changes(data, b, old, new, changes):  # type: ignore[no-untyped-def]
 
     Returns the change of the linear term.
     """
+    chains = data.chains
     linear = 0.0
     for t in range(len(old)):
-        right = data.labels[data.ends[b] + t]
+        right = chains.labels[chains.ends[b] + t]
         for m in range(old.shape[1]):
             change = data.totals[b] * (old[t, m] - new[t, m])
             changes[t, m] = change
-            linear -= change * data.loss[right, m]
-    return data.loss_scale[b] * linear
+            linear -= change * chains.loss[right, m]
+    return chains.loss_scale[b] * linear
 
 
 @compiled
-def add_changes(data, b, changes, pairs, new_pairs, table):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights by."""
-    first, length = data.ends[b], data.ends[b + 1] - data.ends[b]
-    add_node_changes(data.rows, data.layout, first, length, changes, table)
-    add_pair_changes(data.tied, data.layout, first, pairs, new_pairs, data.totals[b], table)
-
-
-@compiled
-def mix(old, new, step):  # type: ignore[no-untyped-def]
-    """``old = (1 - step) * old + step * new``."""
-    for a in range(old.shape[0]):
-        for m in range(old.shape[1]):
-            old[a, m] = mixed(old[a, m], new[a, m], step)
+def add_position_changes(data, first, length, changes, table):  # type: ignore[no-untyped-def]
+    """Add what a whole step changes the weights of the positions from `first` on by."""
+    layout = data.layout
+    add_node_changes(data.rows, layout.bias, first, changes, length, table)
+    if layout.first >= 0 and length > 0:
+        for m in range(layout.n_columns):
+            table[layout.first, m] += changes[0, m]
+            table[layout.last, m] += changes[length - 1, m]
 
 
 @inlined
-def mix_example(old, new, step):  # type: ignore[no-untyped-def]
-    """Update one example."""
-    mix(old.nodes, new.nodes, step)
-    for t in range(len(old.pairs)):
-        mix(old.pairs[t], new.pairs[t], step)
+def add_changes(data, b, changes, old, new, table):  # type: ignore[no-untyped-def]
+    """Add what a whole step changes the weights by."""
+    chains, first = data.chains, data.chains.ends[b]
+    add_position_changes(chains, first, len(old.nodes), changes, table)
+    add_pair_changes(chains.tied, chains.layout, first, old.pairs, new.pairs, data.totals[b], table)
 
 
 @inlined
 def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-untyped-def]
-    """Step towards a proposal; returns the gain and the change of the linear term."""
-    rows, layout = data.rows, data.layout
-    first, length = data.ends[b], len(old.nodes)
+    """Step towards a proposal; returns the step, and how linear term and dual grow along it."""
+    chains, layout = data.chains, data.chains.layout
+    first, length = chains.ends[b], len(old.nodes)
     changes, direction, touched = scratch.changes, scratch.direction, scratch.touched
     whole = set_changes(data, b, old.nodes, new.nodes, changes)
     # The features of a single position stand once each: then nothing need be summed.
@@ -275,12 +235,12 @@ def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-un
     count = 0
     if alone:
         scores = changes[1:]
-        node_scores(rows, first, first + 1, table, layout, scores)
+        node_scores(chains.rows, first, first + 1, table, layout, scores)
         product, square = measure_products(changes[0], scores[0])
         square *= data.squares[first]
     else:
-        add_changes(data, b, changes, old.pairs, new.pairs, direction)
-        count = touch_rows(rows, data.tied, layout, first, length, touched)
+        add_changes(data, b, changes, old, new, direction)
+        count = touch_rows(chains.rows, chains.tied, layout, first, length, touched)
         product, square = measure_rows(direction, table, touched, count)
     slope = whole - product
     step = step_size(move, slope, square)
@@ -289,71 +249,63 @@ def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-un
     elif step > 0.0:
         for m in range(layout.n_columns):
             changes[0, m] *= step
-        add_node_changes(rows, layout, first, 1, changes, table)
-    if step > 0.0:
-        mix_example(old, new, step)
-    return step * (slope - 0.5 * step * square), step * whole
+        add_position_changes(chains, first, 1, changes, table)
+    return step, whole, slope, square
 
 
 @compiled
-def move_chains(data, marginals, found, first, last, move, table, scratch, step_scratch):  # type: ignore[no-untyped-def]
+def move_chains(  # type: ignore[no-untyped-def]
+    data, starts, masses, found, first, last, move, table, scratch, step_scratch
+):
     """See `Distributions._move`."""
+    chains = data.chains
     gain = linear = 0.0
     entries = 0
     usable = False
     for k in range(first, last):
         b = found.examples[k]
-        old, new = old_and_new(data, marginals, found, k)
+        old, new = marginals_of(chains.layout, starts, masses, found, k)
         if move.proposes:
             found.hinges[k] = found.values[k] = 0.0
             if k == first or move.steps:  # which change transitions, and so the factors
-                usable = factors_of(table, data.layout, move.temperature, scratch.factors)
+                usable = factors_of(table, chains.layout, move.temperature, scratch.factors)
             if len(old.nodes) > 0:
                 found.hinges[k], found.values[k] = propose_example(
-                    data, b, old, move.temperature, usable, table, scratch, new
+                    chains, b, old, move.temperature, usable, table, scratch, new
                 )
         if move.steps:
-            more, change = step_example(data, b, old, new, move, table, step_scratch)
-            gain += more
-            linear += change
-            entries += data.rows.starts[data.ends[b + 1]] - data.rows.starts[data.ends[b]]
-    return gain, linear, 4 * entries * data.layout.n_columns
+            step, whole, slope, square = step_example(data, b, old, new, move, table, step_scratch)
+            if step > 0.0:
+                mix_example(starts, masses, found, k, step)
+            gain += step * (slope - 0.5 * step * square)
+            linear += step * whole
+            entries += chains.rows.starts[chains.ends[b + 1]] - chains.rows.starts[chains.ends[b]]
+    return gain, linear, 4 * entries * chains.layout.n_columns
 
 
 @compiled
-def add_all_chains(data, marginals, found, table, changes):  # type: ignore[no-untyped-def]
+def add_all_chains(data, starts, masses, found, table, changes):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
     for k in range(len(found.examples)):
         b = found.examples[k]
-        old, new = old_and_new(data, marginals, found, k)
+        old, new = marginals_of(data.chains.layout, starts, masses, found, k)
         linear += set_changes(data, b, old.nodes, new.nodes, changes)
-        add_changes(data, b, changes, old.pairs, new.pairs, table)
+        add_changes(data, b, changes, old, new, table)
     return linear
-
-
-@compiled
-def mix_all_chains(data, marginals, found, step):  # type: ignore[no-untyped-def]
-    """See `Distributions._mix`."""
-    for k in range(len(found.examples)):
-        old, new = old_and_new(data, marginals, found, k)
-        mix_example(old, new, step)
 
 
 @registered("ChainPoint")
 @dataclass(frozen=True, eq=False)
-class ChainPoint(DistributionPoint):
+class ChainPoint(MarginalPoint):
     """Probabilities of the labels and of the pairs of neighbouring labels of all sequences.
 
-    Parameters
-    ----------
-    ends : ndarray of int64, shape (n_sequences + 1,)
-        Sequence ``i`` has the positions ``ends[i]:ends[i + 1]``.
-    nodes : ndarray of shape (n_tokens, n_columns)
-        Zero from `n_labels` on.
-    pairs : ndarray of shape (n_pairs, n_labels, n_columns)
-        From one position to the next, the sequences one after the other.
+    Sequence ``i`` has the positions ``ends[i]:ends[i + 1]``. `nodes` are ``(n_tokens, n_columns)``,
+    zero from `n_labels` on; `pairs` ``(n_pairs, n_labels, n_columns)`` are from one position to the
+    next, the sequences one after the other.
     """
+
+    mass_names: ClassVar[tuple[str, ...]] = ("nodes", "pairs")
 
     ends: Order
     nodes: Floats
@@ -381,156 +333,82 @@ class ChainPoint(DistributionPoint):
         filled = np.diff(self.ends) > 0
         return np.delete(np.arange(len(self.nodes)), self.ends[1:][filled] - 1)
 
-    def copy(self) -> Self:
-        return replace(self, nodes=self.nodes.copy(), pairs=self.pairs.copy())
+    def is_like(self, other: "ChainPoint") -> bool:
+        return np.array_equal(self.ends, other.ends) and (
+            self.pairs.shape[1] == other.pairs.shape[1]
+        )
 
-    def fits(self, oracle: ChainOracle) -> bool:
-        """Whether the training set has sequences of these lengths and as many labels."""
-        same_lengths = np.array_equal(self.ends, oracle.sequences.ends)
-        return same_lengths and self.pairs.shape[1] == oracle.layout.n_labels
-
-    def expectations(self, oracle: ChainOracle) -> tuple[Floats, float]:
-        """The weights and the linear term of the dual that belong to the distributions."""
-        weights = np.zeros(oracle.n_features)
-        table = oracle.layout.table(weights)
-        self._add_nodes(oracle, table)
-        self._add_pairs(oracle, table)
-        return weights, self._linear(oracle)
-
-    def dual(self, oracle: ChainOracle) -> float:
-        if not (self.fits(oracle) and self._feasible):
-            raise ValueError("The dual point is not feasible.")
-        weights, linear = self.expectations(oracle)
-        return linear - 0.5 * float(weights @ weights)
-
-    @property
-    def _feasible(self) -> bool:
+    def is_feasible(self, oracle: ChainOracle) -> bool:
+        n = oracle.layout.n_labels
+        if not np.array_equal(self.ends, oracle.sequences.ends) or self.pairs.shape[1] != n:
+            return False
         off = [
             self.nodes.sum(axis=1) - 1.0,
-            self.pairs.sum(axis=2) - self.nodes[self.before, : self.pairs.shape[1]],
+            self.pairs.sum(axis=2) - self.nodes[self.before, :n],
             self.pairs.sum(axis=1) - self.nodes[self.before + 1],
         ]
         positive = all((part >= 0.0).all() for part in (self.nodes, self.pairs))
         return positive and all(np.abs(part).max(initial=0.0) <= TOLERANCE for part in off)
 
-    def _linear(self, oracle: ChainOracle) -> float:
-        C = np.repeat(oracle.C * oracle.loss_scale, oracle.sequences.lengths)
-        total = 0.0
-        for some in chunks_of(self.nodes):
-            losses = oracle.loss[oracle.labels[some]]
-            total += float(C[some] @ (losses * self.nodes[some]).sum(axis=1))
-        return total
-
-    def _add_nodes(self, oracle: ChainOracle, table: Floats) -> None:
-        """Add the weights of features, biases and ends."""
-        layout, sequences, labels = oracle.layout, oracle.sequences, oracle.labels
+    def expectations(self, oracle: ChainOracle) -> tuple[Floats, float]:
+        weights = np.zeros(oracle.n_features)
+        table, layout, sequences = oracle.layout.table(weights), oracle.layout, oracle.sequences
+        nodes, before, labels = self.nodes, self.before, oracle.labels.astype(np.int64)
         C = np.repeat(oracle.C, sequences.lengths)
-        for some in chunks_of(self.nodes):
-            changes = changes_of(self.nodes[some], labels[some], C[some])
-            table[: layout.n_features] += sequences.X[some].T @ changes
-            if layout.bias >= 0:
-                table[layout.bias] += changes.sum(axis=0)
+        bias = table[layout.bias] if layout.bias >= 0 else None
+        add_expected(sequences.X, nodes, labels, C, table[: layout.n_features], bias)
         if layout.first >= 0:
             filled = sequences.lengths > 0
             firsts, lasts = sequences.ends[:-1][filled], sequences.ends[1:][filled] - 1
             for row, ends in ((layout.first, firsts), (layout.last, lasts)):
-                table[row] += changes_of(self.nodes[ends], labels[ends], C[ends]).sum(axis=0)
+                add_expected(None, nodes[ends], labels[ends], C[ends], None, table[row])
 
-    def _add_pairs(self, oracle: ChainOracle, table: Floats) -> None:
-        """Add the weights of transitions and of features tied to pairs."""
-        layout, tied, before = oracle.layout, oracle.sequences.tied, self.before
-        labels = oracle.labels.astype(np.int64)
         y_true = labels[before] * layout.n_columns + labels[before + 1]
-        C = np.repeat(oracle.C, oracle.sequences.lengths)[before]
         pairs = self.pairs.reshape(len(self.pairs), layout.n_labels * layout.n_columns)
         transitions = table[layout.transitions : layout.transitions + layout.n_labels].reshape(-1)
-        for some in chunks_of(pairs):
-            changes = changes_of(pairs[some], y_true[some], C[some])
-            transitions += changes.sum(axis=0)
-            if tied is not None:
-                rows = table[layout.tied :].reshape(tied.shape[1], -1)
-                rows += tied[before[some] + 1].T @ changes
+        tied = rows = None
+        if sequences.tied is not None:
+            tied = sequences.tied[before + 1]
+            rows = table[layout.tied :].reshape(tied.shape[1], -1)
+        add_expected(tied, pairs, y_true, C[before], rows, transitions)
+        costs = np.repeat(oracle.C * oracle.loss_scale, sequences.lengths)
+        return weights, expected_loss(nodes, labels, oracle.loss, costs)
 
 
 class ChainDistributions(Distributions):
     """Probabilities of the labels and of the pairs of neighbouring labels of all sequences.
 
-    Parameters
-    ----------
-    oracle : ChainTrainingSet
-        Of order one, with margin rescaling and a loss that adds up over the positions.
-    temperature : float
-        Whether it is zero decides on the start.
+    Of chains of order one, with margin rescaling and a loss that adds up over the positions.
+    Whether the temperature is zero decides on the start.
     """
 
     oracle: ChainOracle
     point: ChainPoint
 
     def __init__(self, oracle: ChainOracle, temperature: float) -> None:
-        super().__init__(oracle)
         layout, sequences = oracle.layout, oracle.sequences
-        self._pair_counts = np.maximum(sequences.lengths - 1, 0)
-        self._data = ChainData(
-            rows=oracle.rows,
-            tied=sequences.tied_rows,
-            ends=sequences.ends,
-            pair_at=starts_of(self._pair_counts),
-            labels=oracle.labels,
-            layout=layout,
-            loss=oracle.loss,
-            loss_scale=oracle.loss_scale,
-            totals=oracle.C,
-            squares=_squares(oracle),
-        )
+        lengths, width = sequences.lengths, layout.n_columns
+        n_pairs = np.maximum(lengths - 1, 0)
+        sizes = lengths * width, n_pairs * (layout.n_labels * width)
+        super().__init__(oracle, ChainPoint.even(oracle), *sizes)
+        self._data = MarginalData(oracle.data, oracle.C, _squares(oracle))
         self._scratch = StepScratch(
-            direction=np.zeros((layout.n_rows, layout.n_columns)),
+            direction=np.zeros((layout.n_rows, width)),
             touched=np.zeros((2, layout.n_rows), dtype=np.int64),
-            changes=np.zeros((sequences.longest + 1, layout.n_columns)),
+            changes=np.zeros((sequences.longest + 1, width)),
         )
-        self.point = ChainPoint.even(oracle)
         self._start(temperature)
 
-    @property
-    def _marginals(self) -> Marginals:
-        return Marginals(self.point.nodes, self.point.pairs)
-
-    def expectations(self) -> tuple[Floats, float]:
-        return self.point.expectations(self.oracle)
-
-    def _give_to_true_output(self, kept: float) -> None:
-        nodes, pairs = self._marginals
-        labels, before = self.oracle.labels, self.point.before
-        nodes *= kept
-        pairs *= kept
-        nodes[np.arange(len(nodes)), labels] += 1.0 - kept
-        pairs[np.arange(len(pairs)), labels[before], labels[before + 1]] += 1.0 - kept
-
-    def _fits(self, start: Any) -> bool:
-        return isinstance(start, ChainPoint) and start.fits(self.oracle)
-
-    def _set(self, start: ChainPoint) -> None:
-        self.point.nodes[:], self.point.pairs[:] = start.nodes, start.pairs
-
-    def _room(self, examples: Order, for_all: bool) -> ChainProposals:
-        node_at, n_nodes = places_for(self.oracle.sequences.lengths[examples], for_all)
-        pair_at, n_pairs = places_for(self._pair_counts[examples], for_all)
-        nodes = np.empty((n_nodes, *self.point.nodes.shape[1:]))
-        pairs = np.empty((n_pairs, *self.point.pairs.shape[1:]))
-        return ChainProposals(
-            examples, node_at, pair_at, nodes, pairs, *np.empty((2, len(examples)))
-        )
+    def _true_places(self) -> tuple[Order, ...]:
+        n, width = self.oracle.layout.n_labels, self.oracle.layout.n_columns
+        labels, before = self.oracle.labels.astype(np.int64), self.point.before
+        of_pairs = (np.arange(len(before)) * n + labels[before]) * width + labels[before + 1]
+        return np.arange(len(labels)) * width + labels, of_pairs
 
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        moved: tuple[float, float, float] = move_chains(
-            self._data, self._marginals, self._proposals, part.start, part.stop, move,
-            self.oracle.layout.table(weights), self._proposal_scratch(), self._scratch,
-        )  # fmt: skip
-        return moved
-
-    def _proposal_scratch(self) -> ProposalScratch:
         longest, layout = self.oracle.sequences.longest, self.oracle.layout
         scores, best, sums = np.empty((3, longest, layout.n_columns))
-        return ProposalScratch(
+        scratch = ProposalScratch(
             labels=np.empty(longest, dtype=np.uint16),
             scores=scores,
             best=best,
@@ -539,17 +417,20 @@ class ChainDistributions(Distributions):
             edges=edge_scratch(longest, layout),
             potentials=np.empty((longest, layout.n_labels, layout.n_columns)),
         )
+        moved: tuple[float, float, float] = move_chains(
+            self._data, self._first, self.point.masses, self._proposals, part.start, part.stop,
+            move, layout.table(weights), scratch, self._scratch,
+        )  # fmt: skip
+        return moved
 
     def _add_direction(self, direction: Floats) -> float:
-        table, changes = self.oracle.layout.table(direction), self._scratch.changes
-        return float(add_all_chains(self._data, self._marginals, self._proposals, table, changes))
-
-    def _mix(self, step: float) -> None:
-        mix_all_chains(self._data, self._marginals, self._proposals, step)
+        where = self._data, self._first, self.point.masses, self._proposals
+        table = self.oracle.layout.table(direction)
+        return float(add_all_chains(*where, table, self._scratch.changes))
 
 
 def _squares(oracle: ChainOracle) -> Floats:
-    """See `ChainData`."""
+    """See `MarginalData`."""
     X, layout = oracle.sequences.X, oracle.layout
     if sp.issparse(X) and not X.has_canonical_format:
         return np.zeros(0)

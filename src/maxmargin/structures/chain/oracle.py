@@ -25,7 +25,7 @@ from maxmargin.core.checks import check_indices
 from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import Distributions
-from maxmargin.structures.chain.inference import best_other, most_slack, viterbi2, viterbi_along
+from maxmargin.structures.chain.inference import best_other, most_slack, viterbi, viterbi2
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.uint16]
@@ -79,14 +79,8 @@ class Layout(NamedTuple):
         """Raise ValueError if this is no layout that `of` makes."""
         order = 1 if self.triples < 0 else 2
         n_tied = 0 if self.tied < 0 else (self.n_rows - self.tied) // max(self.n_labels, 1)
-        made = Layout.of(
-            self.n_features,
-            self.n_labels,
-            bias=self.bias >= 0,
-            ends=self.first >= 0,
-            order=order,
-            n_tied=n_tied,
-        )
+        sizes, ends = (self.n_features, self.n_labels), self.first >= 0
+        made = Layout.of(*sizes, bias=self.bias >= 0, ends=ends, order=order, n_tied=n_tied)
         if self.n_labels < 1 or self.n_features < 0 or self != made:
             raise ValueError("the parts of the chain model do not fit together")
 
@@ -97,15 +91,10 @@ class Layout(NamedTuple):
 
 @dataclass(frozen=True)
 class Sequences:
-    """Feature rows of all sequences, one after the other.
+    """Feature rows of all sequences, sequence ``i`` from ``ends[i]`` to ``ends[i + 1]``.
 
-    Parameters
-    ----------
-    X : ndarray or CSR matrix of shape (n_tokens, n_features)
-    ends : ndarray of int64, shape (n_sequences + 1,)
-        Sequence ``i`` has the rows ``ends[i]:ends[i + 1]``.
-    tied : CSR matrix of shape (n_tokens, n_tied) or None
-        Features that are also tied to pairs of labels.
+    `X` is an array or CSR matrix; `tied` has features that are also tied to pairs of labels, as a
+    CSR matrix with as many rows, or None.
     """
 
     X: Any
@@ -140,16 +129,49 @@ class Sequences:
         return make_rows(none if self.tied is None else self.tied, 0.0)
 
 
+class ChainData(NamedTuple):
+    """What the compiled functions need of the data.
+
+    Without true `labels`, inference is not loss-augmented. ``loss[a, b]`` is what label b costs
+    where a is right, and `loss_scale` a factor for each sequence.
+    """
+
+    rows: Rows
+    tied: Rows
+    ends: Order
+    layout: Layout
+    labels: Labels
+    loss: Floats
+    loss_scale: Floats
+
+    @classmethod
+    def unlabelled(cls, sequences: Sequences, layout: Layout) -> "ChainData":
+        """For predictions."""
+        return cls(
+            make_rows(sequences.X, 0.0), sequences.tied_rows, sequences.ends, layout,
+            np.zeros(0, dtype=np.uint16), np.zeros((1, layout.n_columns)), np.zeros(0),
+        )  # fmt: skip
+
+
+def infer_labels(
+    longest: int, data: ChainData, table: Floats, examples: Order, starts: Order, found: Labels
+) -> Floats:
+    """Write the labels of the highest score, or score plus loss, to `found`; returns the scores."""
+    layout, scores = data.layout, np.zeros(len(examples))
+    where = data, table, examples, starts, found, scores, np.empty((longest, layout.n_columns))
+    if layout.triples >= 0:
+        infer_second_order(*where, np.empty((longest, layout.n_labels, layout.n_columns)))
+    else:
+        best = np.empty((longest, layout.n_columns))
+        infer_first_order(*where, edge_scratch(longest, layout), best)
+    return scores
+
+
 class ChainOracle(CompiledOracle):
     """Labelled sequences with compiled inference.
 
     Parameters
     ----------
-    sequences : Sequences
-    labels : ndarray of shape (n_tokens,)
-        True label of each row, as numbers.
-    layout : Layout
-    C : ndarray of shape (n_sequences,)
     loss : ndarray of shape (n_labels, n_labels)
         ``loss[a, b]``: what label b costs where a is right, at one position.
     normalized : bool
@@ -203,35 +225,35 @@ class ChainOracle(CompiledOracle):
             )
         return ChainDistributions(self, temperature)
 
+    @property
+    def data(self) -> ChainData:
+        """What the compiled functions need."""
+        return ChainData(
+            self.rows, self.sequences.tied_rows, self.sequences.ends, self.layout,
+            self.labels, self.loss, self.loss_scale,
+        )  # fmt: skip
+
     def infer(self, weights: Floats, examples: Order, starts: Order, found: Labels) -> None:
-        shared = self.rows, self.sequences.ends, self.layout.table(weights), self.layout
-        y_true = self.labels, self.loss, self.loss_scale
-        where = examples, starts, found
-        length, n, width = self.sequences.longest, self.layout.n_labels, self.layout.n_columns
-        nodes, best = np.empty((length, width)), np.empty((length, width))
-        if self.layout.triples >= 0:
-            infer_second_order(*shared, *y_true, *where, nodes, np.empty((length, n, width)))
+        where = self.data, self.layout.table(weights), examples, starts, found
+        length, width = self.sequences.longest, self.layout.n_columns
+        if self.layout.triples >= 0 or not (self.zero_one or self.slack):
+            infer_labels(length, *where)
         elif self.zero_one:
-            infer_other(*shared, self.labels, *where, nodes, best, np.empty(length))
-        elif self.slack:
-            infer_slack(*shared, self.labels, *where, nodes, np.empty((length, length + 1, width)))
+            infer_other(*where, *np.empty((2, length, width)), np.empty(length))
         else:
-            tied, edges = self.sequences.tied_rows, edge_scratch(length, self.layout)
-            infer_margin(*shared, tied, *y_true, *where, nodes, edges, best)
+            infer_slack(*where, np.empty((length, width)), np.empty((length, length + 1, width)))
 
     def check_outputs(self, examples: Order, starts: Order, found: Labels) -> None:
         check_indices("labels of outputs", found, self.layout.n_labels)
 
     def entries_of(self, examples: Order, starts: Order, found: Labels) -> Entries:
-        shared = self.rows, self.sequences.tied_rows, self.sequences.ends, self.labels, self.layout
-        where = examples, starts, found
+        where = self.data, examples, starts, found
         counts, losses = np.empty(len(examples), dtype=np.int64), np.empty(len(examples))
-        loss = self.loss, self.loss_scale, self.zero_one
-        measure_cuts(*shared, *loss, *where, counts, losses)
+        measure_cuts(*where, self.zero_one, counts, losses)
         entries = starts_of(counts)
         columns, values = np.empty(entries[-1], dtype=np.uint32), np.empty(entries[-1])
         scales = losses if self.slack else np.ones(len(examples))
-        fill_cuts(*shared, scales, *where, entries, columns, values)
+        fill_cuts(*where, scales, entries, columns, values)
         return entries, columns, values, losses
 
 
@@ -287,68 +309,63 @@ def edge_scratch(length: int, layout: Layout) -> Floats:
     return np.zeros((length if layout.tied >= 0 else 0, layout.n_labels, layout.n_columns))
 
 
+@inlined
+def score_example(data, b, table, nodes):  # type: ignore[no-untyped-def]
+    """Set node scores, losses included if there are true labels."""
+    start, stop = data.ends[b], data.ends[b + 1]
+    set_node_scores(data.rows, start, stop, table, data.layout, nodes)
+    if len(data.labels) > 0:
+        add_losses(start, stop, data.labels, data.loss, data.loss_scale[b], nodes)
+
+
 @compiled
-def infer_margin(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, tied, labels, loss, loss_scale, examples, starts, found,
-    nodes, edges, best,
-):  # fmt: skip
-    """Labels of the highest score plus loss of each example, written to ``found[starts[k]:]``."""
+def infer_first_order(data, table, examples, starts, found, scores, nodes, edges, best):  # type: ignore[no-untyped-def]
+    """Labels of the highest score of each example, written to ``found[starts[k]:]``."""
     for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
+        start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
         if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
-            along = edge_scores(tied, start, stop, table, layout, edges)
+            score_example(data, examples[k], table, nodes)
+            along = edge_scores(data.tied, start, stop, table, data.layout, edges)
             out = found[starts[k] : starts[k + 1]]
-            viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
+            scores[k] = viterbi(nodes[: stop - start], along, data.layout.n_labels, out, best)
 
 
 @compiled
-def infer_second_order(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, loss, loss_scale, examples, starts, found, nodes, best
-):
+def infer_second_order(data, table, examples, starts, found, scores, nodes, best):  # type: ignore[no-untyped-def]
     """The same for chains of the second order."""
-    triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
+    n, first = data.layout.n_labels, data.layout.triples
+    pairs, triples = pair_scores(table, data.layout), table[first : first + n * n]
     for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
-        if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            add_losses(start, stop, labels, loss, loss_scale[b], nodes)
+        length = data.ends[examples[k] + 1] - data.ends[examples[k]]
+        if length > 0:
+            score_example(data, examples[k], table, nodes)
             out = found[starts[k] : starts[k + 1]]
-            pairs = pair_scores(table, layout)
-            viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)
+            scores[k] = viterbi2(nodes[:length], pairs, triples, n, out, best)
 
 
 @compiled
-def infer_other(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, labels, examples, starts, found, nodes, best, agreed
-):
+def infer_other(data, table, examples, starts, found, nodes, best, agreed):  # type: ignore[no-untyped-def]
     """Labels of the highest score among those that are not all right."""
+    pairs = pair_scores(table, data.layout)
     for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
+        start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
         if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            out = found[starts[k] : starts[k + 1]]
-            pairs = pair_scores(table, layout)
-            y_true = labels[start:stop]
-            best_other(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best, agreed)
+            set_node_scores(data.rows, start, stop, table, data.layout, nodes)
+            out, y_true = found[starts[k] : starts[k + 1]], data.labels[start:stop]
+            n = data.layout.n_labels
+            best_other(nodes[: stop - start], pairs, n, y_true, out, best, agreed)
 
 
 @compiled
-def infer_slack(rows, ends, table, layout, labels, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
+def infer_slack(data, table, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
     """Labels of the highest number of mistakes times violation of a margin of one."""
+    pairs = pair_scores(table, data.layout)
     for k in range(len(examples)):
-        b = examples[k]
-        start, stop = ends[b], ends[b + 1]
+        start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
         if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            out = found[starts[k] : starts[k + 1]]
-            pairs = pair_scores(table, layout)
-            y_true = labels[start:stop]
-            most_slack(nodes[: stop - start], pairs, layout.n_labels, y_true, out, best)
+            set_node_scores(data.rows, start, stop, table, data.layout, nodes)
+            out, y_true = found[starts[k] : starts[k + 1]], data.labels[start:stop]
+            most_slack(nodes[: stop - start], pairs, data.layout.n_labels, y_true, out, best)
 
 
 @inlined
@@ -361,11 +378,10 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 
 @compiled
-def measure_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, loss, loss_scale, zero_one, examples, starts, found,
-    counts, losses,
-):  # fmt: skip
+def measure_cuts(data, examples, starts, found, zero_one, counts, losses):  # type: ignore[no-untyped-def]
     """Number of entries and loss of the cut of each example's found labels."""
+    rows, tied, ends, layout = data.rows, data.tied, data.ends, data.layout
+    labels, loss = data.labels, data.loss
     for k in range(len(examples)):
         b = examples[k]
         start, at = ends[b], starts[k]
@@ -385,7 +401,7 @@ def measure_cuts(  # type: ignore[no-untyped-def]
             if layout.triples >= 0 and t > 1 and differ(labels, found, start, at, t, 2):
                 count += 1
         counts[k] = 2 * count
-        losses[k] = loss_scale[b] * total
+        losses[k] = data.loss_scale[b] * total
         if zero_one:
             losses[k] = 1.0 if errors > 0 else 0.0
 
@@ -401,10 +417,9 @@ def put_pair(columns, values, at, width, row, y_true, other_row, other, value): 
 
 
 @compiled
-def fill_cuts(  # type: ignore[no-untyped-def]
-    rows, tied, ends, labels, layout, scales, examples, starts, found, entries, columns, values
-):
+def fill_cuts(data, examples, starts, found, scales, entries, columns, values):  # type: ignore[no-untyped-def]
     """The entries: features of the true labels less those of the found ones, where they differ."""
+    rows, tied, ends, layout, labels = data.rows, data.tied, data.ends, data.layout, data.labels
     width, n = layout.n_columns, layout.n_labels
     for k in range(len(examples)):
         b = examples[k]
@@ -422,8 +437,7 @@ def fill_cuts(  # type: ignore[no-untyped-def]
                         columns, values, at, width, row, y, row, z, scale * rows.values[q]
                     )
                 if layout.bias >= 0:
-                    row = layout.bias
-                    at = put_pair(columns, values, at, width, row, y, row, z, scale)
+                    at = put_pair(columns, values, at, width, layout.bias, y, layout.bias, z, scale)
                 if layout.first >= 0 and t == 0:
                     row = layout.first
                     at = put_pair(columns, values, at, width, row, y, row, z, scale)
@@ -431,10 +445,8 @@ def fill_cuts(  # type: ignore[no-untyped-def]
                     row = layout.last
                     at = put_pair(columns, values, at, width, row, y, row, z, scale)
             if t > 0 and differ(labels, found, start, other_at, t, 1):
-                before, other_before = (
-                    np.int64(labels[start + t - 1]),
-                    np.int64(found[other_at + t - 1]),
-                )
+                before = np.int64(labels[start + t - 1])
+                other_before = np.int64(found[other_at + t - 1])
                 row, other = layout.transitions + before, layout.transitions + other_before
                 at = put_pair(columns, values, at, width, row, y, other, z, scale)
                 for q in range(tied.starts[start + t], tied.starts[start + t + 1]):

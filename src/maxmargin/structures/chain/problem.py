@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.compiled.rows import make_rows
 from maxmargin.core.checks import check_indices
 from maxmargin.core.inputs import stack
 from maxmargin.core.latent import LatentOracle, LatentProblem
@@ -21,20 +20,13 @@ from maxmargin.core.problem import Problem
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
-from maxmargin.structures.chain.inference import (
-    k_best,
-    marginals2,
-    marginals_along,
-    viterbi2,
-    viterbi_along,
-)
+from maxmargin.structures.chain.inference import k_best, marginals, marginals2
 from maxmargin.structures.chain.oracle import (
+    ChainData,
     ChainOracle,
     Layout,
     Sequences,
-    edge_scores,
-    edge_scratch,
-    pair_scores,
+    infer_labels,
     set_node_scores,
 )
 
@@ -46,13 +38,7 @@ IMPOSSIBLE = -1e200
 
 
 class ChainModel:
-    """A weight table, and inference with it.
-
-    Parameters
-    ----------
-    table : ndarray of shape (n_rows, n_columns)
-    layout : Layout
-    """
+    """A weight table of shape (n_rows, n_columns), and inference with it."""
 
     def __init__(self, table: Floats, layout: Layout) -> None:
         self.table, self.layout = table, layout
@@ -61,30 +47,21 @@ class ChainModel:
         self, sequences: Sequences, threads: Threads
     ) -> tuple[NDArray[np.uint16], Floats]:
         """Best labels of all positions, and the score of each sequence."""
+        data = ChainData.unlabelled(sequences, self.layout)
         labels = np.empty(int(sequences.ends[-1]), dtype=np.uint16)
-        scores = np.zeros(len(sequences.lengths))
-        rows = make_rows(sequences.X, 0.0)
-        length, width = sequences.longest, self.layout.n_columns
-        shared = rows, sequences.ends, self.table, self.layout
+        everything = np.arange(len(sequences.lengths))
 
-        def infer(part: slice) -> None:
-            where = part.start, part.stop, labels, scores, np.empty((length, width))
-            if self.layout.triples >= 0:
-                deep = np.empty((length, self.layout.n_labels, width))
-                infer_best_second_order(*shared, *where, deep)
-            else:
-                edges = edge_scratch(length, self.layout)
-                best = np.empty((length, width))
-                infer_chains(*shared, sequences.tied_rows, *where, edges, best)
+        def infer(part: slice) -> Floats:
+            where = everything[part], sequences.ends[part.start :], labels
+            return infer_labels(sequences.longest, data, self.table, *where)
 
-        threads.map(infer, threads.shares(len(scores)))
-        return labels, scores
+        parts = threads.shares(len(everything))
+        return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
     def node_scores(self, sequences: Sequences) -> list[Floats]:
         """Scores of the labels at each position, transitions aside, one array a sequence."""
-        rows = make_rows(sequences.X, 0.0)
         nodes = np.empty((int(sequences.ends[-1]), self.layout.n_columns))
-        score_nodes(rows, sequences.ends, self.table, self.layout, nodes)
+        score_nodes(ChainData.unlabelled(sequences, self.layout), self.table, nodes)
         return np.split(nodes, sequences.ends[1:-1])
 
     def marginals(self, sequences: Sequences, temperature: float) -> list[Floats]:
@@ -102,7 +79,7 @@ class ChainModel:
                 edges = pairs[None, :, :]
                 if layout.tied >= 0 and length > 1:
                     edges = edges + self._tied_scores(sequences, i) / temperature
-                marginals_along(scores / temperature, edges, n, answer, between, sums)
+                marginals(scores / temperature, edges, n, answer, between, sums)
             elif length:
                 triples = self._part(layout.triples, n * n) / temperature
                 among = np.empty((max(length - 2, 0), n * n, width))
@@ -277,13 +254,7 @@ class Chain(Remade, Problem):
         return Sequences(*stack(X, None, self.layout.n_features))
 
     def checked(self, i: int, x: Any, y: Any) -> NDArray[np.int64]:
-        """The labels of sequence `i`.
-
-        Raises
-        ------
-        ValueError
-            If they are not one for each position.
-        """
+        """The labels of sequence `i`; ValueError if they are not one for each position."""
         labels, length, n = np.asarray(y), int(self.sequences([x]).ends[-1]), self.layout.n_labels
         if labels.shape != (length,) or not np.isin(labels, np.arange(n)).all():
             raise ValueError(
@@ -316,39 +287,13 @@ def _top(nodes: Floats, edges: Floats, n: int, k: int) -> tuple[NDArray[np.uint1
 
 
 @compiled
-def score_nodes(rows, ends, table, layout, nodes):  # type: ignore[no-untyped-def]
+def score_nodes(data, table, nodes):  # type: ignore[no-untyped-def]
     """Node scores of all sequences."""
+    ends = data.ends
     for i in range(len(ends) - 1):
         if ends[i + 1] > ends[i]:
             here = nodes[ends[i] : ends[i + 1]]
-            set_node_scores(rows, ends[i], ends[i + 1], table, layout, here)
-
-
-@compiled
-def infer_chains(  # type: ignore[no-untyped-def]
-    rows, ends, table, layout, tied, first, last, labels, scores, nodes, edges, best
-):
-    """Best labels of the sequences ``first..last-1``."""
-    for i in range(first, last):
-        start, stop = ends[i], ends[i + 1]
-        if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            along = edge_scores(tied, start, stop, table, layout, edges)
-            out = labels[start:stop]
-            scores[i] = viterbi_along(nodes[: stop - start], along, layout.n_labels, out, best)
-
-
-@compiled
-def infer_best_second_order(rows, ends, table, layout, first, last, labels, scores, nodes, best):  # type: ignore[no-untyped-def]
-    """The same for chains of the second order."""
-    triples = table[layout.triples : layout.triples + layout.n_labels * layout.n_labels]
-    for i in range(first, last):
-        start, stop = ends[i], ends[i + 1]
-        if stop > start:
-            set_node_scores(rows, start, stop, table, layout, nodes)
-            pairs = pair_scores(table, layout)
-            out = labels[start:stop]
-            scores[i] = viterbi2(nodes[: stop - start], pairs, triples, layout.n_labels, out, best)
+            set_node_scores(data.rows, ends[i], ends[i + 1], table, data.layout, here)
 
 
 _ROUNDING = 1e-9
@@ -441,15 +386,7 @@ class HiddenChains(Remade, LatentProblem):
 
 
 class HiddenChainOracle(LatentOracle):
-    """Labelled sequences; imputations are lists of arrays of states.
-
-    Parameters
-    ----------
-    problem : HiddenChains
-    sequences : Sequences
-    labels : list of ndarray
-    C : ndarray of shape (n_sequences,)
-    """
+    """Labelled sequences; imputations are lists of arrays of states."""
 
     def __init__(
         self, problem: HiddenChains, sequences: Sequences, labels: list[States], C: Floats

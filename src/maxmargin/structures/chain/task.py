@@ -2,10 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
-
-import numpy as np
 
 from maxmargin.cli.task import Data, Path, Task, fitting, numbered
 from maxmargin.data.files import FileFormatError
@@ -14,9 +11,10 @@ from maxmargin.structures.chain.formats import (
     ColumnSentence,
     read_columns,
     read_svm_hmm,
+    with_tags,
     write_columns,
 )
-from maxmargin.structures.chain.templates import Templates
+from maxmargin.structures.chain.templates import Templates, features_of
 
 
 @dataclass
@@ -51,17 +49,9 @@ class NumberedSequences(Task):
 class WordSequences(Task):
     """Tags of words, which stand in columns.
 
-    Parameters
-    ----------
-    tag_column : int
-        Where the tags stand.
-    templates : str or None
-        Feature templates; None are the usual ones for as many columns as the training file has.
-    hash_bits : int or None
-        Hash features into so many bits; None keeps their names.
-    n_columns : int
-        Columns beside that of the tags; 0 until the training file has shown it.
-    encoding : str or None
+    Without `templates`, features are the usual ones for as many columns as the training file has;
+    `hash_bits` of None keeps their names. `n_columns` are those beside that of the tags, 0 until
+    the training file has shown it.
     """
 
     tag_column: int = -1
@@ -87,16 +77,10 @@ class WordSequences(Task):
             self.n_columns = len(sentences[0].columns)
         if self.templates is None:
             self.templates = str(Templates.default(max(self.n_columns, 1)))
-        templates = Templates(self.templates)
-        if self.hash_bits is None:
-            X: Any = templates.transform(sentences)
-        else:
-            rows, lengths = templates.hashed(sentences, self.hash_bits)
-            X = [rows[start:end] for start, end in pairwise(np.r_[0, np.cumsum(lengths)].tolist())]
         tagged = all(sentence.tags is not None for sentence in sentences)
         size = f"{plural(len(sentences), 'sentence')}, {plural(sum(map(len, sentences)), 'word')}"
         return Data(
-            X,
+            features_of(Templates(self.templates), sentences, self.hash_bits),
             [sentence.tags for sentence in sentences] if tagged else None,
             len(sentences),
             size,
@@ -119,17 +103,11 @@ class WordSequences(Task):
                 f"has {plural(len(sentences[0].columns), 'column')}, but the model was trained on "
                 f"{self.n_columns} and one for the tags.",
             )
-        return [_with_tags(sentence, self.tag_column) for sentence in sentences]
+        return [with_tags(sentence.columns, self.tag_column) for sentence in sentences]
 
     def lines(self, model: Any, data: Data) -> Iterator[str]:
         for sentence, tags in zip(data.originals or [], model.predict(data.X), strict=True):
             yield write_columns([sentence], [tags]).removesuffix("\n")
-
-
-def _with_tags(sentence: ColumnSentence, place: int) -> ColumnSentence:
-    columns = list(sentence.columns)
-    tags = columns.pop(place)
-    return ColumnSentence(tuple(columns), tags)
 
 
 TASKS = (NumberedSequences, WordSequences)

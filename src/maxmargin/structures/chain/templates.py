@@ -76,19 +76,18 @@ def _yes(holds: bool) -> str | None:
     return "yes" if holds else None
 
 
-FUNCTIONS: dict[str, Callable[[str], str | None]] = {
+FUNCTIONS: dict[str, Callable[..., str | None]] = {
     "lower": str.lower,
     "shape": _shape,
     "digit": lambda word: _yes(any(map(str.isdigit, word))),
     "capital": lambda word: _yes(word[:1].isupper()),
-}
-"""What can be done to a word: the new text, or None if there is nothing to be said."""
-
-PARTS: dict[str, Callable[[str, int], str | None]] = {
     "prefix": lambda word, n: word[:n] if len(word) >= n else None,
     "suffix": lambda word, n: word[-n:] if len(word) >= n else None,
 }
-"""The same with a number of letters."""
+"""What can be done to a word: the new text, or None if there is nothing to be said."""
+
+PARTS = "prefix", "suffix"
+"""Functions that take a number of letters."""
 
 TESTS = "digit", "capital"
 """Functions that give a word of their own; beyond the sentence they do not hold."""
@@ -102,9 +101,7 @@ class Step(NamedTuple):
 
     def apply(self, word: str) -> str | None:
         """What it makes of a word."""
-        if self.n is None:
-            return FUNCTIONS[self.function](word)
-        return PARTS[self.function](word, self.n)
+        return FUNCTIONS[self.function](word, *([] if self.n is None else [self.n]))
 
 
 class Place(NamedTuple):
@@ -143,7 +140,7 @@ def parse_columns(line: str) -> list[str] | None:
         return None
     names = match[1].split()
     for name in names:
-        if not _NAME.fullmatch(name) or name in FUNCTIONS or name in PARTS:
+        if not _NAME.fullmatch(name) or name in FUNCTIONS:
             raise TemplateError(
                 f"{name!r:.50} cannot name a column: take letters, digits and _, and no function."
             )
@@ -207,7 +204,7 @@ class _Line:
     def _part(self, depth: int) -> list[Place]:
         start = self._at
         name = self._next(_NAME_KIND, "the name of a column or a function")
-        if name in FUNCTIONS or name in PARTS:
+        if name in FUNCTIONS:
             if depth == _DEEPEST:
                 raise TemplateError(f"functions are nested deeper than {_DEEPEST}.")
             self._sign("(")
@@ -219,7 +216,7 @@ class _Line:
             self._sign(")")
             return [place._replace(steps=(*place.steps, step)) for step in steps for place in inner]
         if name not in self._columns:
-            known = ", ".join([*self._columns, *FUNCTIONS, *PARTS])
+            known = ", ".join([*self._columns, *FUNCTIONS])
             self._at = start
             raise TemplateError(f"{name!r:.50} is neither a column nor a function: {known} are.")
         self._sign("[")
@@ -259,6 +256,12 @@ BEGIN, END = "<s>", "</s>"
 """What stands before and after a sentence."""
 
 _USUAL_COLUMNS = "word", "pos", "chunk"
+
+
+def _usual_names(n_columns: int) -> list[str]:
+    """Names of columns that have none."""
+    return [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))][:n_columns]
+
 
 _OF_WORDS = """\
 word[-2..2]
@@ -366,7 +369,7 @@ class Templates:
         """
         if n_columns < 1:
             raise ValueError(f"n_columns must be at least 1, but is {n_columns}.")
-        names = [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))][:n_columns]
+        names = _usual_names(n_columns)
         others = "".join(_OF_OTHERS.format(name) for name in names[1:])
         return cls(f"columns: {' '.join(names)}\n{_OF_WORDS}{others}")
 
@@ -603,8 +606,15 @@ def _parsed(text: str, source: str) -> tuple[tuple[str, ...], list[Template]]:
     if not templates:
         raise FileFormatError(source, None, "names no feature: write one a line, such as word[0].")
     n_columns = 1 + max(place.column for one in templates for place in one.places)
-    usual = [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))]
-    return tuple(columns or usual[:n_columns]), templates
+    return tuple(columns or _usual_names(n_columns)), templates
+
+
+def features_of(templates: Templates, sentences: Sequence[Any], hash_bits: int | None) -> list[Any]:
+    """Dictionaries of features or, with a number of bits, rows of hashed ones, by sentences."""
+    if hash_bits is None:
+        return templates.transform(sentences)
+    rows, lengths = templates.hashed(sentences, hash_bits)
+    return [rows[a:b] for a, b in pairwise([0, *np.cumsum(lengths).tolist()])]
 
 
 class ColumnFile(CountedSource):
@@ -676,14 +686,8 @@ class ColumnFile(CountedSource):
     def _read(self) -> Iterator[Examples]:
         sentences = iter_columns(self.path, tag_column=self.tag_column, encoding=self.encoding)
         while batch := list(islice(sentences, self.batch_examples)):
-            yield Examples(self._features(batch), [sentence.tags for sentence in batch])
-
-    def _features(self, batch: list[Any]) -> list[Any]:
-        if self.hash_bits is None:
-            return self.templates.transform(batch)
-        rows, lengths = self.templates.hashed(batch, self.hash_bits)
-        ends = np.cumsum(lengths).tolist()
-        return [rows[a:b] for a, b in pairwise([0, *ends])]
+            X = features_of(self.templates, batch, self.hash_bits)
+            yield Examples(X, [sentence.tags for sentence in batch])
 
     def _name(self) -> str:
         return repr(self.path)

@@ -19,8 +19,7 @@ from maxmargin.estimators.checks import check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
-from maxmargin.structures.graph.graphs import METHODS, GraphLayout, Graphs
-from maxmargin.structures.graph.oracle import GraphOracle
+from maxmargin.structures.graph.oracle import METHODS, GraphLayout, GraphOracle, Graphs
 from maxmargin.structures.graph.problem import GraphModel
 from maxmargin.training.fit import (
     Encoded,

@@ -141,36 +141,24 @@ def _edges(edges: Any, i: int) -> Ints:
 def _check_edges(edges: Ints, node_ends: Ints, edge_ends: Ints) -> None:
     graph = np.repeat(np.arange(len(node_ends) - 1), np.diff(edge_ends))
     n_nodes = np.diff(node_ends)
-
-    def where(bad: NDArray[np.bool_]) -> tuple[int, int, Any]:
-        e = int(np.flatnonzero(bad)[0])
-        return e - int(edge_ends[graph[e]]), int(graph[e]), edges[e].tolist()
-
-    outside = np.any((edges < 0) | (edges >= n_nodes[graph][:, None]), axis=1)
-    if outside.any():
-        e, g, ends = where(outside)
-        raise ValueError(
-            f"Edge {e} of graph {g} joins the nodes {ends[0]} and {ends[1]}, but the graph has "
-            f"{n_nodes[g]} nodes, counted from 0."
-        )
-    loops = edges[:, 0] == edges[:, 1]
-    if loops.any():
-        e, g, ends = where(loops)
-        raise ValueError(
-            f"Edge {e} of graph {g} joins the node {ends[0]} with itself: give it to the node as a "
-            f"feature instead."
-        )
-    low, high = edges.min(axis=1), edges.max(axis=1)
-    order = np.lexsort((high, low, graph))
+    ends = np.sort(edges, axis=1)
+    order = np.lexsort((ends[:, 1], ends[:, 0], graph))
+    same = (np.diff(np.column_stack([graph, ends])[order], axis=0) == 0).all(axis=1)
     repeats = np.zeros(len(edges), dtype=bool)
-    same = [np.diff(part[order]) == 0 for part in (graph, low, high)]
-    repeats[order[1:][np.logical_and.reduce(same)]] = True
-    if repeats.any():
-        e, g, ends = where(repeats)
-        raise ValueError(
-            f"Edge {e} of graph {g} joins the nodes {ends[0]} and {ends[1]}, which another edge "
-            f"does already, in this direction or the other: give one edge, with features for both."
-        )
+    repeats[order[1:][same]] = True
+    outside = np.any((edges < 0) | (edges >= n_nodes[graph][:, None]), axis=1)
+    for bad, reason in (
+        (outside, "the nodes {u} and {v}, but the graph has {n} nodes, counted from 0."),
+        (ends[:, 0] == ends[:, 1], "the node {u} with itself: give it to the node as a feature "
+         "instead."),
+        (repeats, "the nodes {u} and {v}, which another edge does already, in this direction or "
+         "the other: give one edge, with features for both."),
+    ):  # fmt: skip
+        if bad.any():
+            e = int(np.flatnonzero(bad)[0])
+            g, (u, v) = int(graph[e]), edges[e].tolist()
+            joined = reason.format(u=u, v=v, n=n_nodes[g])
+            raise ValueError(f"Edge {e - edge_ends[g]} of graph {g} joins {joined}")
 
 
 def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:

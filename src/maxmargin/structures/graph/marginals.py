@@ -8,18 +8,17 @@ with each label of the node. The probability of all labels is
     p(y) = prod_p  p(label of the node in place p | labels of its scope)
 
 which is that of the cliques over that of what neighbouring cliques share. Of all distributions with
-these probabilities of cliques, it is the one with the most entropy.
+these probabilities of cliques, it is the one with the most entropy. Cliques must agree on what they
+share, and do so after each of these functions.
 
-Cliques must agree on what they share, and do so after each of these functions.
-
-Moves of the distributions over labellings of graphs, compiled: proposals and steps.
-
-Probabilities of cliques as a dual point, valued in plain numpy.
-
-Distributions over the labellings of graphs with exact inference.
+Proposals and steps are compiled. As a dual point, the probabilities are evaluated and checked in
+plain numpy: `CliqueTree` knows of an elimination only which node comes in which place and with
+which scope, and shares no code with inference.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -28,34 +27,44 @@ from numpy.typing import NDArray
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import LEAST
 from maxmargin.compiled.rows import add_row_multiple
+from maxmargin.core.checks import check_indices, check_offsets, check_shape
+from maxmargin.core.oracle import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
+    CHUNK,
     TOLERANCE,
-    FlatDistributions,
-    FlatPoint,
+    Distributions,
+    MarginalPoint,
     Move,
-    changes_of,
-    chunks_of,
+    add_expected,
+    add_node_changes,
+    expected_loss,
     measure_rows,
-    mix,
+    mix_example,
     move_and_clear,
     old_and_new,
     step_size,
     touch,
     touch_features,
 )
-from maxmargin.structures.graph.graphs import CliqueTree, Graphs
-from maxmargin.structures.graph.junction_tree import (
+from maxmargin.structures.graph.inference import (
+    Floats,
+    Ints,
     add_row,
     best_exact,
-    first_labels,
     next_labels,
+    open_scope,
     set_own_row,
     set_row,
     share_out,
     table_place,
 )
-from maxmargin.structures.graph.oracle import GraphData, GraphOracle, score_graph
+from maxmargin.structures.graph.oracle import (
+    GraphData,
+    GraphOracle,
+    Graphs,
+    score_graph,
+)
 
 
 @compiled
@@ -72,10 +81,8 @@ def reweight_cliques(  # type: ignore[no-untyped-def]
     # label of the highest score counts at least LEAST, next to which it does not matter what
     # rounds to zero.
     for p in range(start, stop):
-        first_labels(elimination, p, labels)
-        at = elimination.table_at[p]
-        more = True
-        while more:
+        first, last = open_scope(elimination, p, n_labels, labels)
+        for at in range(first, last):
             set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row)
             own = cliques[at * n_labels : (at + 1) * n_labels]
             highest = row[0]
@@ -92,22 +99,18 @@ def reweight_cliques(  # type: ignore[no-untyped-def]
                 own[b] *= scale
             tables[at] = highest + np.log(total / before)
             shares[at] = 0.0
-            at += 1
-            more = next_labels(elimination, p, n_labels, labels)
+            next_labels(elimination, p, n_labels, labels)
         if elimination.scope_starts[p] == elimination.scope_starts[p + 1]:
-            shares[at - 1] = 1.0
+            shares[first] = 1.0
     # And back, it is multiplied by the probability of the scope's labels.
     for p in range(stop - 1, start - 1, -1):
-        first_labels(elimination, p, labels)
-        at = elimination.table_at[p]
-        more = True
-        while more:
+        first, last = open_scope(elimination, p, n_labels, labels)
+        for at in range(first, last):
             own = cliques[at * n_labels : (at + 1) * n_labels]
             for b in range(n_labels):
                 own[b] *= shares[at]
             share_out(elimination, p, n_labels, labels, own, shares)
-            at += 1
-            more = next_labels(elimination, p, n_labels, labels)
+            next_labels(elimination, p, n_labels, labels)
 
 
 @compiled
@@ -115,15 +118,12 @@ def mean_clique_score(elimination, incidence, g, n_labels, nodes, pairs, cliques
     """Expected score of a labelling. Scratch: `labels` and `row`."""
     total = 0.0
     for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
-        first_labels(elimination, p, labels)
-        at = elimination.table_at[p]
-        more = True
-        while more:
+        first, last = open_scope(elimination, p, n_labels, labels)
+        for at in range(first, last):
             set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row)
             for b in range(n_labels):
                 total += cliques[at * n_labels + b] * row[b]
-            at += 1
-            more = next_labels(elimination, p, n_labels, labels)
+            next_labels(elimination, p, n_labels, labels)
     return total
 
 
@@ -151,31 +151,23 @@ def add_clique_changes(  # type: ignore[no-untyped-def]
     Scratch: `labels` and `row`.
     """
     for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
-        first_labels(elimination, p, labels)
-        at = elimination.table_at[p]
-        more = True
-        while more:
+        first, last = open_scope(elimination, p, n_labels, labels)
+        for at in range(first, last):
             for b in range(n_labels):
                 i = at * n_labels + b
                 row[b] = factor * (old[i] - new[i])
             add_row(elimination, incidence, p, n_labels, labels, row, kinds, of_nodes, of_pairs)
-            at += 1
-            more = next_labels(elimination, p, n_labels, labels)
-
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+            next_labels(elimination, p, n_labels, labels)
 
 
 class CliqueData(NamedTuple):
     """What the compiled functions need of the data.
 
-    Probabilities of graph ``g`` are ``first[g]:first[g + 1]``. The edge in place ``q`` of the
-    incidence has the kind ``kinds[q]``, and edges of a kind have the same features.
+    The edge in place ``q`` of the incidence has the kind ``kinds[q]``, and edges of a kind have the
+    same features.
     """
 
     graphs: GraphData
-    first: Ints
     kinds: Ints
     totals: Floats
 
@@ -281,11 +273,8 @@ def set_changes(data, g, old, new, scratch):  # type: ignore[no-untyped-def]
 def add_changes(data, g, nodes, pairs, direction):  # type: ignore[no-untyped-def]
     """Add what a whole step changes the weights by."""
     layout, first = data.layout, data.incidence.node_ends[g]
-    for v in range(data.incidence.node_ends[g + 1] - first):
-        add_row_multiple(data.rows, first + v, nodes[v], direction.rows)
-        if layout.bias >= 0:
-            for m in range(layout.n_columns):
-                direction.rows[layout.bias, m] += nodes[v, m]
+    n_nodes = data.incidence.node_ends[g + 1] - first
+    add_node_changes(data.rows, layout.bias, first, nodes, n_nodes, direction.rows)
     for kind in range(data.kind_ends[g], data.kind_ends[g + 1]):
         flat = pairs[kind - data.kind_ends[g]].reshape(layout.n_labels * layout.n_columns)
         add_row_multiple(data.kind_rows, kind, flat, direction.pairs)
@@ -309,31 +298,17 @@ def touch_rows(data, g, touched):  # type: ignore[no-untyped-def]
     return count
 
 
-@inlined
-def step_example(data, g, old, new, move, weights, scratch):  # type: ignore[no-untyped-def]
-    """Step towards a proposal; returns the gain and the change of the linear term."""
-    direction, touched = scratch.direction, scratch.touched
-    whole = set_changes(data, g, old, new, scratch)
-    add_changes(data.graphs, g, scratch.nodes, scratch.pairs, direction)
-    count = touch_rows(data.graphs, g, touched)
-    product, square = measure_rows(direction.rows, weights.rows, touched, count)
-    slope = whole - product
-    step = step_size(move, slope, square)
-    move_and_clear(direction.rows, step, weights.rows, touched, count)
-    if step > 0.0:
-        mix(old, new, step)
-    return step * (slope - 0.5 * step * square), step * whole
-
-
 @compiled
-def move_graphs(data, mass, found, first, last, move, weights, scratch, step_scratch):  # type: ignore[no-untyped-def]
+def move_graphs(  # type: ignore[no-untyped-def]
+    data, starts, masses, found, first, last, move, weights, scratch, step_scratch
+):
     """See `Distributions._move`."""
-    graphs = data.graphs
+    graphs, direction, touched = data.graphs, step_scratch.direction, step_scratch.touched
     gain = linear = 0.0
     entries = 0
     for k in range(first, last):
         g = found.examples[k]
-        old, new = old_and_new(data.first, mass, found, k)
+        old, new = old_and_new(starts, masses, found, 0, k)
         if move.proposes:
             found.hinges[k] = found.values[k] = 0.0
             if len(old) > 0:
@@ -341,37 +316,228 @@ def move_graphs(data, mass, found, first, last, move, weights, scratch, step_scr
                     graphs, g, old, move.temperature, weights, scratch, new
                 )
         if move.steps:
-            more, change = step_example(data, g, old, new, move, weights, step_scratch)
-            gain += more
-            linear += change
+            whole = set_changes(data, g, old, new, step_scratch)
+            add_changes(graphs, g, step_scratch.nodes, step_scratch.pairs, direction)
+            count = touch_rows(graphs, g, touched)
+            product, square = measure_rows(direction.rows, weights.rows, touched, count)
+            slope = whole - product
+            step = step_size(move, slope, square)
+            move_and_clear(direction.rows, step, weights.rows, touched, count)
+            if step > 0.0:
+                mix_example(starts, masses, found, k, step)
+            gain += step * (slope - 0.5 * step * square)
+            linear += step * whole
             start, stop = graphs.incidence.node_ends[g], graphs.incidence.node_ends[g + 1]
             entries += graphs.rows.starts[stop] - graphs.rows.starts[start] + len(old)
     return gain, linear, 4 * entries * graphs.layout.n_columns
 
 
 @compiled
-def add_all_graphs(data, mass, found, direction, scratch):  # type: ignore[no-untyped-def]
+def add_all_graphs(data, starts, masses, found, direction, scratch):  # type: ignore[no-untyped-def]
     """See `Distributions._add_direction`."""
     linear = 0.0
     for k in range(len(found.examples)):
         g = found.examples[k]
-        old, new = old_and_new(data.first, mass, found, k)
+        old, new = old_and_new(starts, masses, found, 0, k)
         linear += set_changes(data, g, old, new, scratch)
         add_changes(data.graphs, g, scratch.nodes, scratch.pairs, direction)
     return linear
 
 
-@registered("GraphPoint")
+@registered("CliqueTree", check="check")
 @dataclass(frozen=True, eq=False)
-class GraphPoint(FlatPoint):
-    """Probabilities of the labels of all cliques of all graphs.
+class CliqueTree:
+    """Cliques of graphs that are eliminated node by node: each node with its scope.
 
-    Parameters
-    ----------
-    mass : ndarray of shape (tree.n_numbers,)
-    tree : CliqueTree
+    A vector of `n_numbers` numbers has a probability for all labellings of each clique, one clique
+    after the other: the label of the node runs fastest, then that of the first of its scope.
+    `nodes` has the node in each place, counted over all graphs; `scope` the places of the nodes in
+    the scope of each place, all later than it, in rising order.
     """
 
+    n_labels: int
+    nodes: Ints
+    scope_starts: Ints
+    scope: Ints
+
+    def check(self) -> None:
+        """Raise ValueError if a scope names places that there are not."""
+        check_offsets("scope_starts", self.scope_starts, len(self.scope))
+        check_shape("scope_starts", self.scope_starts, len(self.nodes) + 1)
+        check_indices("scope", self.scope, len(self.nodes))
+        check_indices("nodes", self.nodes, len(self.nodes))
+
+    @cached_property
+    def widths(self) -> Ints:
+        """How many nodes each scope has."""
+        return np.diff(self.scope_starts)
+
+    @cached_property
+    def starts(self) -> Ints:
+        """Where the numbers of each clique start, and the last one's end."""
+        return starts_of(self.n_labels ** (self.widths + 1))
+
+    @cached_property
+    def places(self) -> Ints:
+        """The place of each node."""
+        places = np.empty_like(self.nodes)
+        places[self.nodes] = np.arange(len(self.nodes))
+        return places
+
+    @property
+    def n_numbers(self) -> int:
+        """Numbers of all cliques."""
+        return int(self.starts[-1])
+
+    def is_like(self, other: "CliqueTree") -> bool:
+        """Whether numbers of one are numbers of the other."""
+        return self.n_labels == other.n_labels and all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("nodes", "scope_starts", "scope")
+        )
+
+    def even(self) -> Floats:
+        """All labellings alike."""
+        sizes = np.diff(self.starts)
+        return np.repeat(1.0 / sizes, sizes)
+
+    def places_of(self, labels: NDArray[np.integer]) -> Ints:
+        """Where each clique has its number for these labels of the nodes."""
+        of_place = labels.astype(np.int64)[self.nodes]
+        at = self.starts[:-1] + of_place
+        powers = self.n_labels ** (1 + np.arange(len(self.scope)) - self.scope_starts[self._owners])
+        np.add.at(at, self._owners, powers * of_place[self.scope])
+        return at
+
+    def node_marginals(self, mass: Floats) -> Floats:
+        """Probabilities of labels, ``(n_nodes, n_labels)``."""
+        marginals = np.empty((len(self.nodes), self.n_labels))
+        for some in _alike(self.widths, self.n_labels ** (self.widths + 1)):
+            tables = self._tables(mass, some)
+            marginals[self.nodes[some]] = tables.reshape(len(some), -1, self.n_labels).sum(axis=1)
+        return marginals
+
+    def covers(self, edges: Ints) -> bool:
+        """Whether the nodes of each edge, counted over all graphs, are together in a clique."""
+        return bool((self._edge_places(edges)[1] >= 0).all())
+
+    def edge_marginals(self, mass: Floats, edges: Ints) -> Floats:
+        """Probabilities of pairs of labels, ``(n_edges, n_labels, n_labels)``.
+
+        The labels of the edge's first node are the rows. The edges must be covered.
+        """
+        n = self.n_labels
+        marginals = np.empty((len(edges), n, n))
+        own, position = self._edge_places(edges)
+        width = self.widths[own]
+        for some in _alike(width * (1 + width.max(initial=0)) + position, n ** (width + 1)):
+            k, i = int(width[some[0]]), int(position[some[0]])
+            tables = self._tables(mass, own[some]).reshape(-1, n ** (k - 1 - i), n, n**i, n)
+            pairs = tables.sum(axis=(1, 3))
+            swapped = self.nodes[own[some]] == edges[some, 0]
+            marginals[some] = np.where(swapped[:, None, None], pairs.transpose(0, 2, 1), pairs)
+        return marginals
+
+    def is_distribution(self, mass: Floats, tolerance: float) -> bool:
+        """Whether these are the probabilities of cliques under a distribution over labellings.
+
+        They are if none is negative, cliques without a scope sum to one, and every other agrees on
+        the labels of its scope with a later clique, which has all of it: from the last place to
+        the first, the labels of a node can then be drawn given those of its scope, and all cliques
+        come out with these probabilities.
+        """
+        if mass.shape != (self.n_numbers,) or not (mass >= 0.0).all() or not self._is_tree:
+            return False
+        roots = self.starts[:-1][self.widths == 0]
+        totals = mass[roots[:, None] + np.arange(self.n_labels)].sum(axis=1)
+        off = np.abs(totals - 1.0).max(initial=0.0)
+        return bool(max(off, self._disagreement(mass)) <= tolerance)
+
+    def _disagreement(self, mass: Floats) -> float:
+        """By how much cliques differ at most in the labels that they share with the next."""
+        n, off = self.n_labels, 0.0
+        below = np.flatnonzero(self.widths)
+        above = self.scope[self.scope_starts[below]]
+        width, shared = self.widths[above], self._shared[below]
+        sizes = n ** (np.maximum(width, self.widths[below]) + 1)
+        for some in _alike(width + (1 + width.max(initial=0)) * shared, sizes):
+            k, kept = int(width[some[0]]), int(shared[some[0]])
+            # Axes of a clique: its scope from the last to the first, then the node itself.
+            dropped = tuple(k - i for i in range(k) if not kept >> i & 1)
+            tables = self._tables(mass, above[some]).reshape(-1, *[n] * (k + 1))
+            theirs = tables.sum(axis=dropped).reshape(len(some), -1)
+            own = self._tables(mass, below[some]).reshape(*theirs.shape, n).sum(axis=2)
+            off = max(off, float(np.abs(own - theirs).max()))
+        return off
+
+    @cached_property
+    def _owners(self) -> Ints:
+        """The place that each entry of `scope` belongs to."""
+        return np.repeat(np.arange(len(self.nodes)), self.widths)
+
+    @cached_property
+    def _shared(self) -> Ints:
+        """Which of the next clique's scope each scope has, besides its node: bits; -1 for others.
+
+        The next clique is that of the scope's first node.
+        """
+        rest = np.flatnonzero(np.arange(len(self.scope)) > self.scope_starts[self._owners])
+        owners = self._owners[rest]
+        positions = self._positions(self.scope[self.scope_starts[owners]], self.scope[rest])
+        shared = np.zeros(len(self.nodes), dtype=np.int64)
+        np.add.at(shared, owners, 1 << np.maximum(positions, 0))
+        shared[owners[positions < 0]] = -1
+        return shared
+
+    @cached_property
+    def _is_tree(self) -> bool:
+        """Whether scopes are in order, and each is part of the clique of its first node."""
+        keys = self._keys
+        rising = (np.diff(keys) > 0).all() and (self.scope > self._owners).all()
+        return bool(rising and (self._shared >= 0).all())
+
+    @cached_property
+    def _keys(self) -> Ints:
+        """A number for each place with a place in its scope, in rising order."""
+        return self._owners * len(self.nodes) + self.scope
+
+    def _positions(self, owners: Ints, members: Ints) -> Ints:
+        """Where in the scopes of some places others are; -1 if not there."""
+        wanted = owners * len(self.nodes) + members
+        at = np.searchsorted(self._keys, wanted)
+        there = np.append(self._keys, -1)[at] == wanted
+        return np.where(there, at - self.scope_starts[owners], -1)
+
+    def _edge_places(self, edges: Ints) -> tuple[Ints, Ints]:
+        """The earlier place of each edge, and where in its scope the later one is; -1 if not."""
+        ends = np.sort(self.places[edges], axis=1)
+        return ends[:, 0], self._positions(ends[:, 0], ends[:, 1])
+
+    def _tables(self, mass: Floats, places: Ints) -> Floats:
+        """Numbers of some cliques of the same width, one row each."""
+        size = self.n_labels ** (int(self.widths[places[0]]) + 1)
+        tables: Floats = mass[self.starts[places][:, None] + np.arange(size)]
+        return tables
+
+
+def _alike(kinds: Ints, sizes: Ints) -> Iterator[Ints]:
+    """Places of things of the same kind, so many at a time as may be copied.
+
+    `sizes` is how many numbers each has; those of one kind have equally many, or less.
+    """
+    order = np.argsort(kinds, kind="stable")
+    for group in np.split(order, np.flatnonzero(np.diff(kinds[order])) + 1):
+        if len(group):
+            count = max(1, CHUNK // int(sizes[group].max()))
+            yield from (group[i : i + count] for i in range(0, len(group), count))
+
+
+@registered("GraphPoint")
+@dataclass(frozen=True, eq=False)
+class GraphPoint(MarginalPoint):
+    """Probabilities of the labels of all cliques of all graphs, as `CliqueTree` has them."""
+
+    mass: Floats
     tree: CliqueTree
 
     @classmethod
@@ -386,59 +552,37 @@ class GraphPoint(FlatPoint):
         tree = CliqueTree(oracle.layout.n_labels, nodes, elimination.scope_starts, scope)
         return cls(tree.even(), tree)
 
-    def is_like(self, other: FlatPoint) -> bool:
-        return isinstance(other, GraphPoint) and self.tree.is_like(other.tree)
+    def is_like(self, other: "GraphPoint") -> bool:
+        return self.tree.is_like(other.tree)
 
-    def expectations(self, oracle: GraphOracle) -> tuple[Floats, float]:
-        """The weights and the linear term of the dual that belong to the distributions."""
-        weights = np.zeros(oracle.n_features)
-        linear = self._add_nodes(oracle, weights)
-        self._add_edges(oracle, weights)
-        return weights, linear
-
-    def dual(self, oracle: GraphOracle) -> float:
-        fits = (
+    def is_feasible(self, oracle: GraphOracle) -> bool:
+        return (
             self.tree.n_labels == oracle.layout.n_labels
             and len(self.tree.nodes) == oracle.graphs.node_ends[-1]
             and self.tree.covers(_all_edges(oracle.graphs))
+            and self.tree.is_distribution(self.mass, TOLERANCE)
         )
-        if not (fits and self.tree.is_distribution(self.mass, TOLERANCE)):
-            raise ValueError("The dual point is not feasible.")
-        weights, linear = self.expectations(oracle)
-        return linear - 0.5 * float(weights @ weights)
 
-    def _add_nodes(self, oracle: GraphOracle, weights: Floats) -> float:
-        """Add the weights of features and biases; returns the linear term."""
-        layout, graphs, y_true = oracle.layout, oracle.graphs, oracle.inference.data
-        n, table = layout.n_labels, layout.table(weights)
+    def expectations(self, oracle: GraphOracle) -> tuple[Floats, float]:
+        weights = np.zeros(oracle.n_features)
+        layout, graphs, data = oracle.layout, oracle.graphs, oracle.inference.data
+        n, table = layout.n_labels, layout.table(weights)[:, : layout.n_labels]
         C = np.repeat(oracle.C, graphs.n_nodes)
-        nodes = self.tree.node_marginals(self.mass)
-        linear = 0.0
-        for some in chunks_of(nodes):
-            labels = y_true.labels[some]
-            losses = (y_true.loss[labels, :n] * nodes[some]).sum(axis=1)
-            linear += float((C[some] * y_true.scales[some]) @ losses)
-            changes = changes_of(nodes[some], labels, C[some])
-            table[: layout.n_features, :n] += graphs.X[some].T @ changes
-            if layout.bias >= 0:
-                table[layout.bias, :n] += changes.sum(axis=0)
-        return linear
+        nodes, labels = self.tree.node_marginals(self.mass), data.labels.astype(np.int64)
+        bias = table[layout.bias] if layout.bias >= 0 else None
+        add_expected(graphs.X, nodes, labels, C, table[: layout.n_features], bias)
 
-    def _add_edges(self, oracle: GraphOracle, weights: Floats) -> None:
-        """Add the weights of edges."""
-        layout, graphs = oracle.layout, oracle.graphs
-        n, edges = layout.n_labels, _all_edges(graphs)
-        first, second = oracle.inference.data.labels.astype(np.int64)[edges].T
-        C = np.repeat(oracle.C, graphs.n_edges)
+        edges = _all_edges(graphs)
+        first, second = labels[edges].T
         pairs = self.tree.edge_marginals(self.mass, edges).reshape(len(edges), n * n)
         sums = np.zeros((layout.n_edge_features, n * n))
-        for some in chunks_of(pairs):
-            changes = changes_of(pairs[some], (first * n + second)[some], C[some])
-            sums += graphs.edge_rows[some].T @ changes
+        of_edges = np.repeat(oracle.C, graphs.n_edges)
+        add_expected(graphs.edge_rows, pairs, first * n + second, of_edges, sums, None)
         tables = sums.reshape(-1, n, n)
         if not layout.directed:
             tables = np.triu(tables) + np.triu(tables.transpose(0, 2, 1), 1)
         layout.pair_table(weights).reshape(-1, n, layout.n_columns)[:, :, :n] += tables
+        return weights, expected_loss(nodes, labels, data.loss[:, :n], C * data.scales)
 
 
 def _all_edges(graphs: Graphs) -> Ints:
@@ -450,20 +594,11 @@ MOST_NUMBERS = 2**28
 """Probabilities of all cliques that are kept at most: 2 GB."""
 
 
-class GraphDistributions(FlatDistributions):
+class GraphDistributions(Distributions):
     """Probabilities of the labels of all cliques of all graphs.
 
-    Parameters
-    ----------
-    oracle : GraphTrainingSet
-        Of graphs with exact inference.
-    temperature : float
-        Whether it is zero decides on the start.
-
-    Raises
-    ------
-    ValueError
-        If a graph has no exact inference, or the cliques of all have too many labellings.
+    Whether the temperature is zero decides on the start. ValueError if a graph has no exact
+    inference, or the cliques of all have too many labellings.
     """
 
     oracle: GraphOracle
@@ -473,7 +608,7 @@ class GraphDistributions(FlatDistributions):
         layout, data = oracle.layout, oracle.inference.data
         sizes = layout.n_labels * _exact_sizes(oracle)
         super().__init__(oracle, GraphPoint.even(oracle), sizes)
-        self._data = CliqueData(data, self._first, data.incidence.tables // 2, oracle.C)
+        self._data = CliqueData(data, data.incidence.tables // 2, oracle.C)
         self._most_nodes = int(oracle.graphs.n_nodes.max(initial=1))
         self._most_kinds = int(np.diff(data.kind_ends).max(initial=1))
         self._scratch = StepScratch(
@@ -486,35 +621,13 @@ class GraphDistributions(FlatDistributions):
         )
         self._start(temperature)
 
-    def expectations(self) -> tuple[Floats, float]:
-        return self.point.expectations(self.oracle)
-
-    def _give_to_true_output(self, kept: float) -> None:
-        self.point.mass[:] *= kept
-        self.point.mass[self.point.tree.places_of(self._data.graphs.labels)] += 1.0 - kept
+    def _true_places(self) -> tuple[Ints, ...]:
+        return (self.point.tree.places_of(self._data.graphs.labels),)
 
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        moved: tuple[float, float, float] = move_graphs(
-            self._data, self.point.mass, self._proposals, part.start, part.stop, move,
-            self._tables(weights), self._proposal_scratch(), self._scratch,
-        )  # fmt: skip
-        return moved
-
-    def _add_direction(self, direction: Floats) -> float:
-        return float(
-            add_all_graphs(
-                self._data, self.point.mass, self._proposals, self._tables(direction), self._scratch
-            )
-        )
-
-    def _tables(self, weights: Floats) -> WeightTables:
-        layout = self.oracle.layout
-        return WeightTables(layout.table(weights), layout.pair_table(weights))
-
-    def _proposal_scratch(self) -> ProposalScratch:
         layout, sizes = self.oracle.layout, self._data.graphs.elimination.sizes
         tables, shares = np.empty((2, int(sizes.max(initial=0))))
-        return ProposalScratch(
+        scratch = ProposalScratch(
             nodes=np.empty((self._most_nodes, layout.n_columns)),
             pairs=np.empty((2 * self._most_kinds, layout.n_labels, layout.n_columns)),
             labels=np.empty(self._most_nodes, dtype=np.int64),
@@ -522,6 +635,19 @@ class GraphDistributions(FlatDistributions):
             shares=shares,
             row=np.empty(layout.n_columns),
         )
+        moved: tuple[float, float, float] = move_graphs(
+            self._data, self._first, self.point.masses, self._proposals, part.start, part.stop,
+            move, self._tables(weights), scratch, self._scratch,
+        )  # fmt: skip
+        return moved
+
+    def _add_direction(self, direction: Floats) -> float:
+        where = self._data, self._first, self.point.masses, self._proposals
+        return float(add_all_graphs(*where, self._tables(direction), self._scratch))
+
+    def _tables(self, weights: Floats) -> WeightTables:
+        layout = self.oracle.layout
+        return WeightTables(layout.table(weights), layout.pair_table(weights))
 
 
 def _exact_sizes(oracle: GraphOracle) -> NDArray[np.int64]:

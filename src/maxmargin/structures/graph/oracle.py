@@ -1,35 +1,60 @@
-"""The separation oracle of labelled graphs: exact, by minimum cuts, or relaxed with a bound."""
+"""Labelled graphs and their separation oracle: exact, by minimum cuts, or relaxed with a bound.
 
+The weights of a graph problem are a table with one column for each label, padded for vector
+instructions; flat, it is the weight vector that solvers see:
+
+    rows 0 .. d-1          features of nodes
+    one row                bias, where the problem has one
+    k rows a feature       features of edges: feature j with label a at the edge's first node (row
+                           j * k + a) and label b at its second (column)
+
+Where edges have no direction, the pairs (a, b) and (b, a) are one: only rows a <= columns b are
+used.
+"""
+
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
+from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions
-from maxmargin.structures.graph.graphs import Floats, GraphLayout, Graphs, Ints
 from maxmargin.structures.graph.inference import (
     Effort,
+    Elimination,
+    Floats,
+    Incidence,
+    Ints,
     RelaxationScratch,
     all_submodular,
     best_cut,
+    best_exact,
+    labelling_score,
+    make_elimination,
+    make_incidence,
     relax,
     relaxation_scratch,
 )
-from maxmargin.structures.graph.junction_tree import (
-    Elimination,
-    Incidence,
-    best_exact,
-    labelling_score,
-)
 
 Labels = NDArray[np.uint16]
+
+METHODS = ("auto", "exact", "relaxed", "flow")
+
+AUTO_PASSES = 100
+"""Messages along each edge that exact inference may cost and still be chosen by itself."""
+
+MOST_ENTRIES = float(2**26)
+"""Entries of all tables of a graph up to which inference is exact if that is asked for."""
 
 MOST_MESSAGE_BYTES = 2**30
 """Memory that the messages of a run may take; beyond, each call starts without."""
@@ -50,6 +75,169 @@ MOST_OUTPUTS = 4096
 """Labellings of a graph up to which they can be listed."""
 
 
+@registered("GraphLayout", check="check")
+class GraphLayout(NamedTuple):
+    """Where in the weight table the parts of a graph model stand; -1 for a part it has not."""
+
+    n_labels: int
+    n_features: int
+    n_edge_features: int
+    bias: int
+    pairs: int
+    directed: bool
+    n_rows: int
+    n_columns: int
+
+    @classmethod
+    def of(
+        cls, n_features: int, n_edge_features: int, n_labels: int, *, bias: bool, directed: bool
+    ) -> "GraphLayout":
+        """Rows one after the other."""
+        return cls(
+            n_labels=n_labels,
+            n_features=n_features,
+            n_edge_features=n_edge_features,
+            bias=n_features if bias else -1,
+            pairs=n_features + bias,
+            directed=directed,
+            n_rows=n_features + bias + n_edge_features * n_labels,
+            n_columns=padded(n_labels),
+        )
+
+    def check(self) -> None:
+        """Raise ValueError if this is no layout that `of` makes."""
+        sizes = self.n_features, self.n_edge_features, self.n_labels
+        made = GraphLayout.of(*sizes, bias=self.bias >= 0, directed=self.directed)
+        if min(sizes) < 0 or self.n_labels < 1 or self != made:
+            raise ValueError("the parts of the graph model do not fit together")
+
+    def table(self, weights: Floats) -> Floats:
+        """The weight vector as a table."""
+        return weights.reshape(self.n_rows, self.n_columns)
+
+    def pair_table(self, weights: Floats) -> Floats:
+        """Weights of edges, one row a feature: all pairs of labels, flat."""
+        flat = weights[self.pairs * self.n_columns :]
+        return flat.reshape(self.n_edge_features, self.n_labels * self.n_columns)
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """Nodes and edges of all graphs, one graph after the other, nodes counted from 0 in each.
+
+    Graph ``g`` has the rows ``node_ends[g]:node_ends[g + 1]`` of `X` and ``edge_ends[g]:edge_ends[g
+    + 1]`` of `edges` ``(n_edges_of_all, 2)`` and `edge_rows`. There are no loops, and two nodes
+    share one edge at most.
+    """
+
+    X: Any
+    node_ends: Ints
+    edges: Ints
+    edge_ends: Ints
+    edge_rows: Any
+
+    @property
+    def n_graphs(self) -> int:
+        """Number of graphs."""
+        return len(self.node_ends) - 1
+
+    @cached_property
+    def n_nodes(self) -> Ints:
+        """Nodes of each graph."""
+        return np.diff(self.node_ends)
+
+    @cached_property
+    def n_edges(self) -> Ints:
+        """Edges of each graph."""
+        return np.diff(self.edge_ends)
+
+    @cached_property
+    def is_forest(self) -> NDArray[np.bool_]:
+        """Whether each graph is without loops."""
+        n = int(self.node_ends[-1])
+        ends = self.edges + np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
+        links = sp.coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
+        pieces = sp.csgraph.connected_components(links, directed=False)[1]
+        one_each = np.unique(pieces, return_index=True)[1]
+        graph = np.repeat(np.arange(self.n_graphs), self.n_nodes)
+        n_pieces = np.bincount(graph[one_each], minlength=self.n_graphs)
+        forest: NDArray[np.bool_] = self.n_edges == self.n_nodes - n_pieces
+        return forest
+
+    @cached_property
+    def _kinds(self) -> tuple[Ints, Ints, Ints]:
+        """Of each edge its kind, counted in its graph; where kinds start; an edge of each."""
+        graph = np.repeat(np.arange(self.n_graphs), self.n_edges)
+        n_edges, width = self.edge_rows.shape
+        # Equal features have equal sums with random weights, hardly ever others: this is checked.
+        sums = self.edge_rows @ np.random.default_rng(0).uniform(1.0, 2.0, width)
+        order = np.lexsort((sums, graph))
+        changes = np.ones(n_edges, dtype=bool)
+        changes[1:] = (np.diff(graph[order]) > 0) | (np.diff(sums[order]) != 0.0)
+        number = np.cumsum(changes) - 1
+        rows = order[np.flatnonzero(changes)]
+        of_edge = np.empty(n_edges, dtype=np.int64)
+        of_edge[order] = number
+        if (self.edge_rows != self.edge_rows[rows[of_edge]]).sum():
+            rows = of_edge = np.arange(n_edges)
+        starts = np.searchsorted(graph[rows], np.arange(self.n_graphs + 1)).astype(np.int64)
+        return of_edge - starts[graph], starts, rows
+
+    @property
+    def kind_ends(self) -> Ints:
+        """Where the kinds of each graph's edges start in `kind_rows`."""
+        return self._kinds[1]
+
+    @cached_property
+    def kind_rows(self) -> Rows:
+        """Features of the edges of each kind."""
+        return make_rows(self.edge_rows[self._kinds[2]], 0.0)
+
+    @cached_property
+    def incidence(self) -> Incidence:
+        """Edges at each node."""
+        return make_incidence(self.node_ends, self.edge_ends, self.edges, self._kinds[0])
+
+    @cached_property
+    def edge_kinds(self) -> Ints:
+        """Kind of each edge, counted in its graph."""
+        return self._kinds[0]
+
+    def elimination(self, n_labels: int, inference_method: str) -> Elimination:
+        """Plans of exact inference, for the graphs that are to have it.
+
+        ValueError if ``inference_method="exact"`` is too much for a graph.
+        """
+        entries = AUTO_PASSES * self.n_edges * float(n_labels**2)
+        limits = {
+            "exact": np.full(self.n_graphs, MOST_ENTRIES),
+            "auto": np.where(self.is_forest, np.inf, np.minimum(entries, MOST_ENTRIES)),
+        }.get(inference_method, np.full(self.n_graphs, -1.0))
+        found, given_up = make_elimination(self.incidence, self.edges, n_labels, limits)
+        if given_up and inference_method == "exact":
+            g, width = next(iter(given_up.items()))
+            most = min(width - 1, int(np.log(MOST_ENTRIES) / np.log(max(n_labels, 2))) - 1)
+            raise ValueError(
+                f"Graph {g} is too much for exact inference: its treewidth is about {width} or "
+                f"more, but with {n_labels} labels the limit is {most}; inference_method='relaxed' "
+                f"finds good labels and a bound, though no marginals."
+            )
+        return found
+
+    def keeping(self, kept: NDArray[np.bool_]) -> "Graphs":
+        """The same without some of the nodes, and the edges at these."""
+        if kept.all():
+            return self
+        offsets = np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
+        edges = self.edges + offsets
+        stay = kept[edges].all(axis=1)
+        before = np.concatenate([[0], np.cumsum(kept)])
+        node_ends = before[self.node_ends]
+        edge_ends = np.concatenate([[0], np.cumsum(stay)])[self.edge_ends]
+        kept_edges = before[edges[stay]] - np.repeat(node_ends[:-1], np.diff(edge_ends))[:, None]
+        return Graphs(self.X[kept], node_ends, kept_edges, edge_ends, self.edge_rows[stay])
+
+
 class Truth(NamedTuple):
     """True labels, the loss of wrong ones, and factors of that for each node."""
 
@@ -61,18 +249,8 @@ class Truth(NamedTuple):
 class GraphInference:
     """MAP inference for graphs, loss-augmented if there are true labels.
 
-    Parameters
-    ----------
-    graphs : Graphs
-    layout : GraphLayout
-    inference_method : {"auto", "exact", "relaxed", "flow"}
-        Flows are for two labels; where the weights are not submodular, inference is relaxed.
-    y_true : Truth or None
-
-    Attributes
-    ----------
-    is_exact : ndarray of bool, shape (n_graphs,)
-        Graphs for which inference is always exact.
+    Flows are for two labels; where the weights are not submodular, inference is relaxed. Graphs
+    that `is_exact` marks always have exact inference.
     """
 
     def __init__(
@@ -128,7 +306,7 @@ class GraphInference:
         places = np.arange(len(examples))
         quick = np.zeros(len(examples), dtype=np.bool_) if quick is None else quick
         start = messages or self._no_messages
-        scratch = self._unused.pop() if self._unused else self._scratch()
+        scratch = self._unused.pop() if self._unused else self.scratch()
         if self.layout.n_labels == 2 and self.inference_method in ("flow", "auto"):
             by_flow = ~self.is_exact[examples] & (~quick | (self.inference_method == "flow"))
             for k in np.flatnonzero(by_flow):
@@ -144,8 +322,18 @@ class GraphInference:
         self._unused.append(scratch)
         return scores, bounds
 
-    def _scratch(self) -> "InferenceScratch":
-        return inference_scratch(self.graphs, self.elimination, self.layout)
+    def scratch(self) -> "InferenceScratch":
+        """Scratch that is enough for each of the graphs."""
+        graphs, layout = self.graphs, self.layout
+        n_nodes = int(graphs.n_nodes.max(initial=1))
+        n_kinds = int(np.diff(graphs.kind_ends).max(initial=1))
+        return InferenceScratch(
+            np.zeros((n_nodes, layout.n_columns)),
+            np.zeros((2 * n_kinds, layout.n_labels, layout.n_columns)),
+            np.zeros(n_nodes, dtype=np.int64),
+            np.empty(max(int(self.elimination.sizes.max(initial=0)), 0)),
+            relaxation_scratch(n_nodes, layout.n_columns),
+        )
 
     @property
     def _no_messages(self) -> "Messages":
@@ -185,24 +373,12 @@ class GraphOracle(CompiledOracle):
 
     Parameters
     ----------
-    graphs : Graphs
-    labels : ndarray of shape (n_nodes_of_all,)
-        True label of each node, as numbers.
-    layout : GraphLayout
-    C : ndarray of shape (n_graphs,)
     loss : ndarray of shape (n_labels, n_labels)
         ``loss[a, b]``: what label b costs where a is right, at one node.
     scales : ndarray of shape (n_nodes_of_all,)
         Factor of the loss of each node.
-    inference_method : {"auto", "exact", "relaxed", "flow"}
-        See `GraphInference`.
     enough : float
         Suboptimality bound of relaxed inference, relative to the hinge, that is small enough.
-
-    Attributes
-    ----------
-    exact : bool
-        Whether inference is exact for every graph.
     """
 
     output_dtype = np.uint16
@@ -249,13 +425,7 @@ class GraphOracle(CompiledOracle):
         check_indices("labels of outputs", found, self.layout.n_labels)
 
     def outputs(self, i: int) -> list[bytes]:
-        """All labellings of graph `i`, as solvers know them.
-
-        Raises
-        ------
-        ValueError
-            If they are more than `MOST_OUTPUTS`.
-        """
+        """All labellings of graph `i`, as solvers know them; ValueError if they are too many."""
         k, n = self.layout.n_labels, int(self.graphs.n_nodes[i])
         if k**n > MOST_OUTPUTS:
             raise ValueError(
@@ -373,22 +543,6 @@ class InferenceScratch(NamedTuple):
     labels: Ints
     tables: Floats
     relaxation: RelaxationScratch
-
-
-def inference_scratch(
-    graphs: Graphs, elimination: Elimination, layout: GraphLayout
-) -> InferenceScratch:
-    """Scratch that is enough for each of the graphs."""
-    n_nodes = int(graphs.n_nodes.max(initial=1))
-    n_kinds = int(np.diff(graphs.kind_ends).max(initial=1))
-    width = layout.n_columns
-    return InferenceScratch(
-        np.zeros((n_nodes, width)),
-        np.zeros((2 * n_kinds, layout.n_labels, width)),
-        np.zeros(n_nodes, dtype=np.int64),
-        np.empty(max(int(elimination.sizes.max(initial=0)), 0)),
-        relaxation_scratch(n_nodes, width),
-    )
 
 
 @compiled

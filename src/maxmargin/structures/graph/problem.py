@@ -12,33 +12,22 @@ from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.core.threads import Threads
 from maxmargin.structures.graph.formats import stack_graphs
-from maxmargin.structures.graph.graphs import GraphLayout, Graphs, Ints
-from maxmargin.structures.graph.inference import Effort
-from maxmargin.structures.graph.junction_tree import marginals_exact
+from maxmargin.structures.graph.inference import Effort, Floats, Ints, marginals_exact
 from maxmargin.structures.graph.oracle import (
     MOST_OUTPUTS,
     GraphInference,
+    GraphLayout,
     GraphOracle,
-    inference_scratch,
+    Graphs,
     score_graph,
 )
-
-Floats = NDArray[np.float64]
-
 
 ANSWER = Effort(passes=100, progress=0.02)
 """Relaxed inference for predictions, which starts without messages."""
 
 
 class GraphModel:
-    """Weights and what they predict.
-
-    Parameters
-    ----------
-    weights : ndarray of shape (n_rows * n_columns,)
-    layout : GraphLayout
-    inference_method : {"auto", "exact", "relaxed", "flow"}
-    """
+    """Weights and what they predict."""
 
     def __init__(self, weights: Floats, layout: GraphLayout, inference_method: str) -> None:
         self.weights, self.layout, self.inference_method = weights, layout, inference_method
@@ -59,14 +48,11 @@ class GraphModel:
     def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
         """Probability of each label at each node, ``exp(score / temperature)`` normalised.
 
-        Raises
-        ------
-        ValueError
-            If a graph is too loopy for exact inference.
+        ValueError if a graph is too loopy for exact inference.
         """
         layout = self.layout
         infer = GraphInference(graphs, layout, "exact")
-        scratch = inference_scratch(graphs, infer.elimination, layout)
+        scratch = infer.scratch()
         shares, row = np.empty_like(scratch.tables), np.empty(layout.n_columns)
         scaled = self.weights / temperature
         tables = layout.table(scaled), layout.pair_table(scaled)
@@ -192,30 +178,15 @@ class GraphLabelling(Remade, Problem):
                     f"give one for each node."
                 )
         labels = np.concatenate([np.asarray(y) for y in Y])
-        if len(labels) and not (
-            np.issubdtype(labels.dtype, np.integer)
-            and labels.min() >= 0
-            and labels.max() < self.n_labels
-        ):
+        whole = np.issubdtype(labels.dtype, np.integer)
+        if len(labels) and not (whole and labels.min() >= 0 and labels.max() < self.n_labels):
             raise ValueError(f"Labels must be whole numbers from 0 to {self.n_labels - 1}.")
         mistakes = 1.0 - np.eye(self.n_labels)
-        return GraphOracle(
-            graphs,
-            labels,
-            layout,
-            C,
-            mistakes,
-            np.ones(len(labels)),
-            inference_method=self.inference_method,
-        )
+        scales, method = np.ones(len(labels)), self.inference_method
+        return GraphOracle(graphs, labels, layout, C, mistakes, scales, inference_method=method)
 
     def _read(self, X: Sequence[Any]) -> tuple[Graphs, GraphLayout]:
         graphs = Graphs(*stack_graphs(X))
-        layout = GraphLayout.of(
-            graphs.X.shape[1],
-            graphs.edge_rows.shape[1],
-            self.n_labels,
-            bias=self.fit_intercept,
-            directed=self.directed,
-        )
-        return graphs, layout
+        sizes = graphs.X.shape[1], graphs.edge_rows.shape[1], self.n_labels
+        options = {"bias": self.fit_intercept, "directed": self.directed}
+        return graphs, GraphLayout.of(*sizes, **options)
