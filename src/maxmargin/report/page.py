@@ -32,7 +32,6 @@ from maxmargin.report.answers import (
     text_of,
     weight_rows,
 )
-from maxmargin.report.feature_names import name_of
 from maxmargin.report.markup import Digits, Markup, definitions, joined, number, plural, table, tag
 from maxmargin.report.plots import (
     Figures,
