@@ -20,8 +20,7 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.solvers.cutting_plane import OneSlack
 from maxmargin.solvers.names import make_solver
-from maxmargin.solvers.online import Online, StreamRun
-from maxmargin.solvers.stream import InMemory
+from maxmargin.solvers.online import InMemory, Online, StreamRun
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual

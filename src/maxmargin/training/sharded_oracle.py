@@ -19,7 +19,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.loop import Solver, run_loop
-from maxmargin.solvers.stream import Evaluation
+from maxmargin.solvers.online import Evaluation
 from maxmargin.training.engines import Engine
 from maxmargin.training.partitions import joined, load_partition
 from maxmargin.training.shards import Loader, LostShardError, Shards

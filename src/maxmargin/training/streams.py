@@ -17,7 +17,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.state import Stateful
 from maxmargin.data.sources import Examples, Source, is_matrix, widened
-from maxmargin.solvers.stream import Batch, Stream
+from maxmargin.solvers.online import Batch, Stream
 from maxmargin.training.partitions import stacked
 
 Floats = NDArray[np.float64]
