@@ -20,7 +20,7 @@ from maxmargin.solvers.block_coordinate import Auto
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import DaskEngine, engine
 from maxmargin.training.partitions import Partition, partitions_of
-from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import shard_oracle
 
 distributed = pytest.importorskip("distributed")
 

@@ -13,8 +13,7 @@ from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.fit import distributed
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import _TABLE
+from maxmargin.training.shards import _TABLE, shard_oracle
 
 
 def bound(X, y, weight):

@@ -14,8 +14,7 @@ from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import EngineError
 from maxmargin.training.partitions import Partition, surveyed
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import Loader, Shards
+from maxmargin.training.shards import Loader, Shards, shard_oracle
 
 N, TOL = 24, 0.3
 X, Y = class_data(N)

@@ -164,16 +164,7 @@ class LinearStream(Stateful, ABC):
     """Batches of a source as linear problems, again and again: what `StreamedDual.solve` reads.
 
     In the first pass each batch is as wide as the widest so far, in later ones as the widest of
-    all.
-
-    Parameters
-    ----------
-    estimator : LinearEstimator
-    source : Source
-    y : None
-        The source gives the targets; anything else is refused.
-    sample_weight : ndarray of shape (n_samples,) or None
-        Multiplies the C of each example.
+    all. `sample_weight` multiplies the C of each example.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
