@@ -217,10 +217,9 @@ class SimulatedShards(Shards):
 
     engine: SimulatedEngine
 
-    def answer(self, timeout: float | None = None) -> Answer | None:
+    def answer(self) -> Answer:
         coming = self.engine.next_answer()
-        if coming is None:
-            return None
+        assert coming is not None
         del self._requests[coming.shard]
         return Answer(coming.shard, coming.value, coming.error, coming.waited)
 
@@ -238,7 +237,7 @@ def place_simulated(
     def watched(X: Any, y: Any, weight: Any) -> Oracle:
         return engine.watch(make_oracle(X, y, weight))
 
-    loaders = [Loader(partial(Shard.load, watched), [part]) for part in parts]
+    loaders = [Loader(partial(Shard, watched), [part]) for part in parts]
     shards = SimulatedShards(engine, loaders)
     training = ShardedOracle(shards, [[part] for part in range(len(parts))], "simulated")
     engine.restart()

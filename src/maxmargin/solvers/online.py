@@ -119,16 +119,16 @@ class Batch(NamedTuple):
 
     def separated(
         self, candidates: Sequence[Floats], hinges: list[Hinges], threads: Threads
-    ) -> Iterator[tuple[Order, Cuts]]:
+    ) -> Iterator[tuple[Order, list[Cuts]]]:
         """Add the hinges at each of some weights to `hinges`, some examples at a time.
 
-        Yields these examples, and their cutting planes at the first of the weights.
+        Yields these examples, and their cutting planes at each of the weights.
         """
         for some in self.oracle.chunks():
             found = [self.oracle.separate(weights, some, threads) for weights in candidates]
             for k, (weights, cuts) in enumerate(zip(candidates, found, strict=True)):
                 hinges[k] += self.oracle.hinges(cuts, weights, some)
-            yield some, found[0]
+            yield some, found
 
 
 class Stream(ABC):
@@ -468,7 +468,7 @@ class StreamRun(TrackedRun):
         for batch in self.stream.batches():
             first, oracle = batch
             self.cache.look_at(first, first + oracle.n_examples)
-            for some, cuts in batch.separated(candidates, hinges, self.threads):
+            for some, (cuts, *_) in batch.separated(candidates, hinges, self.threads):
                 self.calls += len(candidates) * len(some)
                 C = oracle.C[some]
                 hard = np.flatnonzero((slopes(cuts, self.weights) > 0.0) & (C > 0.0))

@@ -144,8 +144,8 @@ class ShardedSummedRun(SummedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.shards = oracle.shards
+        oracle.traffic()  # what was sent before is none of this run's
         self.number = 0
-        self._crossed = oracle.sent, oracle.received
         self._sent = np.zeros(oracle.n_features)
         try:
             self.shards.ask_all("begin", SummedShard)
@@ -253,13 +253,8 @@ class ShardedSummedRun(SummedRun):
         return self
 
     def as_iteration(self) -> Iteration:
-        before, self._crossed = self._crossed, (self.oracle.sent, self.oracle.received)
-        return ClusterIteration(
-            **asdict(super().as_iteration()),
-            sent=self._crossed[0] - before[0],
-            received=self._crossed[1] - before[1],
-            updates=len(self.shards),
-        )
+        line, traffic = asdict(super().as_iteration()), self.oracle.traffic()
+        return ClusterIteration(**line, **traffic, updates=len(self.shards))
 
     def release(self) -> None:
         """Nothing: if a shard is lost while its point is certified, training goes on."""

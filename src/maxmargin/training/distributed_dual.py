@@ -13,6 +13,7 @@ of the plain problem, and the weights there change by `scale` times what they wo
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -348,19 +349,6 @@ class DualShard:
 
 
 @dataclass
-class Counts:
-    """What the iteration has cost so far; bytes at its beginning."""
-
-    sent: int
-    received: int
-    updates: int = 0
-    work: float = 0.0
-    oracle: float = 0.0
-    idle: float = 0.0
-    step: float = 0.0
-
-
-@dataclass
 class ShardRecord:
     """What the driver knows of a shard."""
 
@@ -436,7 +424,9 @@ class DistributedRun(Run):
         self.lost: set[int] = set()
         self.checkpointed: list[DualPoint] | None = None
         """Dual points of the shards when they were last fetched, from which lost ones go on."""
-        self._counts = Counts(oracle.sent, oracle.received)
+        self._costs: dict[str, Any] = defaultdict(float)
+        """What the iteration has cost so far, by names of `ClusterIteration`."""
+        oracle.traffic()  # what was sent before is none of this run's
         self.shards.patience = solver.patience
         for shard in range(n_shards):
             self._begin(shard)
@@ -634,17 +624,12 @@ class DistributedRun(Run):
         return _DistributedState(self)
 
     def as_iteration(self) -> Iteration:
-        counts, self._counts = self._counts, Counts(self.oracle.sent, self.oracle.received)
-        return ClusterIteration(
-            **asdict(super().as_iteration()),
-            sent=self.oracle.sent - counts.sent,
-            received=self.oracle.received - counts.received,
-            updates=counts.updates,
-            work_seconds=counts.work,
-            oracle_seconds=counts.oracle,
-            idle_seconds=counts.idle,
-            step=counts.step / max(counts.updates, 1),
-        )
+        costs, self._costs = self._costs, defaultdict(float)
+        updates = int(costs.pop("updates", 0))
+        step = costs.pop("step", 0.0) / max(updates, 1)
+        line = asdict(super().as_iteration())
+        traffic = self.oracle.traffic()
+        return ClusterIteration(**line, **traffic, **costs, updates=updates, step=step)
 
     def _send(self, shard: int, method: str) -> None:
         """Send a shard a request, with the present weights."""
@@ -700,7 +685,6 @@ class DistributedRun(Run):
     def _answer(self) -> Answer | None:
         """The next answer; None if it is that a shard is lost."""
         answer = self.shards.answer()
-        assert answer is not None
         if isinstance(answer.error, LostShardError):
             self.lost.add(answer.shard)
             return None
@@ -731,8 +715,8 @@ class DistributedRun(Run):
         if update.statistics.effort > 0.0:
             self._choose(record, gain, answer.seconds)
             record.oracle_updates += update.statistics.local_passes > 0.0
-            self._counts.updates += 1
-            self._counts.step += step
+            self._costs["updates"] += 1
+            self._costs["step"] += step
             if best < RESTART_BELOW:
                 record.t = 1.0
             self._adapt(best)
@@ -757,9 +741,9 @@ class DistributedRun(Run):
         idle = max(seconds - statistics.seconds, 0.0)
         self.calls += statistics.calls - before.calls
         self.hits += statistics.hits - before.hits
-        self._counts.work += statistics.seconds
-        self._counts.oracle += statistics.oracle_seconds
-        self._counts.idle += idle
+        self._costs["work_seconds"] += statistics.seconds
+        self._costs["oracle_seconds"] += statistics.oracle_seconds
+        self._costs["idle_seconds"] += idle
         if statistics.local_passes > 0.0:
             record.pass_seconds = statistics.seconds / statistics.local_passes
             old = idle if math.isnan(self.overhead) else self.overhead

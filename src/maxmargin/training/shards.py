@@ -147,8 +147,7 @@ class Shards:
             break
         else:
             partitions = []  # and without a worker the answer is that the shard is lost
-        arguments = self._key(shard), generation, loader.make, *partitions
-        self._send(shard, _Request(time.perf_counter(), _make, arguments))
+        self._call(shard, _make, self._key(shard), generation, loader.make, *partitions)
 
     def _choose_worker(self, shard: int) -> Any:
         """The worker that holds its data, or else the one that has the fewest shards."""
@@ -174,17 +173,15 @@ class Shards:
         if shard in self._requests:
             raise EngineError(f"Shard {shard} has not answered the request before.")
         key, generation, number = self._key(shard), self._generation[shard], next(self._numbers)
-        request = key, generation, number, method, *arguments
-        self._send(shard, _Request(time.perf_counter(), _ask, request))
+        self._call(shard, _ask, key, generation, number, method, *arguments)
 
-    def answer(self, timeout: float | None = None) -> Answer | None:
-        """The next answer, from whichever shard; None if none comes in so many seconds.
+    def answer(self) -> Answer:
+        """The next answer, from whichever shard; at least one must be busy.
 
         That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
         than our patience. An `EngineError` if no answer can come any more.
         """
-        until = None if timeout is None else time.monotonic() + timeout
-        while self._requests:
+        while True:
             # What is done, not what the queue says: Ctrl-C may come between the two.
             for shard, request in list(self._requests.items()):
                 if request.pending is None or request.pending.done():
@@ -192,16 +189,12 @@ class Shards:
                     if answer is not None:
                         del self._requests[shard]
                         return answer
-            left = POLL_SECONDS if until is None else min(until - time.monotonic(), POLL_SECONDS)
             try:
-                self._done.get(timeout=max(left, 0.0))
+                self._done.get(timeout=POLL_SECONDS)
             except queue.Empty:
                 silent = self._silent()
                 if silent is not None:
                     return self._lost(silent, self._requests.pop(silent))
-                if until is not None and time.monotonic() >= until:
-                    return None
-        return None
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of all shards to the same request, in their order.
@@ -225,9 +218,7 @@ class Shards:
         """What all shards that are busy answer, in their order."""
         answers = []
         while self._requests:
-            answer = self.answer()
-            assert answer is not None
-            answers.append(answer)
+            answers.append(self.answer())
         return sorted(answers, key=lambda answer: answer.shard)
 
     def _answers_of_present(self) -> dict[int, Any]:
@@ -257,6 +248,9 @@ class Shards:
 
     def _key(self, shard: int) -> Key:
         return self._run, shard
+
+    def _call(self, shard: int, function: Callable[..., Any], *arguments: Any) -> None:
+        self._send(shard, _Request(time.perf_counter(), function, arguments))
 
     def _send(self, shard: int, request: "_Request") -> None:
         pending, worker = None, self._workers[shard]
@@ -480,31 +474,25 @@ class Sums(NamedTuple):
 class Shard:
     """Some of the examples on their worker, and what a solver keeps with them.
 
-    Of each partition `partitions` tells how many examples it has, or which, and `firsts` the number
-    of the first among all, if that is known.
+    Partitions that are lazy are computed now; `firsts` are the numbers of their first examples
+    among all, if that is known.
     """
 
     def __init__(
-        self, oracle: Oracle, partitions: "list[int | Order]", firsts: list[int] | None = None
-    ) -> None:
-        self.oracle, self.partitions, self.firsts = oracle, partitions, firsts
-        self.work: Any = None
-
-    @classmethod
-    def load(
-        cls,
+        self,
         make_oracle: Callable[[Any, Any, Any], Oracle],
         partitions: list[Any],
         firsts: list[int] | None = None,
-    ) -> "Shard":
-        """The shard of some partitions; those that are lazy are computed now."""
+    ) -> None:
         loaded = [load_partition(one) for one in partitions]
         whole = joined(loaded)
-        return cls(
-            make_oracle(whole.X, whole.y, whole.weight),
-            [one.n_examples if one.numbers is None else one.numbers for one in loaded],
-            firsts,
-        )
+        self.oracle = make_oracle(whole.X, whole.y, whole.weight)
+        self.partitions: list[int | Order] = [
+            one.n_examples if one.numbers is None else one.numbers for one in loaded
+        ]
+        """How many examples each partition has, or which."""
+        self.firsts = firsts
+        self.work: Any = None
 
     def about(self) -> About:
         """What the oracle of all examples must know."""
@@ -579,6 +567,7 @@ class ShardedOracle(Oracle):
         """It repeats what those of the shards have found."""
         self.sent = self.received = 0
         """Bytes of the arrays that went to the shards, and that came from them."""
+        self._told_of = 0, 0
         told: list[About] = shards.make_all("about")
         widths = sorted({about.n_features for about in told})
         if len(widths) > 1:
@@ -638,6 +627,11 @@ class ShardedOracle(Oracle):
             self.received += own.vector.nbytes
         return Sums(vector, linear)
 
+    def traffic(self) -> dict[str, Any]:
+        """Bytes that were sent and received since the last call."""
+        before, self._told_of = self._told_of, (self.sent, self.received)
+        return {"sent": self.sent - before[0], "received": self.received - before[1]}
+
     def split(self, point: DualPoint) -> list[DualPoint]:
         """A dual point of all examples as one for each shard, with their own numbers."""
         points = []
@@ -684,7 +678,7 @@ def shard_oracle(
     for shard, own in enumerate(numbers):
         if own:
             own_firsts = None if firsts is None else [firsts[k] for k in own]
-            make = partial(Shard.load, make_oracle, firsts=own_firsts)
+            make = partial(Shard, make_oracle, firsts=own_firsts)
             holder = known[shard] if shard < len(known) else None
             loaders.append(Loader(make, [partitions[k] for k in own], holder))
     return ShardedOracle(Shards(engine, loaders), [own for own in numbers if own], content)
