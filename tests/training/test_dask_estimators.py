@@ -16,7 +16,8 @@ from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine
 from maxmargin.training.fit import survey_partition
-from maxmargin.training.partitions import partitions_of, surveyed
+from maxmargin.training.partitions import partitions_of
+from maxmargin.training.shards import surveyed
 
 distributed = pytest.importorskip("distributed")
 

@@ -176,12 +176,12 @@ class Shards:
         self._call(shard, _ask, key, generation, number, method, *arguments)
 
     def answer(self) -> Answer:
-        """The next answer, from whichever shard; at least one must be busy.
+        """The next answer, from whichever shard.
 
         That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
         than our patience. An `EngineError` if no answer can come any more.
         """
-        while True:
+        while self._requests:
             # What is done, not what the queue says: Ctrl-C may come between the two.
             for shard, request in list(self._requests.items()):
                 if request.pending is None or request.pending.done():
@@ -195,6 +195,7 @@ class Shards:
                 silent = self._silent()
                 if silent is not None:
                     return self._lost(silent, self._requests.pop(silent))
+        raise EngineError("No shard has a request to answer.")
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of all shards to the same request, in their order.
