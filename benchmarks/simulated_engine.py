@@ -217,9 +217,10 @@ class SimulatedShards(Shards):
 
     engine: SimulatedEngine
 
-    def answer(self) -> Answer:
+    def answer(self, timeout: float | None = None) -> Answer | None:
         coming = self.engine.next_answer()
-        assert coming is not None
+        if coming is None:
+            return None
         del self._requests[coming.shard]
         return Answer(coming.shard, coming.value, coming.error, coming.waited)
 

@@ -685,6 +685,7 @@ class DistributedRun(Run):
     def _answer(self) -> Answer | None:
         """The next answer; None if it is that a shard is lost."""
         answer = self.shards.answer()
+        assert answer is not None
         if isinstance(answer.error, LostShardError):
             self.lost.add(answer.shard)
             return None

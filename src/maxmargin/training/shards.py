@@ -175,12 +175,13 @@ class Shards:
         key, generation, number = self._key(shard), self._generation[shard], next(self._numbers)
         self._call(shard, _ask, key, generation, number, method, *arguments)
 
-    def answer(self) -> Answer:
-        """The next answer, from whichever shard.
+    def answer(self, timeout: float | None = None) -> Answer | None:
+        """The next answer, from whichever shard; None if none comes in so many seconds.
 
         That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
         than our patience. An `EngineError` if no answer can come any more.
         """
+        until = None if timeout is None else time.monotonic() + timeout
         while self._requests:
             # What is done, not what the queue says: Ctrl-C may come between the two.
             for shard, request in list(self._requests.items()):
@@ -189,13 +190,16 @@ class Shards:
                     if answer is not None:
                         del self._requests[shard]
                         return answer
+            left = POLL_SECONDS if until is None else min(until - time.monotonic(), POLL_SECONDS)
             try:
-                self._done.get(timeout=POLL_SECONDS)
+                self._done.get(timeout=max(left, 0.0))
             except queue.Empty:
                 silent = self._silent()
                 if silent is not None:
                     return self._lost(silent, self._requests.pop(silent))
-        raise EngineError("No shard has a request to answer.")
+                if until is not None and time.monotonic() >= until:
+                    return None
+        return None
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of all shards to the same request, in their order.
@@ -219,7 +223,9 @@ class Shards:
         """What all shards that are busy answer, in their order."""
         answers = []
         while self._requests:
-            answers.append(self.answer())
+            answer = self.answer()
+            assert answer is not None
+            answers.append(answer)
         return sorted(answers, key=lambda answer: answer.shard)
 
     def _answers_of_present(self) -> dict[int, Any]:
