@@ -30,7 +30,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine
-from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import shard_oracle
 
 C = 0.01
 WORKERS = (1, 2, 4, 16, 64, 256, 1000)

@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.training.distributed_shard import ShardUpdate, Statistics
+from maxmargin.training.distributed_dual import ShardUpdate, Statistics
 from maxmargin.training.engines import Engine
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import Shard, ShardedOracle
-from maxmargin.training.shards import Answer, Loader, Shards
+from maxmargin.training.shards import Answer, Loader, Shard, ShardedOracle, Shards
 
 Bind = Callable[[Any, Any, Any], Oracle]
 
@@ -239,7 +238,7 @@ def place_simulated(
     def watched(X: Any, y: Any, weight: Any) -> Oracle:
         return engine.watch(make_oracle(X, y, weight))
 
-    loaders = [Loader(partial(Shard.load, watched), [part]) for part in parts]
+    loaders = [Loader(partial(Shard, watched), [part]) for part in parts]
     shards = SimulatedShards(engine, loaders)
     training = ShardedOracle(shards, [[part] for part in range(len(parts))], "simulated")
     engine.restart()

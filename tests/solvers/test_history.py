@@ -28,7 +28,7 @@ from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.fit import SOLVERS, make_solver
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import shard_oracle
 
 IRIS, SPECIES = load_iris(return_X_y=True)
 IRIS, SPECIES = IRIS[::2], SPECIES[::2]

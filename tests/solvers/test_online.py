@@ -19,8 +19,7 @@ from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto
-from maxmargin.solvers.online import Online
-from maxmargin.solvers.stream import Evaluation, FrozenPoint, InMemory
+from maxmargin.solvers.online import Evaluation, FrozenPoint, InMemory, Online
 from maxmargin.structures.rows.oracle import Classes as ManyClasses
 from maxmargin.training.streams import SourceStream
 

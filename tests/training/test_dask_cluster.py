@@ -21,7 +21,7 @@ from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import DaskEngine
 from maxmargin.training.fit import engine
 from maxmargin.training.partitions import Partition, partitions_of
-from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import shard_oracle
 
 distributed = pytest.importorskip("distributed")
 

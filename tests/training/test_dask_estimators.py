@@ -15,7 +15,8 @@ from maxmargin.data import open_examples, read_libsvm
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine
-from maxmargin.training.partitions import partitions_of, surveyed
+from maxmargin.training.partitions import partitions_of
+from maxmargin.training.shards import surveyed
 from maxmargin.training.workers import survey_partition
 
 distributed = pytest.importorskip("distributed")

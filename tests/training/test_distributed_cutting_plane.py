@@ -12,8 +12,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import _TABLE
+from maxmargin.training.shards import _TABLE, shard_oracle
 from maxmargin.training.workers import distributed
 
 

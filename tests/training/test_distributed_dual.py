@@ -20,8 +20,7 @@ from maxmargin.core.result import Stopping
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import Delta
+from maxmargin.training.shards import Delta, shard_oracle
 
 REPEATABLE = DistributedDual(staleness=0, local_passes=0.25)
 

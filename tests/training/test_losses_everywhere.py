@@ -13,9 +13,8 @@ from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import EngineError
-from maxmargin.training.partitions import Partition, surveyed
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import Loader, Shards
+from maxmargin.training.partitions import Partition
+from maxmargin.training.shards import Loader, Shards, shard_oracle, surveyed
 
 N, TOL = 24, 0.3
 X, Y = class_data(N)

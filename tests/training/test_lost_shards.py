@@ -11,8 +11,7 @@ from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ProcessEngine, ThreadEngine
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import Loader, Shards
+from maxmargin.training.shards import Loader, Shards, shard_oracle
 
 
 def bound(X, y, weight):

@@ -15,8 +15,7 @@ from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.partitions import Partition
-from maxmargin.training.sharded_oracle import shard_oracle
-from maxmargin.training.shards import Loader
+from maxmargin.training.shards import Loader, shard_oracle
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.simulated_engine import (

@@ -3,27 +3,32 @@
 It minimises P(w) of structured.py, summed over a stream, by steps on its n-slack dual. Only the
 cutting planes of examples that violate are kept, in a cache of bounded size. All others have
 coefficients of zero, so that the dual value is a lower bound of the optimum over the whole stream.
+
+A stream gives batches, each of them an `Oracle` in memory. Examples are known by their position in
+the stream. Its certificate comes from the examples, weights and the dual point alone.
 """
 
 import math
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.rows import slopes
 from maxmargin.core.certificate import Certificate, DualPoint
+from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Result, Status, Stopping
 from maxmargin.core.threads import Threads
-from maxmargin.dual.cut_cache import CutCache
+from maxmargin.dual.cut_cache import CutCache, Frozen
 from maxmargin.dual.working_set import StepRule
-from maxmargin.solvers.loop import CheckpointFile, Momentum, OnIteration, uncertified
-from maxmargin.solvers.stream import Batch, DualPointOfStream, FrozenPoint, InMemory, Stream
+from maxmargin.solvers.loop import Momentum, uncertified
 from maxmargin.solvers.structured import (
     ADD_ONLY,
     AVERAGE_BELOW,
@@ -36,6 +41,170 @@ from maxmargin.solvers.structured import (
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
+ROUNDING = 1e-9
+"""Relative to its C, how far above it the coefficients of an example may seem to add up."""
+
+CHUNK = 1024
+"""Examples whose cutting planes are held at the same time."""
+
+
+class FrozenPoint(NamedTuple):
+    """A feasible dual point: coefficients of outputs, and the sum of all the others.
+
+    That each term of that sum is a cutting plane of its example rests on the solver; what the
+    examples have spent on it is checked.
+    """
+
+    listed: DualPoint
+    frozen: Frozen
+
+    def dual(self, oracle: Oracle) -> float:
+        """Dual value, with the cutting planes that are listed made anew."""
+        return Evaluation(self, oracle.n_features).add(oracle, 0).total
+
+
+DualPointOfStream = DualPoint | FrozenPoint
+
+
+class Evaluation:
+    """The dual value of a point, added up batch by batch; an error if it is not feasible."""
+
+    def __init__(self, point: DualPointOfStream, n_features: int) -> None:
+        self.weights, self.linear = np.zeros(n_features), 0.0
+        self.spent = np.zeros(0)
+        self.evaluated = 0
+        if isinstance(point, FrozenPoint):
+            self.weights += point.frozen.vector
+            self.linear += float(point.frozen.loss[0])
+            self.spent = point.frozen.spent
+            point = point.listed
+        order = np.argsort(point.examples, kind="stable")
+        self.positions, self.coef = point.examples[order], point.coef[order]
+        self.outputs = [point.outputs[k] for k in order]
+
+    def add(self, oracle: Oracle, first: int) -> "Evaluation":
+        """Add the cutting planes of a batch that begins at position `first`."""
+        last = first + oracle.n_examples
+        low, high = np.searchsorted(self.positions, [first, last])
+        examples, coef = self.positions[low:high] - first, self.coef[low:high]
+        used = np.bincount(examples, weights=coef, minlength=oracle.n_examples).astype(np.float64)
+        spent = self.spent[first:last]
+        used[: len(spent)] += spent
+        if (coef < 0.0).any() or (used > oracle.C * (1.0 + ROUNDING)).any():
+            raise ValueError("The dual point is not feasible.")
+        for start in range(0, len(examples), CHUNK):
+            some = slice(start, start + CHUNK)
+            cuts = oracle.cuts_of(examples[some], self.outputs[low:high][some])
+            self.weights += cuts.matrix(len(self.weights)).T @ coef[some]
+            self.linear += float(coef[some] @ cuts.losses)
+        self.evaluated += len(examples)
+        return self
+
+    @property
+    def total(self) -> float:
+        """The dual value; an error if examples of the point were not among those added."""
+        if self.evaluated != len(self.positions):
+            raise ValueError(
+                f"The source ended before example {self.positions[-1]}, which it gave before: it "
+                f"must give the same examples in the same order on every pass."
+            )
+        return self.linear - 0.5 * float(self.weights @ self.weights)
+
+
+class Batch(NamedTuple):
+    """Examples in memory, and the position of the first of them in the stream."""
+
+    first: int
+    oracle: Oracle
+
+    def separated(
+        self, candidates: Sequence[Floats], hinges: list[Hinges], threads: Threads
+    ) -> Iterator[tuple[Order, list[Cuts]]]:
+        """Add the hinges at each of some weights to `hinges`, some examples at a time.
+
+        Yields these examples, and their cutting planes at each of the weights.
+        """
+        for some in self.oracle.chunks():
+            found = [self.oracle.separate(weights, some, threads) for weights in candidates]
+            for k, (weights, cuts) in enumerate(zip(candidates, found, strict=True)):
+                hinges[k] += self.oracle.hinges(cuts, weights, some)
+            yield some, found
+
+
+class Stream(ABC):
+    """Examples that are gone through again and again, not all of which need be in memory."""
+
+    oracle_state: Any = None
+    """Oracle calls of a stream remember nothing from one pass to the next."""
+
+    checker: OracleChecker | None = None
+    """Looks at the answers of an oracle that a user wrote, in all batches; see `Oracle`."""
+
+    @property
+    @abstractmethod
+    def content(self) -> Any:
+        """All that tells these examples, and their oracle, from others."""
+
+    @abstractmethod
+    def batches(self) -> Iterator[Batch]:
+        """All examples from the beginning."""
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Length of the weight vector."""
+
+    @property
+    @abstractmethod
+    def exact(self) -> bool:
+        """Whether the oracle always finds the most violated cut."""
+
+    def evaluate(
+        self, candidates: Sequence[Floats], point: DualPointOfStream, threads: Threads
+    ) -> tuple[list[float], float]:
+        """Primal value of each of some weights, and dual value of a point, in one pass."""
+        evaluation = Evaluation(point, self.n_features)
+        hinges = [Hinges(0.0, 0.0)] * len(candidates)
+        for batch in self.batches():
+            evaluation.add(batch.oracle, batch.first)
+            for _ in batch.separated(candidates, hinges, threads):
+                pass
+        primals = [
+            0.5 * float(weights @ weights) + each.most
+            for weights, each in zip(candidates, hinges, strict=True)
+        ]
+        return primals, evaluation.total
+
+
+class InMemory(Stream):
+    """An oracle in memory as a stream of one batch, from position `first` on.
+
+    `checker` has checked the oracle on the examples before, if there were any.
+    """
+
+    def __init__(
+        self, oracle: Oracle, first: int = 0, checker: OracleChecker | None = None
+    ) -> None:
+        self.oracle, self.first = oracle, first
+        oracle.check_from(first, checker)
+        self.checker = oracle.checker
+
+    @property
+    def content(self) -> Any:
+        return self.oracle.content
+
+    def batches(self) -> Iterator[Batch]:
+        yield Batch(self.first, self.oracle)
+
+    @property
+    def n_features(self) -> int:
+        return self.oracle.n_features
+
+    @property
+    def exact(self) -> bool:
+        return self.oracle.exact
+
+
 BATCH_PER_SEEN = 0.02
 """Oracle calls at the same weights, as a part of the examples seen before: the weights are to be
 made of nearly as many examples as there are at the end of a batch."""
@@ -47,34 +216,24 @@ PRUNE_AFTER = 1.25
 
 
 class StreamRun(TrackedRun):
-    """One online solve.
-
-    Parameters
-    ----------
-    oracle : Any
-        What values weights and dual points in the end: the oracle, or the stream.
-    stream : Stream
-    stopping, threads, seed
-        See `Run`.
-    cache : CutCache
-    options : Online
-    """
+    """One online solve; `oracle` is what evaluates the answer: an oracle in memory, or a stream."""
 
     state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
 
     def __init__(
         self,
-        oracle: Any,
-        stream: Stream,
+        oracle: Oracle | Stream,
         stopping: Stopping,
         threads: Threads,
         seed: int,
-        cache: CutCache,
         options: "Online",
+        comes_back: bool,
     ) -> None:
         averaging = oracle.n_features <= AVERAGE_BELOW
-        super().__init__(oracle, stopping, threads, seed, averaging)
-        self.stream, self.cache, self.options = stream, cache, options
+        super().__init__(oracle, stopping, threads, seed, averaging)  # type: ignore[arg-type]
+        self.stream = stream = InMemory(oracle) if isinstance(oracle, Oracle) else oracle
+        self.cache = CutCache(stream.n_features, options.cache_bytes, comes_back)
+        self.options = options
         self.checker = stream.checker
         self.rule = StepRule(max_steps=options.max_steps)
         self.tol_cache = options.tol_cache
@@ -306,19 +465,15 @@ class StreamRun(TrackedRun):
         self.passes_evaluated = self.passes
         candidates = self.candidates
         hinges = [Hinges(0.0, 0.0)] * len(candidates)
-        for first, oracle in self.stream.batches():
+        for batch in self.stream.batches():
+            first, oracle = batch
             self.cache.look_at(first, first + oracle.n_examples)
-            for some in oracle.chunks():
-                for k, weights in enumerate(candidates):
-                    cuts = oracle.separate(weights, some, self.threads)
-                    self.calls += len(some)
-                    hinges[k] += oracle.hinges(cuts, weights, some)
-                    if k == 0:
-                        C = oracle.C[some]
-                        hard = np.flatnonzero((slopes(cuts, weights) > 0.0) & (C > 0.0))
-                        self.cache.take_in(
-                            first + some[hard], C[hard], cuts.take(hard), weights, ADD_ONLY
-                        )
+            for some, (cuts, *_) in batch.separated(candidates, hinges, self.threads):
+                self.calls += len(candidates) * len(some)
+                C = oracle.C[some]
+                hard = np.flatnonzero((slopes(cuts, self.weights) > 0.0) & (C > 0.0))
+                owners, cuts = first + some[hard], cuts.take(hard)
+                self.cache.take_in(owners, C[hard], cuts, self.weights, ADD_ONLY)
                 if self.must_stop:
                     return
         for weights, each in zip(candidates, hinges, strict=True):
@@ -407,39 +562,12 @@ class Online(StructuredSolver):
         if self.bound not in ("tracked", "true"):
             raise ValueError(f"bound must be 'tracked' or 'true', but is {self.bound!r}.")
 
-    def solve(
-        self,
-        oracle: Any,
-        stopping: Stopping,
-        *,
-        n_jobs: int | None = 1,
-        seed: int = 0,
-        start: Any = None,
-        on_iteration: OnIteration | None = None,
-        checkpoint: CheckpointFile | None = None,
-    ) -> Result:
-        """Train on an oracle or on a `Stream`; see `StructuredSolver.solve`.
-
-        On a stream, Ctrl-C while the certificate is made gives the weights without it.
-        """
-        if self.passes is not None:
-            stopping = replace(stopping, max_iter=min(self.passes, stopping.max_iter))
-        result = super().solve(
-            oracle,
-            stopping,
-            n_jobs=n_jobs,
-            seed=seed,
-            start=start,
-            on_iteration=on_iteration,
-            checkpoint=checkpoint,
-        )
+    def finish(self, run: StreamRun, status: Status) -> Result:
+        in_memory = isinstance(run.oracle, Oracle)
+        result = super().finish(run, status) if in_memory else _certified(run, status)
         if result.status is Status.MAX_ITER and result.iterations == self.passes:
             return replace(result, status=Status.PASSES)
         return result
-
-    def finish(self, run: StreamRun, status: Status) -> Result:
-        in_memory = isinstance(run.oracle, Oracle)
-        return super().finish(run, status) if in_memory else _certified(run, status)
 
     def start(
         self,
@@ -450,16 +578,9 @@ class Online(StructuredSolver):
         comes_back: bool = True,
     ) -> StreamRun:
         """A run with an empty cache; `comes_back` if examples will be seen again."""
-        stream = InMemory(oracle) if isinstance(oracle, Oracle) else oracle
-        return StreamRun(
-            oracle,
-            stream,
-            stopping,
-            threads,
-            seed,
-            CutCache(stream.n_features, self.cache_bytes, comes_back),
-            self,
-        )
+        if self.passes is not None:
+            stopping = replace(stopping, max_iter=min(self.passes, stopping.max_iter))
+        return StreamRun(oracle, stopping, threads, seed, self, comes_back)
 
     def iterate(self, run: StreamRun) -> None:
         self.explore(run)

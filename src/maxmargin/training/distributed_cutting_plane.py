@@ -4,8 +4,9 @@ What a summed cutting plane is made of stays in the shards, under its number. Th
 each request which numbers are still in use.
 """
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,15 +24,17 @@ from maxmargin.solvers.cutting_plane import (
     joined_recipes,
 )
 from maxmargin.solvers.loop import SolverRun
-from maxmargin.training.sharded_oracle import (
+from maxmargin.training.shards import (
     ClusterIteration,
+    Delta,
+    LostShardError,
     ResidentPoint,
     ShardedOracle,
     certified_on_shards,
 )
-from maxmargin.training.shards import Delta, LostShardError
 
 Floats = NDArray[np.float64]
+Answer = TypeVar("Answer")
 
 
 @registered("DistributedOneSlack")
@@ -57,13 +60,7 @@ class DistributedOneSlack(OneSlack):
         return ShardedSummedRun(oracle, stopping, threads, seed)
 
     def finish(self, run: Any, status: Status) -> Result:
-        def certify(status: Status) -> Result:
-            result: Result = super(DistributedOneSlack, self).finish(run, status)
-            if run.oracle.lists_point:
-                return replace(result, dual_point=run.listed)
-            return result
-
-        return certified_on_shards(run, status, certify, self)
+        return certified_on_shards(super().finish, run, status, self)
 
 
 class PartialCut(NamedTuple):
@@ -81,13 +78,7 @@ class PartialCut(NamedTuple):
 
 
 class SummedShard:
-    """What `OneSlack` keeps with a shard: its cache, and what summed cutting planes are made of.
-
-    Parameters
-    ----------
-    oracle : Oracle
-        Of the examples of the shard.
-    """
+    """What `OneSlack` keeps with a shard: its cache, and what summed cutting planes are made of."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.run = SummedRun(oracle, Stopping(), Threads(1), 0)
@@ -152,8 +143,8 @@ class ShardedSummedRun(SummedRun):
     ) -> None:
         super().__init__(oracle, stopping, threads, seed)
         self.shards = oracle.shards
+        oracle.traffic()  # what was sent before is none of this run's
         self.number = 0
-        self._crossed = oracle.sent, oracle.received
         self._sent = np.zeros(oracle.n_features)
         try:
             self.shards.ask_all("begin", SummedShard)
@@ -169,19 +160,23 @@ class ShardedSummedRun(SummedRun):
         return self._asked("cached")[0]
 
     def _asked(self, method: str, *arguments: Any) -> tuple[SummedCut, Hinges]:
-        while True:
+        def ask() -> list[PartialCut]:
             delta = Delta.between(self._sent, self.weights)
             self._sent[:] = self.weights
             self.oracle.sent += delta.nbytes * len(self.shards)
             self.number += 1
+            return self.shards.ask_all("do", method, self.number, self._used, delta, *arguments)
+
+        parts = self._retried(ask)
+        return self._added(self.number, parts)
+
+    def _retried(self, ask: Callable[[], Answer]) -> Answer:
+        """What shards answer, asked again for as long as one is lost meanwhile."""
+        while True:
             try:
-                parts = self.shards.ask_all(
-                    "do", method, self.number, self._used, delta, *arguments
-                )
+                return ask()
             except LostShardError as lost:
                 self.recover(lost.number)
-                continue
-            return self._added(self.number, parts)
 
     def check_resumed(self) -> None:
         """Shards have evaluated the point when they took it over."""
@@ -228,52 +223,37 @@ class ShardedSummedRun(SummedRun):
     def point(self) -> Any:
         kept = self.cuts.kept
         mix = {n: float(c) for n, c in zip(kept.recipes, kept.coef, strict=True) if c > 0.0}
-        while True:
-            try:
-                self.shards.ask_all("do", "set_mix", mix)
-                return ResidentPoint()
-            except LostShardError as lost:
-                self.recover(lost.number)
+        self._retried(lambda: self.shards.ask_all("do", "set_mix", mix))
+        return ResidentPoint()
 
-    @property
-    def listed(self) -> DualPoint:
+    def listed_point(self) -> DualPoint:
         """The dual point with the coefficients of all examples, fetched from the shards."""
-        while True:
-            self.point()
-            try:
-                return self.oracle.join(self.shards.ask_all("do", "point"))
-            except LostShardError as lost:
-                self.recover(lost.number)
 
-    @listed.setter
-    def listed(self, point: DualPoint) -> None:
-        self.resume(point)
+        def ask() -> DualPoint:
+            self.point()
+            return self.oracle.join(self.shards.ask_all("do", "point"))
+
+        return self._retried(ask)
 
     def resume(self, start: DualPoint) -> None:
-        parts = self.oracle.split(start)
-        while True:
+        def ask() -> list[PartialCut]:
             self.number += 1
-            for shard, part in enumerate(parts):
+            for shard, part in enumerate(self.oracle.split(start)):
                 self.shards.ask(shard, "do", "resume", self.number, part)
-            try:
-                cut, _ = self._added(self.number, self.shards.wait())
-                break
-            except LostShardError as lost:
-                self.recover(lost.number)
-        self.cuts.add(cut, coef=1.0)
+            return self.shards.wait()
+
+        parts = self._retried(ask)
+        self.cuts.add(self._added(self.number, parts)[0], coef=1.0)
         self.cuts.set_weights(self.weights)
+
+    listed = property(listed_point, resume)
 
     def state(self) -> Any:
         return self
 
     def as_iteration(self) -> Iteration:
-        before, self._crossed = self._crossed, (self.oracle.sent, self.oracle.received)
-        return ClusterIteration(
-            **asdict(super().as_iteration()),
-            sent=self._crossed[0] - before[0],
-            received=self._crossed[1] - before[1],
-            updates=len(self.shards),
-        )
+        line, traffic = asdict(super().as_iteration()), self.oracle.traffic()
+        return ClusterIteration(**line, **traffic, updates=len(self.shards))
 
     def release(self) -> None:
         """Nothing: if a shard is lost while its point is certified, training goes on."""

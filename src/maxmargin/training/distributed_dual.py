@@ -4,43 +4,56 @@ An update of a shard is a change of its dual variables, of which the driver only
 the weights and on the linear term of the dual. Whatever weights it was found at, any step between 0
 and 1 along it is feasible, and the best one is known exactly. A shard is told with the next request
 which step was made along its update.
+
+A shard ascends the dual over its own examples as if there were no others, from the weights that it
+was sent, with one difference: it counts its own updates `scale` times. To keep its coefficients
+times `scale` is all that this takes. They then add up to at most ``scale * C``, every step is that
+of the plain problem, and the weights there change by `scale` times what they would.
 """
 
 import math
+import time
+from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.oracle import Hinges
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
 from maxmargin.core.result import Iteration, Result, Status, Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.block_coordinate import Auto
-from maxmargin.solvers.loop import SolverRun
-from maxmargin.solvers.structured import AVERAGE_BELOW, Run, StructuredSolver, TrackedRun
-from maxmargin.training.distributed_shard import (
-    NO_STATISTICS,
-    DualShard,
-    Request,
-    ShardUpdate,
-    Statistics,
-    interpolated,
+from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
+from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
+from maxmargin.solvers.loop import Momentum, SolverRun
+from maxmargin.solvers.structured import (
+    AVERAGE_BELOW,
+    BlockRun,
+    Run,
+    StructuredSolver,
+    TrackedRun,
 )
-from maxmargin.training.sharded_oracle import (
+from maxmargin.training.shards import (
+    Answer,
     ClusterIteration,
+    Delta,
+    LostShardError,
     ResidentPoint,
     ShardedOracle,
     Sums,
     certified_on_shards,
 )
-from maxmargin.training.shards import Answer, Delta, LostShardError
 
 Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+MOST_SWEEPS, LEAST_GAIN = 5, 0.3
+"""Most sweeps of an update without oracle calls; it ends when they gain less than this part."""
 
 LEAST_PASSES, FIRST_PASSES, MOST_PASSES = 1.0 / 64.0, 1.0 / 16.0, 1.0
 """Bounds and first value of the local passes between two messages, unless they are given."""
@@ -58,38 +71,306 @@ EVALUATION_FACTOR = 1.5
 """Growth of the number of passes between two evaluations where there are several shards."""
 
 
-class Counts:
-    """What the iteration has cost so far."""
+class Request(NamedTuple):
+    """What the driver sends to a shard."""
 
-    def __init__(self, oracle: ShardedOracle) -> None:
-        self.sent, self.received = oracle.sent, oracle.received
-        self.updates = 0
-        self.work = self.oracle = self.idle = self.step = 0.0
+    step: float
+    """Which step was made along its last update."""
+    delta: Delta
+    """To the weights that it knows, after that step."""
+    scale: float
+    """How many times to count its updates from now on."""
+    local_passes: float = 0.0
+    """Passes of oracle calls over its examples; none if it is only to sweep its working set."""
+    momentum: float = 0.0
+    """How far to extrapolate first along the last update."""
+    restart: bool = False
+    """For a single shard: whether to restart its momentum."""
+    seconds: float | None = None
+    """How long it may take at most, about."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to send."""
+        return self.delta.nbytes
 
 
+class ShardUpdate(NamedTuple):
+    """What a shard sends to the driver."""
+
+    delta: Delta
+    """To the weights that it was sent: `scale` times ``sum change * psi`` is added to them."""
+    linear: float
+    """Change of the dual's linear term."""
+    scale: float
+    statistics: "Statistics"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes to send."""
+        return self.delta.nbytes
+
+
+class Statistics(NamedTuple):
+    """What a shard has done so far, all in all, and what its last update took."""
+
+    passes: float = 0.0
+    estimate: float = math.inf
+    """Sum of C times hinge as seen in the last pass of oracle calls."""
+    calls: int = 0
+    hits: int = 0
+    cuts: int = 0
+    local_passes: float = 0.0
+    """Of the last update, as all that follow."""
+    effort: float = 0.0
+    """Multiplications, about; none if it only ended an extrapolation."""
+    seconds: float = 0.0
+    oracle_seconds: float = 0.0
+
+
+NO_STATISTICS = Statistics()
+
+
+def interpolated(old: Floats, new: Floats, part: float) -> Floats:
+    """A step from `old` to `new`; the same bits on all sides."""
+    return new if part == 1.0 else old + part * (new - old)
+
+
+class ShardCuts(WorkingSet):
+    """A working set that remembers where an update began, and can change its scale."""
+
+    def __init__(self, totals: Floats, n_features: int) -> None:
+        super().__init__(totals, n_features)
+        self.gaps[:] = 0.0  # sweeps leave examples out that have no cuts yet
+        self.begin_update()
+
+    def begin_update(self) -> None:
+        """An update begins here."""
+        self._held, self._held_linear = self._table.coef.copy(), self.linear
+
+    @property
+    def change(self) -> float:
+        """Change of the linear term since."""
+        return self.linear - self._held_linear
+
+    def scale_back(self, part: float) -> None:
+        """Take back all but a part of the update."""
+        coef = self._table.coef
+        coef *= part
+        coef[: len(self._held)] += (1.0 - part) * self._held
+        self.linear = self._held_linear + part * self.change
+
+    def rescale(self, factor: float) -> None:
+        """Other units for coefficients and what they may add up to."""
+        for array in (self._table.coef, self._table.previous, self._table.totals):
+            array *= factor
+        self.linear *= factor
+
+    def refresh_dual(self, weights: Floats) -> None:
+        """Bring the dual value up to date after the weights were set from outside."""
+        self._moved(0.0, weights)
+
+
+class ShardRun(BlockRun):
+    """The run of a shard, which may stop in the middle of a pass."""
+
+    working_set: ShardCuts
+
+    def __init__(self, oracle: Oracle, seed: Any, averaging: bool, options: Auto) -> None:
+        super().__init__(oracle, Stopping(), Threads(1), seed, options.batch_size, averaging)
+        self.working_set = ShardCuts(oracle.C.copy(), oracle.n_features)
+        self.scale = 1.0
+        self.options = options
+        self.oracle_seconds = self.effort = 0.0
+        self._left: Order = np.zeros(0, dtype=np.int64)
+        self._loss = 0.0
+
+    def following(self, local_passes: float) -> Order:
+        """The next examples of the pass: so large a part of all, or what is left."""
+        if not len(self._left):
+            self._left, self._loss = self.shuffled, 0.0
+        n = max(1, math.ceil(local_passes * self.oracle.n_examples))
+        order, self._left = self._left[:n], self._left[n:]
+        return order
+
+    def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
+        passes, estimate = self.passes, self.estimate
+        found = super().infer(order, rule)
+        self.effort += self.options.inference_effort(self, order, found)
+        self._loss += found.loss / self.scale
+        if not len(self._left):
+            self.estimate = self._loss
+            return found
+        self.passes, self.estimate = passes, estimate
+        if math.isinf(estimate):
+            self.note_hinges(self._loss, np.setdiff1d(self.everything, self._left))
+        return found
+
+    def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
+        swept = super().sweep(order, rule)
+        self.effort += ENTRY_COST * swept.work
+        return swept
+
+    def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
+        found = super()._found(order, weights)
+        while True:
+            started = time.perf_counter()
+            item = next(found, None)
+            self.oracle_seconds += time.perf_counter() - started
+            if item is None:
+                return
+            yield item
+
+
+class DualShard:
+    """The state of `DistributedDual` on a shard.
+
+    A single shard makes whole steps, and its extrapolation goes on from one request to the next.
+    """
+
+    def __init__(
+        self, oracle: Oracle, options: Auto, seed: Any, single: bool, averaging: bool
+    ) -> None:
+        self.options, self.single = options, single
+        self.run = ShardRun(oracle, seed, averaging, options)
+        # With several, the driver says how far to extrapolate.
+        accelerated = options.acceleration and self.single
+        self.momentum = self.run.momentum = Momentum(self.run, accelerated)
+        self.base = self.run.weights.copy()
+        """The weights that were sent."""
+
+    def improve(self, request: Request) -> ShardUpdate:
+        """Make so many passes, or parts of one, or sweep the working set."""
+        run, started = self.run, time.perf_counter()
+        self._set_weights(request)
+        run.oracle_seconds, run.effort = 0.0, 1.0
+        if request.local_passes > 0.0:
+            run.working_set.drop_idle(self.options.max_idle)
+        run.working_set.begin_update()
+        if not self.single:
+            run.extrapolate(request.momentum)
+        done = 0.0
+        while done < request.local_passes and not run.stopping.out_of_time:
+            order = run.following(request.local_passes - done)
+            self.options.improve(run, self.momentum, order)
+            done += len(order) / run.oracle.n_examples
+        if request.local_passes == 0.0:
+            self._sweep()
+        return self._update(started, done)
+
+    def _sweep(self) -> None:
+        """Sweep the working set until that gains little."""
+        rule, first = StepRule(max_steps=self.options.max_steps), 0.0
+        for _ in range(MOST_SWEEPS):
+            gain = self.run.sweep(self.options.worth_sweeping(self.run), rule).gain
+            first = first or gain
+            if gain <= LEAST_GAIN * first:
+                break
+
+    def settle(self, request: Request) -> ShardUpdate:
+        """End an extrapolation that is under way."""
+        started = time.perf_counter()
+        self._set_weights(request)
+        self.run.oracle_seconds = self.run.effort = 0.0
+        self.run.working_set.begin_update()
+        self.run.settle()
+        return self._update(started, 0.0)
+
+    def evaluate(self, at: Request | Floats) -> tuple[Hinges, Statistics]:
+        """Sum of C times hinge at the weights sent; the cutting planes found are kept."""
+        weights, started = self._weights(at), time.perf_counter()
+        self.run.oracle_seconds = self.run.effort = 0.0
+        hinges = self.run.infer_at(weights)
+        return hinges, self._statistics(started, 1.0)
+
+    def lower_bound(self, at: Request | Floats) -> float:
+        """What that sum is at least, by the cuts of the working set."""
+        return self.run.working_set.hinges(self._weights(at)) / self.run.scale
+
+    def _weights(self, at: Request | Floats) -> Floats:
+        """The weights that a request makes, or others, which change nothing here."""
+        if not isinstance(at, Request):
+            return at
+        self._set_weights(at)
+        return self.run.weights
+
+    def average(self) -> Floats:
+        """Average of the weights in the course of the updates here."""
+        assert self.run.average is not None
+        return self.run.average
+
+    def resume(self, point: DualPoint) -> ShardUpdate:
+        """Take over a dual point, before anything else happened; the update is from zero."""
+        started = time.perf_counter()
+        self._set_scale(1.0)  # that of the point
+        self.run.working_set.begin_update()
+        self.run.resume(point)
+        return self._update(started, 0.0)
+
+    def point(self) -> DualPoint:
+        """The dual point, with the last update whole."""
+        point = self.run.working_set.point()
+        return point._replace(coef=point.coef / self.run.scale)
+
+    def _set_weights(self, request: Request) -> None:
+        run, cuts = self.run, self.run.working_set
+        run.stopping = Stopping(time_limit=request.seconds)
+        self.base = interpolated(self.base, run.weights, request.step / run.scale).copy()
+        request.delta.apply(self.base)
+        if request.step != 1.0:
+            cuts.scale_back(request.step)
+        self._set_scale(request.scale)
+        run.weights[:] = self.base
+        if not self.single:
+            cuts.refresh_dual(run.weights)
+        if request.restart:
+            self.momentum.restart()
+
+    def _set_scale(self, scale: float) -> None:
+        if scale != self.run.scale:
+            self.run.working_set.rescale(scale / self.run.scale)
+            self.run.scale = scale
+
+    def _update(self, started: float, local_passes: float) -> ShardUpdate:
+        run = self.run
+        return ShardUpdate(
+            Delta.between(self.base, run.weights),
+            run.working_set.change / run.scale,
+            run.scale,
+            self._statistics(started, local_passes),
+        )
+
+    def _statistics(self, started: float, local_passes: float) -> Statistics:
+        run = self.run
+        return Statistics(
+            run.passes, run.estimate, run.calls, run.hits, run.n_cuts, local_passes, run.effort,
+            time.perf_counter() - started, run.oracle_seconds,
+        )  # fmt: skip
+
+
+@dataclass
 class ShardRecord:
     """What the driver knows of a shard."""
 
-    def __init__(self, weights: Floats) -> None:
-        self.base = weights
-        """The weights that it was sent."""
-        self.version = -1
-        """Which of all weights these are."""
-        self.update: ShardUpdate | None = None
-        """Its last update, if it was not yet told which step was made along it."""
-        self.step = 1.0
-        self.oracle_updates = 0
-        """Its updates with oracle calls; sweeps over the working set take hardly any time."""
-        self.statistics = NO_STATISTICS
-        self.pass_seconds = math.nan
-        self.restart = False
-        """Whether it is to restart its momentum."""
-        self.t = 1.0
-        """Of Nesterov's sequence."""
-        self.gain_rate = 0.0
-        """Gain of the last update with oracle calls, for its price."""
-        self.sweeps = 0
-        """How many updates without oracle calls there will have been in a row after the next."""
+    base: Floats
+    """The weights that it was sent."""
+    version: int = -1
+    """Which of all weights these are."""
+    update: ShardUpdate | None = None
+    """Its last update, if it was not yet told which step was made along it."""
+    step: float = 1.0
+    oracle_updates: int = 0
+    """Its updates with oracle calls; sweeps over the working set take hardly any time."""
+    statistics: Statistics = NO_STATISTICS
+    pass_seconds: float = math.nan
+    restart: bool = False
+    """Whether it is to restart its momentum."""
+    t: float = 1.0
+    """Of Nesterov's sequence."""
+    gain_rate: float = 0.0
+    """Gain of the last update with oracle calls, for its price."""
+    sweeps: int = 0
+    """How many updates without oracle calls there will have been in a row after the next."""
 
     def next_momentum(self) -> float:
         """How far to extrapolate along the last update."""
@@ -109,15 +390,7 @@ class ShardRecord:
 
 
 class DistributedRun(Run):
-    """A solve whose cutting planes, and dual variables, are in the shards.
-
-    Parameters
-    ----------
-    oracle : ShardedOracle
-    stopping, threads, seed
-        As in `Run`.
-    solver : DistributedDual
-    """
+    """A solve whose cutting planes, and dual variables, are in the shards."""
 
     state_names = (*SolverRun.state_names, "best", "guess", "least_primal", "scale")
 
@@ -151,7 +424,9 @@ class DistributedRun(Run):
         self.lost: set[int] = set()
         self.checkpointed: list[DualPoint] | None = None
         """Dual points of the shards when they were last fetched, from which lost ones go on."""
-        self._counts = Counts(oracle)
+        self._costs: dict[str, Any] = defaultdict(float)
+        """What the iteration has cost so far, by names of `ClusterIteration`."""
+        oracle.traffic()  # what was sent before is none of this run's
         self.shards.patience = solver.patience
         for shard in range(n_shards):
             self._begin(shard)
@@ -160,10 +435,9 @@ class DistributedRun(Run):
             self.recover()
 
     def _begin(self, shard: int) -> None:
-        self.shards.ask(
-            shard, "begin", DualShard, self.solver.local, self.seed, shard, len(self.shards),
-            self.average is not None,
-        )  # fmt: skip
+        seed = [self.seed, shard] if shard else self.seed
+        averaging = self.average is not None
+        self.shards.ask(shard, "begin", DualShard, self.solver.local, seed, self.single, averaging)
 
     def check_resumed(self) -> None:
         """Shards have evaluated the point when they took it over."""
@@ -243,21 +517,19 @@ class DistributedRun(Run):
             self.recover()
 
     def evaluate(self) -> None:
-        """Evaluate the weights, and their average, unless the working sets rule them out.
-
-        The cutting planes found are kept.
-        """
+        """Evaluate the weights, and their average, unless the working sets rule them out."""
         self.settle()
         self.best_dual = max(self.best_dual, self.dual)
         if self._is_open(self.weights, self._requested("lower_bound")):
             self._offer_evaluated(self.weights, self._requested("evaluate"))
-        if self._average_counts and not self.is_done and not self.lost:
+        may_be_better = self.average is not None and (self.single or self.settled)
+        if may_be_better and not self.is_done and not self.lost:
             averages = [answer.value for answer in self._asked("average")]
             average = np.mean(averages, axis=0) if averages else self.weights
             self.oracle.received += average.nbytes * len(averages)
             self.oracle.sent += average.nbytes * len(averages)
-            if self._is_open(average, self._asked("lower_bound_at", average)):
-                self._offer_evaluated(average, self._asked("evaluate_at", average))
+            if self._is_open(average, self._asked("lower_bound", average)):
+                self._offer_evaluated(average, self._asked("evaluate", average))
                 self.oracle.sent += average.nbytes * len(averages)
         for record in self.records:
             record.restart = True
@@ -265,11 +537,6 @@ class DistributedRun(Run):
         self.passes_evaluated = self.passes_asked = self.passes
         if self.lost:
             self.recover()
-
-    @property
-    def _average_counts(self) -> bool:
-        """Whether the average may be better than the present weights."""
-        return self.average is not None and (self.single or self.settled)
 
     def _is_open(self, weights: Floats, known: list[Answer]) -> bool:
         """Whether shards leave it open that `weights` close the gap: see `may_close_gap`."""
@@ -357,17 +624,12 @@ class DistributedRun(Run):
         return _DistributedState(self)
 
     def as_iteration(self) -> Iteration:
-        counts, self._counts = self._counts, Counts(self.oracle)
-        return ClusterIteration(
-            **asdict(super().as_iteration()),
-            sent=self.oracle.sent - counts.sent,
-            received=self.oracle.received - counts.received,
-            updates=counts.updates,
-            work_seconds=counts.work,
-            oracle_seconds=counts.oracle,
-            idle_seconds=counts.idle,
-            step=counts.step / max(counts.updates, 1),
-        )
+        costs, self._costs = self._costs, defaultdict(float)
+        updates = int(costs.pop("updates", 0))
+        step = costs.pop("step", 0.0) / max(updates, 1)
+        line = asdict(super().as_iteration())
+        traffic = self.oracle.traffic()
+        return ClusterIteration(**line, **traffic, **costs, updates=updates, step=step)
 
     def _send(self, shard: int, method: str) -> None:
         """Send a shard a request, with the present weights."""
@@ -454,8 +716,8 @@ class DistributedRun(Run):
         if update.statistics.effort > 0.0:
             self._choose(record, gain, answer.seconds)
             record.oracle_updates += update.statistics.local_passes > 0.0
-            self._counts.updates += 1
-            self._counts.step += step
+            self._costs["updates"] += 1
+            self._costs["step"] += step
             if best < RESTART_BELOW:
                 record.t = 1.0
             self._adapt(best)
@@ -480,9 +742,9 @@ class DistributedRun(Run):
         idle = max(seconds - statistics.seconds, 0.0)
         self.calls += statistics.calls - before.calls
         self.hits += statistics.hits - before.hits
-        self._counts.work += statistics.seconds
-        self._counts.oracle += statistics.oracle_seconds
-        self._counts.idle += idle
+        self._costs["work_seconds"] += statistics.seconds
+        self._costs["oracle_seconds"] += statistics.oracle_seconds
+        self._costs["idle_seconds"] += idle
         if statistics.local_passes > 0.0:
             record.pass_seconds = statistics.seconds / statistics.local_passes
             old = idle if math.isnan(self.overhead) else self.overhead
@@ -587,10 +849,4 @@ class DistributedDual(StructuredSolver):
             run.evaluate()
 
     def finish(self, run: DistributedRun, status: Status) -> Result:
-        def certify(status: Status) -> Result:
-            result = super(DistributedDual, self).finish(run, status)
-            if run.oracle.lists_point:
-                return replace(result, dual_point=run.listed_point())
-            return result
-
-        return certified_on_shards(run, status, certify, self)
+        return certified_on_shards(super().finish, run, status, self)

@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 
@@ -52,34 +51,20 @@ class Engine(ABC):
     def call(self, worker: Any, function: Callable[..., Any], *arguments: Any) -> Pending:
         """Call a function on this worker, and on no other.
 
-        If the worker is lost later, the answer may never come: `missing` tells.
-
-        Raises
-        ------
-        LostWorkerError
-            If the worker is known to be lost.
+        A `LostWorkerError` if the worker is known to be lost; if it is lost later, the answer may
+        never come: `missing` tells.
         """
 
     def result(self, pending: Pending, timeout: float) -> Any:
         """What the function returned, or raised.
 
-        Raises
-        ------
-        LostWorkerError
-            If the answer is lost with its worker.
-        NoAnswerYetError
-            If it takes longer than `timeout` seconds to get here.
+        A `LostWorkerError` if the answer is lost with its worker, a `NoAnswerYetError` if it takes
+        longer than `timeout` seconds to get here.
         """
         return pending.result()
 
     def scatter(self, worker: Any, data: Any) -> Any:
-        """What to pass as an argument instead of large data, or of data that lie on the worker.
-
-        Raises
-        ------
-        LostWorkerError
-            If the worker is lost.
-        """
+        """What to pass as an argument instead of large data, or of data that lie on the worker."""
         return data
 
     def holder(self, data: Any) -> Any:
@@ -99,22 +84,12 @@ class Engine(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
 class ThreadEngine(Engine):
-    """Threads of this process, for inference that releases the GIL.
-
-    Parameters
-    ----------
-    n_threads : int
-    """
+    """Threads of this process, for inference that releases the GIL."""
 
     def __init__(self, n_threads: int) -> None:
         self._threads = [ThreadPoolExecutor(1) for _ in range(n_threads)]
@@ -132,12 +107,7 @@ class ThreadEngine(Engine):
 
 
 class ProcessEngine(Engine):
-    """Processes of this machine, for inference in pure Python.
-
-    Parameters
-    ----------
-    n_processes : int
-    """
+    """Processes of this machine, for inference in pure Python."""
 
     def __init__(self, n_processes: int) -> None:
         self._processes = [_one_process() for _ in range(n_processes)]
@@ -203,14 +173,9 @@ with their worker."""
 
 
 class DaskEngine(Engine):
-    """Workers that a `distributed.Client` knows.
+    """Workers that a `distributed.Client` knows; it stays the caller's and is not closed here.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        It stays the caller's and is not closed here.
-    patience : float, default=30
-        Seconds to wait for a first worker, and for a scheduler that does not answer.
+    `patience` is the seconds to wait for a first worker, and for a scheduler that does not answer.
     """
 
     def __init__(self, client: Any, patience: float = FIRST_WORKER_SECONDS) -> None:
@@ -278,12 +243,9 @@ class DaskEngine(Engine):
     def _submit(self, worker: str, function: Callable[..., Any], *arguments: Any) -> Pending:
         name = getattr(function, "__name__", "call").strip("_")
         with self._connected():
+            key = f"maxmargin_{name}-{uuid.uuid4().hex}"
             pending: Pending = self.client.submit(
-                function,
-                *arguments,
-                key=f"maxmargin_{name}-{uuid.uuid4().hex}",
-                workers=[worker],
-                pure=False,
+                function, *arguments, key=key, workers=[worker], pure=False
             )
         return pending
 

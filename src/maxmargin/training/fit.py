@@ -28,9 +28,8 @@ from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
-from maxmargin.solvers.online import Online, StreamRun
+from maxmargin.solvers.online import InMemory, Online, StreamRun
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
-from maxmargin.solvers.stream import InMemory
 from maxmargin.solvers.structured import StructuredSolver
 from maxmargin.training.streams import SourceStream, read_batches
 

@@ -1,41 +1,29 @@
-"""Partitions of the data, each of which can be read, and surveyed, on a worker."""
+"""Partitions of the data, each of which can be read on a worker."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.data.libsvm import LineFile
 from maxmargin.data.sources import Columns, Source, examples_of, widened
 from maxmargin.data.tables import DaskArrays, DaskSource
-from maxmargin.training.engines import Engine
-from maxmargin.training.shards import Loader, Shards
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 
 class Partition(NamedTuple):
-    """Examples of one partition of the data.
-
-    Parameters
-    ----------
-    X, y : Any
-        Inputs and outputs; `y` may be None where the inputs say all.
-    weight : ndarray of shape (n,) or None
-        Multiplies the C of each example.
-    numbers : ndarray of int64, shape (n,), or None
-        Which of all examples they are; None if partitions follow one another.
-    """
+    """Examples of one partition of the data; `y` may be None where the inputs say all."""
 
     X: Any
     y: Any
     weight: Floats | None = None
+    """Multiplies the C of each example."""
     numbers: Order | None = None
+    """Which of all examples they are; None if partitions follow one another."""
 
     @property
     def n_examples(self) -> int:
@@ -155,47 +143,6 @@ class Survey(NamedTuple):
     n_examples: int
     found: Any
     first: Partition | None
-
-
-Found = TypeVar("Found")
-
-
-def surveyed(engine: Engine, partitions: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
-    """What `survey` finds in each of the partitions, called where they lie."""
-    make = partial(_Surveyed, survey)
-    shards = Shards(engine, [Loader(make, [one], engine.holder(one)) for one in partitions])
-    try:
-        return shards.make_all("tell")
-    finally:
-        shards.close()
-
-
-class _Surveyed:
-    """A shard that keeps nothing of its partition but what was found in it."""
-
-    def __init__(self, survey: Callable[[Any], Any], partitions: list[Any]) -> None:
-        (partition,) = partitions
-        self.found = survey(partition)
-
-    def tell(self) -> Any:
-        """What was found."""
-        return self.found
-
-
-def equally_wide(engine: Engine, partitions: list[Any]) -> list[Any]:
-    """Partitions of a file that does not tell how wide its rows are, all as wide as the widest."""
-    for one in partitions:
-        source = one.source if isinstance(one, SourcePartition) else None
-        if not isinstance(source, LineFile) or source.n_features is not None:
-            return partitions
-    width = max(surveyed(engine, partitions, _width), default=0)
-    return [one._replace(source=one.source.widened(width)) for one in partitions]
-
-
-def _width(partition: SourcePartition) -> int:
-    for _ in partition.source.batches():
-        pass
-    return partition.source.n_features or 0
 
 
 def check_widths(widths: Sequence[int]) -> None:

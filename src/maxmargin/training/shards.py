@@ -2,7 +2,7 @@
 
 A worker keeps its shards in a table of its process. A request names the shard and its generation
 (how often it was made): if that one is gone with its worker, the answer says so, and whoever asks
-has it made again, there or elsewhere.
+has it made again, there or elsewhere. `ShardedOracle` is the oracle of all their examples.
 """
 
 import itertools
@@ -10,13 +10,27 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, KeysView, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, KeysView, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maxmargin.core.certificate import DualPoint
+from maxmargin.core.cuts import Cuts
+from maxmargin.core.oracle import Hinges, Oracle
+from maxmargin.core.oracle_check import OracleChecker
+from maxmargin.core.problem import ProblemError, renumbered
+from maxmargin.core.registry import registered
+from maxmargin.core.result import Iteration, Result, Status
+from maxmargin.core.threads import Threads
+from maxmargin.data.libsvm import LineFile
+from maxmargin.solvers.loop import Solver, run_loop
+from maxmargin.solvers.online import Evaluation
 from maxmargin.training.engines import (
     Engine,
     EngineError,
@@ -24,8 +38,10 @@ from maxmargin.training.engines import (
     NoAnswerYetError,
     Pending,
 )
+from maxmargin.training.partitions import SourcePartition, joined, load_partition
 
 Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
 Key = tuple[str, int]
 
 FORGET_SECONDS = 5.0
@@ -53,13 +69,7 @@ themselves end their workers, for lack of memory or by a crash."""
 
 
 class LostShardError(RuntimeError):
-    """A shard is gone with its worker, and with it all that was kept there.
-
-    Parameters
-    ----------
-    number : int
-        Of the shard.
-    """
+    """A shard is gone with its worker, and with it all that was kept there."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"Shard {number} is lost.")
@@ -91,14 +101,7 @@ class Answer(NamedTuple):
 
 
 class Shards:
-    """All shards of a fit, on whichever workers they are.
-
-    Parameters
-    ----------
-    engine : Engine
-    loaders : list of Loader
-        One for each shard.
-    """
+    """All shards of a fit, on whichever workers they are."""
 
     def __init__(self, engine: Engine, loaders: Sequence[Loader]) -> None:
         self.engine, self.loaders = engine, list(loaders)
@@ -176,12 +179,7 @@ class Shards:
         """The next answer, from whichever shard; None if none comes in so many seconds.
 
         That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
-        than our patience.
-
-        Raises
-        ------
-        EngineError
-            If no answer can come any more.
+        than our patience. An `EngineError` if no answer can come any more.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self._requests:
@@ -206,12 +204,7 @@ class Shards:
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Answers of all shards to the same request, in their order.
 
-        Raises
-        ------
-        LostShardError
-            If one is lost; the others have answered.
-        Exception
-            The first that a shard raised.
+        Raises the first error: what a shard raised, or a `LostShardError`; all have answered.
         """
         self._answers()  # to requests that Ctrl-C has interrupted, which are of no use any more
         for shard in range(len(self)):
@@ -427,3 +420,323 @@ class Delta(NamedTuple):
     def apply(self, vector: Floats) -> None:
         """Set the new values."""
         vector[self.entries] = self.values
+
+
+Found = TypeVar("Found")
+
+
+def surveyed(engine: Engine, partitions: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
+    """What `survey` finds in each of the partitions, called where they lie."""
+    make = partial(_Surveyed, survey)
+    shards = Shards(engine, [Loader(make, [one], engine.holder(one)) for one in partitions])
+    try:
+        return shards.make_all("tell")
+    finally:
+        shards.close()
+
+
+class _Surveyed:
+    """A shard that keeps nothing of its partition but what was found in it."""
+
+    def __init__(self, survey: Callable[[Any], Any], partitions: list[Any]) -> None:
+        self.found = survey(*partitions)
+
+    def tell(self) -> Any:
+        """What was found."""
+        return self.found
+
+
+def equally_wide(engine: Engine, partitions: list[Any]) -> list[Any]:
+    """Partitions of a file that does not tell how wide its rows are, all as wide as the widest."""
+    for one in partitions:
+        source = one.source if isinstance(one, SourcePartition) else None
+        if not isinstance(source, LineFile) or source.n_features is not None:
+            return partitions
+    width = max(surveyed(engine, partitions, _width), default=0)
+    return [one._replace(source=one.source.widened(width)) for one in partitions]
+
+
+def _width(partition: SourcePartition) -> int:
+    for _ in partition.source.batches():
+        pass
+    return partition.source.n_features or 0
+
+
+class About(NamedTuple):
+    """What a shard tells of its examples: how many, or which, each partition has, and how wide."""
+
+    partitions: "list[int | Order]"
+    n_features: int
+    exact: bool
+    oracle_work: float | None
+
+
+class Sums(NamedTuple):
+    """What a dual point makes of the cutting planes: ``sum coef * psi`` and ``sum coef * loss``."""
+
+    vector: Floats
+    linear: float
+
+
+class Shard:
+    """Some of the examples on their worker, and what a solver keeps with them.
+
+    Partitions that are lazy are computed now; `firsts` are the numbers of their first examples
+    among all, if that is known.
+    """
+
+    def __init__(
+        self,
+        make_oracle: Callable[[Any, Any, Any], Oracle],
+        partitions: list[Any],
+        firsts: list[int] | None = None,
+    ) -> None:
+        loaded = [load_partition(one) for one in partitions]
+        whole = joined(loaded)
+        self.oracle = make_oracle(whole.X, whole.y, whole.weight)
+        self.partitions: list[int | Order] = [
+            one.n_examples if one.numbers is None else one.numbers for one in loaded
+        ]
+        """How many examples each partition has, or which."""
+        self.firsts = firsts
+        self.work: Any = None
+
+    def about(self) -> About:
+        """What the oracle of all examples must know."""
+        oracle = self.oracle
+        return About(self.partitions, oracle.n_features, oracle.exact, oracle.oracle_work)
+
+    def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
+        """Let a solver make what it keeps here."""
+        self.work = make(self.oracle, *arguments)
+
+    def do(self, method: str, *arguments: Any) -> Any:
+        """Ask what the solver keeps here."""
+        with self._renumbering():
+            return getattr(self.work, method)(*arguments)
+
+    @contextmanager
+    def _renumbering(self) -> Iterator[None]:
+        """Let errors name the number that an example has among all, if that is known."""
+        try:
+            yield
+        except ProblemError as error:
+            told = self._told(str(error))
+            if told == str(error):
+                raise
+            raise ProblemError(told) from error
+
+    def _told(self, sentence: str) -> str:
+        """A sentence about an example, with its number among all if that is known."""
+        numbers = []
+        for k, own in enumerate(self.partitions):
+            if isinstance(own, np.ndarray):
+                numbers.append(own)
+            elif self.firsts is None:
+                return sentence
+            else:
+                numbers.append(np.arange(self.firsts[k], self.firsts[k] + own))
+        return renumbered(sentence, np.concatenate(numbers))
+
+    def hinges(self, weights: Floats) -> tuple[Hinges, str | None]:
+        """Bounds of the sum of C times hinge, and what seems wrong with the oracle, if anything."""
+        with self._renumbering():
+            hinges = self.oracle.all_hinges(weights, Threads(1))
+        wrong = None if self.oracle.checker is None else self.oracle.checker.sentence
+        return hinges, None if wrong is None else self._told(wrong)
+
+    def sums(self) -> Sums:
+        """What the present dual point makes of cutting planes made anew from the data."""
+        evaluation = Evaluation(self.work.point(), self.oracle.n_features).add(self.oracle, 0)
+        return Sums(evaluation.weights, evaluation.linear)
+
+
+class ResidentPoint:
+    """A feasible dual point that stays with the shards."""
+
+    def dual(self, oracle: "ShardedOracle") -> float:
+        """Dual value, from cutting planes that each shard makes anew."""
+        sums = oracle.sums()
+        return sums.linear - 0.5 * float(sums.vector @ sums.vector)
+
+
+class ShardedOracle(Oracle):
+    """The oracle of examples that stay in their shards, which answer for them.
+
+    `partition_numbers` says for each shard, none of which is made yet, which partitions of the data
+    it has.
+    """
+
+    def __init__(self, shards: Shards, partition_numbers: list[list[int]], content: Any) -> None:
+        self.shards, self._content = shards, content
+        self.C = np.zeros(0)  # each shard knows the C of its own
+        self.checker: OracleChecker = OracleChecker()
+        """It repeats what those of the shards have found."""
+        self.sent = self.received = 0
+        """Bytes of the arrays that went to the shards, and that came from them."""
+        self._told_of = 0, 0
+        told: list[About] = shards.make_all("about")
+        widths = sorted({about.n_features for about in told})
+        if len(widths) > 1:
+            raise ProblemError(
+                f"Some partitions of the data have {widths[0]} joint features and some "
+                f"{widths[-1]}: the features must be the same for all."
+            )
+        self.n_features = widths[0]
+        self.exact = all(about.exact for about in told)
+        works = [about.oracle_work for about in told]
+        self._oracle_work = None if None in works else float(np.mean(works))  # type: ignore[arg-type]
+        flat = chain.from_iterable(about.partitions for about in told)
+        partitions = dict(zip(chain.from_iterable(partition_numbers), flat, strict=True))
+        first, numbers = 0, {}
+        for k in sorted(partitions):
+            which = partitions[k]
+            own = np.arange(first, first + which) if isinstance(which, int) else which
+            numbers[k], first = own, first + len(own)
+        self.numbers: list[Order] = [
+            np.concatenate([numbers[k] for k in own]) for own in partition_numbers
+        ]
+        """For each shard, the numbers of its examples among all."""
+        self._n_examples = first
+        self.lists_point = False
+        """Whether a solver is to fetch the final dual point, for another solve to start from."""
+
+    @property
+    def n_examples(self) -> int:
+        return self._n_examples
+
+    @property
+    def content(self) -> Any:
+        return self._content
+
+    @property
+    def oracle_work(self) -> float | None:
+        return self._oracle_work
+
+    def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
+        raise NotImplementedError("Cutting planes stay in their shards.")
+
+    def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
+        raise NotImplementedError("Cutting planes stay in their shards.")
+
+    def all_hinges(self, weights: Floats, threads: Threads | None = None) -> Hinges:
+        self.sent += weights.nbytes * len(self.shards)
+        hinges, wrong = zip(*self.shards.ask_all("hinges", weights), strict=True)
+        self.checker.sentence = next((sentence for sentence in wrong if sentence), None)
+        return sum(hinges, Hinges(0.0, 0.0))
+
+    def sums(self) -> Sums:
+        """What the dual points of all shards make of their cutting planes."""
+        vector, linear = np.zeros(self.n_features), 0.0
+        for own in self.shards.ask_all("sums"):
+            vector += own.vector
+            linear += own.linear
+            self.received += own.vector.nbytes
+        return Sums(vector, linear)
+
+    def traffic(self) -> dict[str, Any]:
+        """Bytes that were sent and received since the last call."""
+        before, self._told_of = self._told_of, (self.sent, self.received)
+        return {"sent": self.sent - before[0], "received": self.received - before[1]}
+
+    def split(self, point: DualPoint) -> list[DualPoint]:
+        """A dual point of all examples as one for each shard, with their own numbers."""
+        points = []
+        for numbers in self.numbers:
+            order = np.argsort(numbers)
+            at = np.searchsorted(numbers, point.examples, sorter=order)
+            at = order[np.minimum(at, len(numbers) - 1)]
+            own = np.flatnonzero(numbers[at] == point.examples)
+            points.append(DualPoint(at[own], point.coef[own], [point.outputs[k] for k in own]))
+        return points
+
+    def join(self, points: Sequence[DualPoint]) -> DualPoint:
+        """The other way round."""
+        return DualPoint(
+            np.concatenate([n[p.examples] for n, p in zip(self.numbers, points, strict=True)]),
+            np.concatenate([point.coef for point in points]),
+            [output for point in points for output in point.outputs],
+        )
+
+
+def shard_oracle(
+    engine: Engine,
+    partitions: Sequence[Any],
+    make_oracle: Callable[[Any, Any, Any], Oracle],
+    n_shards: int,
+    content: Any,
+    counts: Sequence[int] | None = None,
+) -> ShardedOracle:
+    """The oracle of partitions in so many shards on an engine, each where most of its data lie.
+
+    `counts` are the numbers of examples that the partitions have, if that is known.
+    """
+    holders = [engine.holder(partition) for partition in partitions]
+    known = [holder for holder in dict.fromkeys(holders) if holder is not None][:n_shards]
+    numbers: list[list[int]] = [[] for _ in range(n_shards)]
+    for k, holder in enumerate(holders):
+        if holder in known:
+            numbers[known.index(holder)].append(k)
+    for k, holder in enumerate(holders):  # the rest is dealt out
+        if holder not in known:
+            min(numbers, key=len).append(k)
+    firsts = None if counts is None else np.cumsum([0, *counts]).tolist()
+    loaders = []
+    for shard, own in enumerate(numbers):
+        if own:
+            own_firsts = None if firsts is None else [firsts[k] for k in own]
+            make = partial(Shard, make_oracle, firsts=own_firsts)
+            holder = known[shard] if shard < len(known) else None
+            loaders.append(Loader(make, [partitions[k] for k in own], holder))
+    return ShardedOracle(Shards(engine, loaders), [own for own in numbers if own], content)
+
+
+@registered("ClusterRound")
+@dataclass(frozen=True)
+class ClusterIteration(Iteration):
+    """A line of history of a fit on shards; what it adds is of this iteration alone."""
+
+    sent: int = 0
+    """Bytes of the arrays that went to the shards."""
+    received: int = 0
+    updates: int = 0
+    """Updates that shards sent."""
+    work_seconds: float = 0.0
+    """Time that shards worked, added up."""
+    oracle_seconds: float = 0.0
+    """Of that the time of their oracle calls."""
+    idle_seconds: float = 0.0
+    """Time between request and answer that they did not work: transport and the scheduler."""
+    step: float = 1.0
+    """Step size along the shards' updates, on average."""
+
+
+CERTIFIED_BY_POINT = (Status.CONVERGED, Status.RELAXED)
+"""Reasons to stop that hold only for as long as the dual point that they were found with."""
+
+
+def certified_on_shards(
+    finish: Callable[[Any, Status], Result], run: Any, status: Status, solver: Solver
+) -> Result:
+    """The answer of a run, certified by `finish`, during which a shard may be lost.
+
+    What a lost shard had reached is lost with it. A run that had converged must do so again before
+    it says so.
+    """
+    while True:
+        try:
+            result = finish(run, status)
+            if run.oracle.lists_point:
+                result = replace(result, dual_point=run.listed_point())
+            holds = result.certificate.relative_gap <= run.stopping.tol
+            if holds or status is not Status.CONVERGED:
+                return result
+            # A shard was lost since the run had closed the gap.
+            run.recover()
+            run.primal = result.certificate.primal
+            if run.is_done:  # but for rounding
+                return result
+        except LostShardError as lost:
+            run.recover(lost.number)
+        if status in CERTIFIED_BY_POINT:
+            status = run_loop(solver, run)

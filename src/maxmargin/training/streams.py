@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from maxmargin.core.linear import LinearProblem, OneVersusRest, WhitenedFeatures
 from maxmargin.core.oracle import Oracle
@@ -16,7 +16,7 @@ from maxmargin.core.problem import ProblemError
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.state import Stateful
 from maxmargin.data.sources import Examples, Source, is_matrix, widened
-from maxmargin.solvers.stream import Batch, Stream
+from maxmargin.solvers.online import Batch, Stream
 from maxmargin.training.partitions import stacked
 
 Floats = NDArray[np.float64]
@@ -117,25 +117,6 @@ class SourceStream(Stream):
         return self._exact
 
 
-class LinearHooks(Protocol):
-    """What a linear estimator says of its examples."""
-
-    C: float
-
-    def _check_samples(
-        self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
-    ) -> tuple[Any, NDArray[Any], Floats]:
-        """Checked features and targets, and the C of each example."""
-
-    def _features(self, X: Any, n_outputs: int) -> WhitenedFeatures:
-        """Features in the geometry of the prior."""
-
-    def _problem(
-        self, features: WhitenedFeatures, targets: Any, C: Floats
-    ) -> LinearProblem | OneVersusRest:
-        """What is minimised."""
-
-
 @dataclass(frozen=True)
 class CheckedExamples:
     """Examples of a batch with the C of each, and how many the source has before them."""
@@ -163,28 +144,18 @@ class LinearStream(Stateful, ABC):
     """Batches of a source as linear problems, again and again: what `StreamedDual.solve` reads.
 
     In the first pass each batch is as wide as the widest so far, in later ones as the widest of
-    all.
-
-    Parameters
-    ----------
-    estimator : LinearEstimator
-    source : Source
-    y : None
-        The source gives the targets; anything else is refused.
-    sample_weight : ndarray of shape (n_samples,) or None
-        Multiplies the C of each example.
+    all. `sample_weight` multiplies the C of each example. The estimator is a `LinearEstimator`.
     """
 
     state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
     state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
 
     def __init__(
-        self, estimator: LinearHooks, source: Source, y: Any, sample_weight: Floats | None
+        self, estimator: Any, source: Source, y: Any, sample_weight: Floats | None
     ) -> None:
         if y is not None:
             raise ValueError("A source gives the targets with the examples: leave y out.")
-        self.estimator: Any = estimator
-        self.source, self.sample_weight = source, sample_weight
+        self.estimator, self.source, self.sample_weight = estimator, source, sample_weight
         self.width = source.n_features or 0
         self.complete = False
         self._kind = ""

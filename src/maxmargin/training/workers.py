@@ -29,14 +29,12 @@ from maxmargin.training.partitions import (
     Partition,
     Survey,
     dealt_out,
-    equally_wide,
     fingerprint_of,
     load_partition,
     partitions_of,
-    surveyed,
     taken,
 )
-from maxmargin.training.sharded_oracle import shard_oracle
+from maxmargin.training.shards import equally_wide, shard_oracle, surveyed
 
 
 @runtime_checkable
