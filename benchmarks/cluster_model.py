@@ -26,7 +26,7 @@ from benchmarks.cluster_words import Pause, Words
 from benchmarks.common import parser, run, say, span
 from benchmarks.reporting import Report, Row
 from benchmarks.simulated_engine import Network, SimulatedEngine, WorkCosts, place_simulated
-from maxmargin.core.result import Stopping
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine

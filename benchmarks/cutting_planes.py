@@ -40,8 +40,8 @@ from benchmarks.cutting_plane_problems import (
 )
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun
 
 

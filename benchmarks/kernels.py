@@ -23,9 +23,9 @@ from benchmarks.reporting import Bars, Panel, Quote, Report, Row
 from maxmargin.core.certificate import Certificate
 from maxmargin.core.kernel import RBFKernel
 from maxmargin.core.kernel_oracle import KernelClasses, KernelOracle, Multiclass
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.estimators.kernel import KernelStructuredSVM, LowRankKernel
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 HALF_A_POINT = 0.005

@@ -23,8 +23,8 @@ from benchmarks.common import parser, run, say
 from benchmarks.pose_data import split
 from benchmarks.pose_training import PoseTask, Trace, traced
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
-from maxmargin.core.result import Stopping
 from maxmargin.dual.kernel_cuts import KernelCuts
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.estimator import SOLVER
 from maxmargin.structures.pose.problem import PoseOracle

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from benchmarks.pose_data import Posed
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.result import Stopping
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.pose.features import ImageWindows, Pose, WindowGrid
 from maxmargin.structures.pose.problem import LinearPoses, PoseOracle, PoseProblem
 

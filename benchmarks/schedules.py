@@ -30,8 +30,8 @@ from typing import Any
 from benchmarks.common import Floats, parser, run, say
 from benchmarks.reporting import Panel, Quote, Report, Row, thinned
 from benchmarks.stream_tasks import TOLERANCE, Stopwatch, StreamTask, one_pass, stream_task
-from maxmargin.core.result import Stopping
 from maxmargin.solvers.block_coordinate import DualCoordinate
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Online, StreamRun
 
 BATCH, GAP, LARANK = "batch", "by the gap", "10:1 revisits"

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 import maxmargin as mm
 from benchmarks.common import Data, Floats, load, subsample
 from benchmarks.datasets import load as load_real
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Online
 from maxmargin.structures import Classes
 from maxmargin.structures.rows.oracle import RowOracle

@@ -22,8 +22,9 @@ from benchmarks.common import Timed, interleaved, parser, run, say
 from benchmarks.reporting import Bars, Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, fit, letters
 from benchmarks.stream_tasks import stream_task
-from maxmargin.core.result import Iteration, Stopping
+from maxmargin.core.result import Iteration
 from maxmargin.solvers.block_coordinate import DualCoordinate
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Online
 from maxmargin.structures.rows.oracle import RowOracle
 

@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.datasets import load_digits
 
-from maxmargin.core.result import Stopping
 from maxmargin.data.sources import Examples, Source
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Online
 from maxmargin.structures import Classes
 from maxmargin.training.streams import SourceStream

@@ -13,8 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable
 
 from maxmargin.core.certificate import certify
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.rows.oracle import RowOracle, RowProblem
 from maxmargin.training.fit import make_solver
 

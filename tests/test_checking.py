@@ -26,8 +26,8 @@ import maxmargin as mm
 from maxmargin.core.latent import PythonLatentOracle
 from maxmargin.core.oracle_check import EVERY, FIRST, OracleChecker
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.chain.problem import HiddenChains
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.multilabel.problem import LabelSets

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from structured_referee import compiled_chains, random_chains, random_classes
 
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.dual.working_set import WorkingSet
 from maxmargin.solvers import cutting_plane
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import make_solver
 
 TOL = 1e-3

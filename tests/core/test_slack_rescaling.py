@@ -13,9 +13,10 @@ from structured_referee import Case, compiled_chains, random_chains, random_clas
 
 import maxmargin as mm
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import make_solver
 
 seeds = st.integers(0, 2**32 - 1)

@@ -12,9 +12,10 @@ from structured_referee import compiled_chains, random_chains
 
 import maxmargin as mm
 from maxmargin.core.kernel_oracle import Multiclass
-from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
+from maxmargin.core.result import AbsoluteGap, Iteration
 from maxmargin.data.sources import Examples, Source
 from maxmargin.report.progress import TimeLeft
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import SOLVERS, make_solver
 
 IRIS, SPECIES = load_iris(return_X_y=True)

@@ -13,8 +13,8 @@ from structured_referee import Case, Chains, compiled_chains, random_chains, ran
 
 from maxmargin import Cuts, OneSlack, ProblemError, StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.fit import SOLVERS
 
 CASE = random_classes(0)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from every_estimator import CASES, EDGES, GRAPHS, LABELS, ROWS, SEQUENCES, TAGS, estimators
 
 import maxmargin as mm
-from maxmargin.core.checks import LARGEST
+from maxmargin.core.inputs import LARGEST
 from maxmargin.core.kernel_oracle import Multiclass
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -25,12 +25,12 @@ from structured_referee import compiled_chains, random_chains, random_classes
 import maxmargin as mm
 from maxmargin.core.certificate import Certificate, DualPoint
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.result import Stopping
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.state import UnwritableError, capture, restore
 from maxmargin.io import checkpoint as checkpoint_module
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.io.files import read_tensors, write_tensors
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.problem import GraphLabelling
 from maxmargin.structures.rows.oracle import Classes
 

@@ -19,10 +19,10 @@ from maxmargin.core.kernel import (
     RBFKernel,
 )
 from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle, Multiclass
-from maxmargin.core.result import Stopping
 from maxmargin.core.state import capture, restore
 from maxmargin.io.checkpoint import Checkpoint, CheckpointWarning
 from maxmargin.solvers.kernel_classes_dual import KernelClassesDual, KernelRowCache
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 pytestmark = pytest.mark.filterwarnings("error::maxmargin.CheckpointWarning")

@@ -19,8 +19,9 @@ from maxmargin.core.kernel_oracle import Multiclass
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
 from maxmargin.core.python_oracle import make_oracle
 from maxmargin.core.registry import as_named_now
-from maxmargin.core.result import Iteration, Stopping
+from maxmargin.core.result import Iteration
 from maxmargin.data.sources import Examples, Source
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.structures.dependency.formats import DependencySentence
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack

@@ -20,9 +20,10 @@ from maxmargin.core.kernel import (
 )
 from maxmargin.core.kernel_oracle import ClassOracle, KernelClasses, KernelOracle
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.kernel_classes_dual import CachedRows, KernelClassesDual, project
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 
 TIGHT = 1e-6

@@ -14,11 +14,12 @@ from test_structured_solvers import Blurred, assert_brackets, assert_history, fr
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import Evaluation, FrozenPoint, InMemory, Online
 from maxmargin.structures.rows.oracle import Classes as ManyClasses
 from maxmargin.training.streams import SourceStream

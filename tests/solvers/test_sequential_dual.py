@@ -10,9 +10,10 @@ from linear_problems import KINDS, random_case
 
 from maxmargin.core.certificate import certify
 from maxmargin.core.linear import OneVersusRest, ScalarProblem
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import Geometry, make_dual
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 
 PLAIN = SequentialDual(

@@ -14,9 +14,9 @@ from sklearn.base import clone
 
 import maxmargin as mm
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.result import Stopping
 from maxmargin.data import DaskSource
 from maxmargin.solvers.block_coordinate import Auto
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import DaskEngine
 from maxmargin.training.fit import engine

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import maxmargin as mm
 from maxmargin.core.certificate import certify
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.result import Stopping
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.partitions import Partition

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from maxmargin.core.certificate import certify
 from maxmargin.core.python_oracle import PythonOracle, make_oracle
-from maxmargin.core.result import Stopping
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.distributed_dual import DistributedDual, DistributedRun
 from maxmargin.training.engines import ThreadEngine
 from maxmargin.training.partitions import Partition

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 import maxmargin as mm
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.result import Stopping
 from maxmargin.io.checkpoint import Checkpoint
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import EngineError

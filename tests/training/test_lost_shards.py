@@ -5,7 +5,7 @@ import pytest
 from distributed_problems import Classes, class_data
 
 from maxmargin.core.python_oracle import make_oracle
-from maxmargin.core.result import Stopping
+from maxmargin.solvers.loop import Stopping
 from maxmargin.training import shards as shards_module
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual

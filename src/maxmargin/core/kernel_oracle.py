@@ -15,7 +15,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import Certificate, DualPoint
-from maxmargin.core.checks import LARGEST, check_shape
+from maxmargin.core.checks import check_shape
+from maxmargin.core.inputs import LARGEST
 from maxmargin.core.kernel import (
     SAMPLE,
     Candidates,

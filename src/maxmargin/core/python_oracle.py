@@ -8,8 +8,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import LARGEST, are_moderate
 from maxmargin.core.cuts import Cuts
+from maxmargin.core.inputs import LARGEST, are_moderate
 from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
 from maxmargin.core.oracle_check import ROUNDING, Candidate, OracleChecker
 from maxmargin.core.problem import (

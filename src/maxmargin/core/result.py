@@ -1,8 +1,6 @@
 """When a solve stops, and what it returns: one rule and one type for every solver."""
 
 import math
-import threading
-import time
 from dataclasses import dataclass, field
 from enum import StrEnum
 from numbers import Real
@@ -147,83 +145,3 @@ class AbsoluteGap:
 
     def __format__(self, spec: str) -> str:
         return f"AbsoluteGap({self.gap:{spec}})"
-
-
-@dataclass
-class Stopping:
-    """Bounds on a solve, and its clock.
-
-    Parameters
-    ----------
-    tol : float
-        Relative duality gap that is good enough.
-    gap : float
-        Duality gap that is good enough, whatever the relative one; minus infinity for none.
-    max_iter : int
-        Most iterations.
-    time_limit : float or None
-        Most seconds, counted from when this object is made.
-    cancelled : threading.Event
-        Set it, from any thread, to stop after the present iteration.
-    """
-
-    tol: float = 1e-3
-    gap: float = field(default=-math.inf, kw_only=True)
-    max_iter: int = 10_000
-    time_limit: float | None = None
-    cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
-    may_be_zero: bool = field(default=True, kw_only=True)
-    """Whether zero weights may be the answer. Convex steps of latent problems go on from it, and
-    would not get away from there."""
-    earlier: float = 0.0
-    """Seconds of a solve that this one goes on with; the time limit does not count them."""
-    _started: float = field(default_factory=time.perf_counter, repr=False)
-
-    @classmethod
-    def within(cls, tol: "float | AbsoluteGap", *bounds: Any) -> "Stopping":
-        """Bounds with an estimator's `tol`."""
-        if isinstance(tol, AbsoluteGap):
-            return cls(0.0, *bounds, gap=tol.gap)
-        return cls(tol, *bounds)
-
-    def is_enough(self, primal: float, dual: float) -> bool:
-        """Whether weights and a dual point of these values are good enough."""
-        certificate = Certificate(primal, dual)
-        return certificate.relative_gap <= self.tol or certificate.gap <= self.gap
-
-    def allowed_gap(self, value: float) -> float:
-        """The gap that is good enough for an objective of about this value."""
-        return max(self.tol * abs(value), self.gap)
-
-    def relative_tol(self, value: float) -> float:
-        """The relative gap that is good enough for an objective of about this value."""
-        return max(self.tol, self.gap / max(abs(value), TINY))
-
-    @property
-    def seconds(self) -> float:
-        """Time since the start."""
-        return self.earlier + time.perf_counter() - self._started
-
-    @property
-    def out_of_time(self) -> bool:
-        """Whether the time limit has passed."""
-        limit = math.inf if self.time_limit is None else self.time_limit
-        return self.seconds - self.earlier > limit
-
-    def reason(self, iterations: int) -> Status | None:
-        """Why to stop after so many iterations, whatever the gap; None to go on."""
-        if self.cancelled.is_set():
-            return Status.INTERRUPTED
-        if self.out_of_time:
-            return Status.TIME_LIMIT
-        if iterations >= self.max_iter:
-            return Status.MAX_ITER
-        return None
-
-    def share(self, parts: float, n_parts: int) -> "Stopping":
-        """The same bounds for one of `n_parts` parts, with `parts` left to share the time."""
-        left = self.time_limit
-        if left is not None:
-            left = max(left - (self.seconds - self.earlier), 0.0) / parts
-        gap = self.gap / n_parts
-        return Stopping(self.tol, self.max_iter, left, self.cancelled, gap=gap)

@@ -44,7 +44,7 @@ from maxmargin.core.kernel_oracle import (
     predict,
 )
 from maxmargin.core.problem import Problem, check_instance
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import (
     CertifiedEstimator,
     StoredEstimator,
@@ -300,7 +300,7 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         rows = self._rows(X, kernel)
         if _takes_rows(kernel):
             validate_data(self, X, reset=False, skip_check_array=True)
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return class_scores(self.model_, self._problem.codes, rows, threads)
 
     def score(self, X: Any, y: Sequence[Any]) -> float:
@@ -319,7 +319,7 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         return float(np.mean([a == b for a, b in zip(y, self.predict(X), strict=True)]))
 
     def _predicted(self, X: Any) -> list[tuple[Any, float]]:
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return predict(self._problem, self.model_, X, threads)
 
     def _rows(self, X: Any, kernel: Any) -> Any:

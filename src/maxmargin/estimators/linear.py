@@ -17,8 +17,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.checks import LARGEST, are_moderate, check_finite, first_immoderate
-from maxmargin.core.inputs import as_floats, check_bias, check_costs
+from maxmargin.core.checks import check_finite
+from maxmargin.core.inputs import LARGEST, are_moderate, as_floats, check_bias, first_immoderate
 from maxmargin.core.linear import (
     GaussianPrior,
     LinearProblem,
@@ -26,16 +26,16 @@ from maxmargin.core.linear import (
     ScalarProblem,
     WhitenedFeatures,
 )
-from maxmargin.core.result import Result, Stopping
-from maxmargin.core.threads import n_threads
+from maxmargin.core.result import Result
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import CertifiedEstimator, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.pruning import Prunable, dense, smaller
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import OnlineDual, StreamedDual
-from maxmargin.training.fit import costs, refuse_checkpoint, train
+from maxmargin.training.fit import check_costs, costs, refuse_checkpoint, train
 from maxmargin.training.streams import CheckedExamples, LinearStream
 
 Floats = NDArray[np.float64]
@@ -284,7 +284,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
             seed = int(check_random_state(self.random_state).randint(2**31))
             online = OnlineDual(solver.cache_bytes, seed)
         started = time.perf_counter()
-        online.learn(problem, n_threads(self.n_jobs), Stopping.within(self.tol))
+        online.learn(problem, self.n_jobs, Stopping.within(self.tol))
         before = self.history_ if online.calls > 1 else []
         seconds = time.perf_counter() - started + (before[-1].seconds if before else 0.0)
         self.__dict__.update(

@@ -7,15 +7,17 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from maxmargin.core.arrays import SampledHash
 from maxmargin.core.checks import conforms
-from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful, UnwritableError, capture, restore
 from maxmargin.io.files import read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    from maxmargin.solvers.loop import Stopping
 
 
 def fingerprint(value: Any) -> str:
@@ -109,7 +111,7 @@ class Checkpoint:
         state: Stateful,
         content: Any,
         solver: Any,
-        stopping: Stopping,
+        stopping: "Stopping",
         seed: int,
         **parameters: Any,
     ) -> bool:

@@ -11,8 +11,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.exceptions import NotFittedError
 
-from maxmargin.core.result import Stopping
 from maxmargin.report.markup import Markup, printable, tag
+from maxmargin.solvers.loop import Stopping
 
 Labels = NDArray[Any]
 

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.result import AbsoluteGap, Iteration, Stopping
+from maxmargin.core.result import AbsoluteGap, Iteration
 from maxmargin.data.live_line import Field, LiveLine, about, duration, short
+from maxmargin.solvers.loop import Stopping
 
 try:  # A private part of scikit-learn: without it, fits in other processes are not shown.
     from sklearn.callback import _transport as transport

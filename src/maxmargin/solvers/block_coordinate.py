@@ -20,10 +20,9 @@ import numpy as np
 
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import AWAY, FRANK_WOLFE, PAIRWISE, BlockUpdate, StepRule
-from maxmargin.solvers.loop import Momentum
+from maxmargin.solvers.loop import Momentum, Stopping
 from maxmargin.solvers.structured import (
     AVERAGE_BELOW,
     LEAST_PART_OF_MEAN_GAP,

@@ -24,10 +24,10 @@ from maxmargin.core.checks import check_shape
 from maxmargin.core.latent import LatentOracle
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
-from maxmargin.solvers.loop import CheckpointFile, LoopRun, OnIteration, Solver
+from maxmargin.solvers.loop import CheckpointFile, LoopRun, OnIteration, Solver, Stopping
 from maxmargin.solvers.structured import RESUMED, StructuredSolver
 
 Floats = NDArray[np.float64]

@@ -30,11 +30,11 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_shape
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.gram import frank_wolfe_step, pairwise_steps
 from maxmargin.dual.working_set import StepRule, WorkingSet
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import ADD_ONLY, BlockRun, Run, StructuredSolver
 
 Floats = NDArray[np.float64]

@@ -27,11 +27,11 @@ from maxmargin.core.checks import check_indices, check_shape
 from maxmargin.core.kernel import Kernel, asymmetric, check_block, check_finite
 from maxmargin.core.kernel_oracle import ClassOracle, KernelModel
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Status, Stopping
+from maxmargin.core.result import Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import MOVED, NEVER, crammer_singer_step
-from maxmargin.solvers.loop import Momentum, Solver, SolverRun, in_spite_of_interrupt
+from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

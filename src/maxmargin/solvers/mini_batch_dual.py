@@ -21,10 +21,10 @@ from maxmargin.core.kernel import NewOutputs
 from maxmargin.core.kernel_oracle import Found, KernelModel, KernelOracle
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import TINY, Result, Status, Stopping
+from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.dual.kernel_cuts import CutsState, KernelCuts
-from maxmargin.solvers.loop import Solver, SolverRun, in_spite_of_interrupt
+from maxmargin.solvers.loop import Solver, SolverRun, Stopping, in_spite_of_interrupt
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]

@@ -24,11 +24,11 @@ from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.problem import ProblemError
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Result, Status, Stopping
+from maxmargin.core.result import Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.dual.cut_cache import CutCache, Frozen
 from maxmargin.dual.working_set import StepRule
-from maxmargin.solvers.loop import Momentum, uncertified
+from maxmargin.solvers.loop import Momentum, Stopping, uncertified
 from maxmargin.solvers.structured import (
     ADD_ONLY,
     AVERAGE_BELOW,

@@ -18,11 +18,11 @@ from typing import Any, ClassVar, TypeGuard
 
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Stopping
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import DistributionPoint, MarginalOracle, distributions_of
 from maxmargin.dual.working_set import BlockUpdate
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.structured import (
     BATCHES_PER_PASS,
     MOST_WORK,

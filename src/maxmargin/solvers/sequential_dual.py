@@ -30,10 +30,10 @@ from maxmargin.core.certificate import Certificate, certify
 from maxmargin.core.checks import check_finite, conforms
 from maxmargin.core.linear import LinearProblem, OneVersusRest
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.dual.explicit import MERGES, Geometry, make_dual
-from maxmargin.solvers.loop import Momentum, Solver, SolverRun, run_loop
+from maxmargin.solvers.loop import Momentum, Solver, SolverRun, Stopping, run_loop
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int32]

@@ -26,12 +26,12 @@ from maxmargin.core.certificate import Certificate
 from maxmargin.core.checks import check_finite, check_indices, check_shape, check_types
 from maxmargin.core.linear import LinearProblem, MulticlassProblem, OneVersusRest
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful, alike
 from maxmargin.core.threads import Threads, read_ahead
 from maxmargin.dual.explicit import ONE_THREAD, Geometry, LinearDual, SharedWeights, make_dual
 from maxmargin.dual.sweeps import DUE, WAIT
-from maxmargin.solvers.loop import Solver, SolverRun
+from maxmargin.solvers.loop import Solver, SolverRun, Stopping
 
 Floats = NDArray[np.float64]
 Fractions = NDArray[np.float32]
@@ -631,7 +631,7 @@ class OnlineDual:
         self.calls = 0
 
     def learn(
-        self, problem: LinearProblem | OneVersusRest, n_jobs: int, stopping: Stopping
+        self, problem: LinearProblem | OneVersusRest, n_jobs: int | None, stopping: Stopping
     ) -> None:
         """Learn from a batch with the same features and outputs, then let cached rows settle."""
         parts = parts_of(problem)

@@ -29,7 +29,7 @@ from maxmargin.core.checks import check_finite, check_shape
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import TINY, Result, Status, Stopping
+from maxmargin.core.result import TINY, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.sweeps import add_snapshot
@@ -38,6 +38,7 @@ from maxmargin.solvers.loop import (
     Momentum,
     Solver,
     SolverRun,
+    Stopping,
     in_spite_of_interrupt,
     uncertified,
 )

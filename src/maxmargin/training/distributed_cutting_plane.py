@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.cutting_plane import (
     OneSlack,
@@ -23,7 +23,7 @@ from maxmargin.solvers.cutting_plane import (
     SummedRun,
     joined_recipes,
 )
-from maxmargin.solvers.loop import SolverRun
+from maxmargin.solvers.loop import SolverRun, Stopping
 from maxmargin.training.shards import (
     ClusterIteration,
     Delta,

@@ -25,12 +25,12 @@ from maxmargin.core.certificate import DualPoint
 from maxmargin.core.cuts import Cuts
 from maxmargin.core.oracle import Hinges, Oracle
 from maxmargin.core.registry import registered
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.state import Stateful
 from maxmargin.core.threads import Threads
 from maxmargin.dual.working_set import BlockUpdate, StepRule, WorkingSet
 from maxmargin.solvers.block_coordinate import ENTRY_COST, Auto
-from maxmargin.solvers.loop import Momentum, SolverRun
+from maxmargin.solvers.loop import Momentum, SolverRun, Stopping
 from maxmargin.solvers.structured import (
     AVERAGE_BELOW,
     BlockRun,

@@ -19,15 +19,16 @@ from sklearn.callback import with_callbacks
 from sklearn.utils import check_random_state
 
 from maxmargin.core.arrays import SampledHash
-from maxmargin.core.inputs import all_classes, check_costs, check_per_sample
+from maxmargin.core.inputs import LARGEST_COST, all_classes, check_per_sample
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.problem import ProblemError
-from maxmargin.core.result import Iteration, Result, Status, Stopping
+from maxmargin.core.result import Iteration, Result, Status
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Examples, Source
 from maxmargin.io.checkpoint import Checkpoint
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.online import InMemory, Online, StreamRun
 from maxmargin.solvers.partial_linearization import ExponentiatedGradient, PartialLinearization
 from maxmargin.solvers.structured import StructuredSolver
@@ -177,6 +178,18 @@ def costs(
         if alone and not C.any():
             raise ValueError("All sample weights are zero: at least one must be positive.")
     return check_costs(C)
+
+
+def check_costs(C: Floats) -> Floats:
+    """The C of each example, with its weights; none so large that sums of them overflow."""
+    total = float(C.sum())
+    if not total <= LARGEST_COST:
+        at = int(np.argmax(C))
+        raise ValueError(
+            f"C times the weights adds up to {total:g} (example {at} has {C[at]:g}), but beyond "
+            f"{LARGEST_COST:g} the objective overflows: take a smaller C or smaller weights."
+        )
+    return C
 
 
 def forget_other_classes(estimator: Any, metadata: Metadata) -> None:

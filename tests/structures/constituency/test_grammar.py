@@ -12,8 +12,9 @@ from structured_referee import Case, random_cost
 
 from maxmargin import StructuredSVM
 from maxmargin.core.python_oracle import PythonOracle
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.constituency.formats import read_trees
 from maxmargin.structures.constituency.grammar import (
     Grammar,

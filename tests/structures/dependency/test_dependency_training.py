@@ -10,9 +10,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.dependency.inference import Structure, check_trees, projectivized
 from maxmargin.structures.dependency.oracle import (
     N_TEMPLATES,

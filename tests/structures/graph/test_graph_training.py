@@ -9,11 +9,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from structured_referee import Case, Enumerable, random_cost
 
 import maxmargin as mm
-from maxmargin.core.result import Status, Stopping
+from maxmargin.core.result import Status
 from maxmargin.core.slack_rescaling import SlackRescaledOracle
 from maxmargin.core.threads import Threads
 from maxmargin.solvers.block_coordinate import Auto, DualCoordinate, FrankWolfe
 from maxmargin.solvers.cutting_plane import NSlack, OneSlack
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.partial_linearization import PartialLinearization
 from maxmargin.structures.graph.formats import grid_edges, stack_graphs
 from maxmargin.structures.graph.oracle import GraphLayout, GraphOracle, Graphs

@@ -9,8 +9,8 @@ from pose_scenes import hooks
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.kernel import LinearKernel, ProductKernel
 from maxmargin.core.kernel_oracle import KernelOracle
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.mini_batch_dual import MiniBatchDual
 from maxmargin.structures.pose.features import Pose, WindowGrid, hog_blocks, overlaps
 from maxmargin.structures.pose.inference import TURN, angular_distance

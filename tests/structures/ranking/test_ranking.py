@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from structured_referee import Case
 
 import maxmargin as mm
-from maxmargin.core.result import Stopping
 from maxmargin.core.threads import Threads
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.ranking.problem import (
     PAIR_LOSSES,
     Ranking,

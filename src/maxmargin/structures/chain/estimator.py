@@ -23,7 +23,7 @@ from maxmargin.core.inputs import (
     stack,
 )
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
 from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.estimators.base import check_classes, check_weights
@@ -394,7 +394,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
 
     def _inferred(self, sequences: Sequences) -> tuple[NDArray[Any], Floats]:
         """Numbers of the best labels, and their scores."""
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return self._model.inference(sequences, threads)
 
     @property

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
@@ -290,7 +290,7 @@ class GrammarParser(ExampleEstimator):
 
     def _inferred_best(self, X: Any) -> list[tuple[Tree, float]]:
         sentences = self._checked(X)
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             found = self._model.inference(sentences, threads)
         self._warn_of_unparsed(sentences, [score for _, score in found])
         return found

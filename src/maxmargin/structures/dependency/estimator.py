@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from maxmargin.core.checks import check_indices
 from maxmargin.core.inputs import label_array
 from maxmargin.core.registry import registered
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
@@ -399,7 +399,7 @@ class DependencyParser(RescaledEstimator):
 
     def _parsed(self, arcs: ArcFeatures) -> tuple[NDArray[Any], Floats]:
         """The best arcs, and the scores of the trees."""
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return parse(arcs, self._weights, self._structure, threads)
 
     def _sentences(self, X: Any, y: Any) -> tuple[list[Any], Any]:

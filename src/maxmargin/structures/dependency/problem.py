@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import LARGEST, are_moderate
+from maxmargin.core.inputs import LARGEST, are_moderate
 from maxmargin.core.oracle import Floats, Oracle
 from maxmargin.core.problem import Problem
 from maxmargin.structures.dependency.inference import (

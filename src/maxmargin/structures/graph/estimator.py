@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.inputs import check_loss_matrix, check_per_sample, class_numbers, flat_labels
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Stopping
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.examples import ExampleEstimator
+from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.oracle import METHODS, GraphLayout, GraphOracle, Graphs
 from maxmargin.structures.graph.problem import GraphModel
@@ -309,7 +309,7 @@ class GraphLabeler(ExampleEstimator):
         return GraphModel(self._weights, self._layout, self.inference_method)
 
     def _infer_best(self, graphs: Graphs) -> tuple[NDArray[np.uint16], Floats]:
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return self._model.inference(graphs, threads)
 
     def _known(self, labels: NDArray[Any]) -> NDArray[np.bool_]:

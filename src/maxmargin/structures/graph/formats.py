@@ -12,8 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.checks import complaint, first_immoderate
-from maxmargin.core.inputs import as_matrix, ends_of, label_array, stacked_matrices
+from maxmargin.core.inputs import (
+    as_matrix,
+    complaint,
+    ends_of,
+    first_immoderate,
+    label_array,
+    stacked_matrices,
+)
 
 Ints = NDArray[np.int64]
 

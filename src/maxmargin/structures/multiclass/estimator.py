@@ -16,7 +16,6 @@ from sklearn.utils.validation import validate_data
 
 from maxmargin.core.inputs import (
     as_floats,
-    check_costs,
     check_loss_matrix,
     check_per_sample,
     class_numbers,
@@ -31,18 +30,26 @@ from maxmargin.core.linear import (
     WestonWatkins,
 )
 from maxmargin.core.oracle import Oracle
-from maxmargin.core.result import Result, Stopping
+from maxmargin.core.result import Result
 from maxmargin.data.sources import Source, widened
 from maxmargin.estimators.base import HasEngine, check_classes, check_weights
 from maxmargin.estimators.checks import check_several
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.linear import LinearEstimator, Targets
 from maxmargin.solvers.cutting_plane import OneSlack
+from maxmargin.solvers.loop import Stopping
 from maxmargin.solvers.sequential_dual import SequentialDual
 from maxmargin.solvers.streamed_dual import StreamedDual
 from maxmargin.structures.rows.oracle import Classes
 from maxmargin.training.distributed_dual import DistributedDual
-from maxmargin.training.fit import Encoded, Metadata, refuse_with_source, runs_on_shards, train
+from maxmargin.training.fit import (
+    Encoded,
+    Metadata,
+    check_costs,
+    refuse_with_source,
+    runs_on_shards,
+    train,
+)
 from maxmargin.training.partitions import Survey
 from maxmargin.training.streams import CheckedExamples, LinearStream
 from maxmargin.training.workers import fit_examples_on_shards, fit_source_on_shards

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
 from maxmargin.core.inputs import all_classes, label_array
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import check_classes
 from maxmargin.estimators.checks import check_features, check_k, check_rows
 from maxmargin.estimators.declared import estimator, fitted
@@ -241,7 +241,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])
 
     def _best(self, gains: Floats, bonus: Floats) -> Codes:
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             parts = threads.shares(len(gains))
             graph = self._problem.graph
             return np.concatenate(threads.map(lambda part: graph.best(gains[part], bonus), parts))

@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from maxmargin.core.inputs import check_bias, check_costs
+from maxmargin.core.inputs import check_bias
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_lengths, check_rows
@@ -19,7 +19,7 @@ from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.structured import StructuredEstimator
 from maxmargin.structures.performance.problem import AT_K, TABLE_LOSSES, Measure, TableOracle
 from maxmargin.structures.ranking.oracle import PairOracle
-from maxmargin.training.fit import make_solver, train_oracle
+from maxmargin.training.fit import check_costs, make_solver, train_oracle
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -13,9 +13,9 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.checks import LARGEST, check_shape, first_immoderate
-from maxmargin.core.inputs import as_floats
-from maxmargin.core.threads import Threads, n_threads
+from maxmargin.core.checks import check_shape
+from maxmargin.core.inputs import LARGEST, as_floats, first_immoderate
+from maxmargin.core.threads import Threads
 from maxmargin.estimators.checks import check_k
 from maxmargin.estimators.declared import estimator, fitted
 from maxmargin.estimators.kernel import KernelEstimator
@@ -328,7 +328,7 @@ class PoseEstimator(KernelEstimator):
 
     def _windows(self, grid: WindowGrid, images: list[Floats]) -> list[ImageWindows]:
         """Windows of checked images, each with one at least."""
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             windows = threads.map(grid.windows, images)
         for i, each in enumerate(windows):
             if not len(each):
@@ -348,7 +348,7 @@ class PoseEstimator(KernelEstimator):
         images = check_images(X)
         windows = self._windows(self._problem.grid, images)
         detectors = self._problem.detectors(self.model_)
-        with Threads(n_threads(self.n_jobs)) as threads:
+        with Threads(self.n_jobs) as threads:
             return threads.map(lambda each: self._top(detectors, each, k, max_overlap), windows)
 
     def _top(

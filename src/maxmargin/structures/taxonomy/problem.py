@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled
-from maxmargin.core.checks import LARGEST, check_indices, check_shape
+from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.inputs import LARGEST
 from maxmargin.core.registry import registered
 from maxmargin.structures.rows.oracle import ClassProblem, Codes
 
