@@ -22,7 +22,7 @@ from benchmarks.common import child, parser, run, say, timed
 from benchmarks.memory import MEGABYTE, peak
 from benchmarks.reporting import Panel, Quote, Report, Row, thinned
 from benchmarks.sequences import Chains, corpus, error, fit, tagging
-from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.structures.chain.vocabulary import Vocabulary
 
 MINUTES = 10.0
 MILLION = 1e6

@@ -20,7 +20,7 @@ from benchmarks.common import Data, load, say, subsample, timed
 from benchmarks.datasets import load as load_real
 from benchmarks.sequences import Chains, Split, as_chains, corpus, error, fit, tagging
 from benchmarks.treebank import parsed, split, treebank
-from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.structures.chain.vocabulary import Vocabulary
 from maxmargin.structures.constituency.estimator import GrammarParser
 from maxmargin.structures.constituency.grammar import Tree, bracket_scores
 

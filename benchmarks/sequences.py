@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 import maxmargin as mm
 from benchmarks.common import Data, load
 from benchmarks.datasets import Corpus, Sentence, load_corpus, load_letters
-from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.structures.chain.vocabulary import Vocabulary
 
 PROTOCOLS = ("ocr", "ocr2")
 """The letters' usual protocols: train on fold 0 and test on the others, or the other way round."""

@@ -201,7 +201,7 @@ def _wabbit_text(X: Features, y: Labels, numbers: dict[str, int]) -> str:
 
 
 def _svm_hmm(setting: float, task: Task, clock: Clock) -> Tagged:
-    from maxmargin.data.vocabulary import Vocabulary
+    from maxmargin.structures.chain.vocabulary import Vocabulary
 
     vocabulary = Vocabulary()
     rows, ends = vocabulary.rows(task.X, grow=True)

@@ -12,6 +12,14 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+
+def starts_of(sizes: Any) -> Order:
+    """Where things of these sizes start when they stand one after the other, and where they end."""
+    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
+    np.cumsum(sizes, dtype=np.int64, out=starts[1:])
+    return starts
 
 
 class Cuts(NamedTuple):
@@ -50,7 +58,7 @@ class Cuts(NamedTuple):
         counts = np.concatenate([np.diff(part) for part in starts])
         bounds = [part for part in suboptimality if part is not None]
         return cls(
-            np.concatenate([[0], np.cumsum(counts)]),
+            starts_of(counts),
             np.concatenate(columns),
             np.concatenate(values),
             np.concatenate(losses),
@@ -70,8 +78,7 @@ class Cuts(NamedTuple):
     def take(self, which: NDArray[np.int64]) -> "Cuts":
         """Some of the cuts, without their suboptimality."""
         counts = np.diff(self.starts)[which]
-        starts = np.zeros(len(which) + 1, dtype=np.int64)
-        np.cumsum(counts, out=starts[1:])
+        starts = starts_of(counts)
         entries = np.arange(starts[-1]) + np.repeat(self.starts[which] - starts[:-1], counts)
         return Cuts(
             starts,

@@ -1,7 +1,7 @@
 """What users give to estimators, as arrays: labels, all of one kind, and rows of sequences.
 
 Sequences have three forms: a list of matrices with one row a position; one matrix of all rows, with
-the lengths; and a list of lists of feature dictionaries (see `maxmargin.data.vocabulary`).
+the lengths; and a list of lists of feature dictionaries (`structures/chain/vocabulary.py`).
 
 Solvers multiply features with features, sum that over examples times their C, and square it. With d
 features up to `LARGEST`, and C that add up to `LARGEST_COST`, scores stay below ``1e40 * 1e50^2 *
@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
+
+from maxmargin.core.cuts import starts_of
 
 Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
@@ -167,7 +169,7 @@ def _is_matrix(X: Any) -> bool:
 def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
     """Rows of a list of matrices, or of one matrix with lengths, and where sequences end."""
     if lengths is not None:
-        ends = ends_of(np.asarray(lengths, dtype=np.int64))
+        ends = starts_of(np.asarray(lengths, dtype=np.int64))
         if (np.diff(ends) < 0).any():
             raise ValueError("lengths must not be negative.")
         if ends[-1] != X.shape[0]:
@@ -187,7 +189,7 @@ def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
             raise ValueError(
                 f"Sequence {i} has {rows.shape[1]} features, but {width} were expected."
             )
-    return stacked_matrices(matrices, width), ends_of([rows.shape[0] for rows in matrices])
+    return stacked_matrices(matrices, width), starts_of([rows.shape[0] for rows in matrices])
 
 
 def place_of(row: int, ends: Order) -> str:
@@ -220,11 +222,6 @@ def stacked_matrices(matrices: list[Any], width: int) -> Any:
     if any(sp.issparse(rows) for rows in filled):
         return sp.vstack([sp.csr_array(rows) for rows in filled], format="csr")
     return np.ascontiguousarray(np.concatenate(filled))
-
-
-def ends_of(counts: Any) -> Order:
-    """Where lists of so many items, one after the other, begin and end."""
-    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 LARGEST = 1e50

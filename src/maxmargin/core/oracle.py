@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maxmargin.core.certificate import DualPoint
-from maxmargin.core.cuts import Cuts
+from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
 
@@ -248,13 +248,6 @@ class CompiledOracle(Oracle):
         raw, size = found.tobytes(), np.dtype(self.output_dtype).itemsize
         outputs = [raw[size * a : size * b] for a, b in pairwise(starts.tolist())]
         return Cuts(*self.entries_of(examples, starts, found), outputs)
-
-
-def starts_of(sizes: NDArray[Any]) -> Order:
-    """Where things of these sizes start when they stand one after the other, and where they end."""
-    starts = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=starts[1:])
-    return starts
 
 
 def outputs_missing(problem: Any) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from maxmargin.core.cuts import Cuts
+from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.inputs import LARGEST, are_moderate
 from maxmargin.core.oracle import _CHUNK, Oracle, outputs_missing
 from maxmargin.core.oracle_check import ROUNDING, Candidate, OracleChecker
@@ -108,10 +108,8 @@ class PythonOracle(Oracle):
             columns.append(row_columns)
             values.append(loss * row_values if self.by_slack else row_values)
             losses.append(loss)
-        starts = np.zeros(len(columns) + 1, dtype=np.int64)
-        np.cumsum([len(part) for part in columns], out=starts[1:])
         return Cuts(
-            starts,
+            starts_of([len(part) for part in columns]),
             np.concatenate(columns) if columns else np.zeros(0, dtype=np.uint32),
             np.concatenate(values) if values else np.zeros(0),
             np.array(losses, dtype=np.float64),
@@ -292,8 +290,6 @@ class PythonOracle(Oracle):
         kept = np.ones(len(counts), dtype=bool)
         kept[at] = False
         entries = np.repeat(kept, counts)
-        starts = np.zeros_like(cuts.starts)
-        np.cumsum(counts * kept, out=starts[1:])
         outputs = list(cuts.outputs)
         for k in at.tolist():
             outputs[k] = self.Y[int(examples[k])]
@@ -301,6 +297,7 @@ class PythonOracle(Oracle):
         if suboptimality is not None:
             suboptimality = np.where(kept, suboptimality, np.maximum(slopes + suboptimality, 0.0))
         columns, values = cuts.columns[entries], cuts.values[entries]
+        starts = starts_of(counts * kept)
         return Cuts(starts, columns, values, cuts.losses * kept, outputs, suboptimality)
 
     def _compared(self, cuts: Cuts, weights: Floats, examples: Order) -> Cuts:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from maxmargin.core.cuts import Cuts
+from maxmargin.core.cuts import Cuts, starts_of
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.oracle_check import OracleChecker
 from maxmargin.core.threads import Threads
@@ -122,7 +122,7 @@ class SlackRescaledOracle(Oracle):
         some = self.margin.cuts_of(examples[wrong], [outputs[k] for k in wrong])
         counts, losses = np.zeros(len(examples), dtype=np.int64), np.zeros(len(examples))
         counts[wrong], losses[wrong] = np.diff(some.starts), some.losses
-        starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+        starts = starts_of(counts)
         values = some.values * np.repeat(losses, counts)
         return Cuts(starts, some.columns, values, losses, list(outputs))
 

@@ -29,8 +29,8 @@ from maxmargin.compiled.exponentials import reweight
 from maxmargin.compiled.rows import add_cuts, add_row_multiple, add_scattered, gathered_product
 from maxmargin.core.certificate import DualPoint
 from maxmargin.core.checks import check_finite
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import Oracle, starts_of
+from maxmargin.core.cuts import Cuts, starts_of
+from maxmargin.core.oracle import Oracle
 from maxmargin.core.python_oracle import PythonOracle
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Stateful

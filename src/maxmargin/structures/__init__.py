@@ -8,25 +8,10 @@ tasks of the command line as `TASKS` in ``task.py``, what a report says about it
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Any
 
 from maxmargin.core.registry import lazy_names
-
-STRUCTURES = (
-    "chain",
-    "constituency",
-    "dependency",
-    "graph",
-    "latent",
-    "multiclass",
-    "multilabel",
-    "ordinal",
-    "performance",
-    "pose",
-    "ranking",
-    "taxonomy",
-)
-"""The folders."""
 
 __getattr__, __dir__, __all__ = lazy_names(__name__)
 
@@ -43,7 +28,7 @@ READERS = (
 
 def registered(module: str, name: str) -> Iterator[Any]:
     """Whatever structures list as `name` in their modules of this name."""
-    for structure in STRUCTURES:
-        home = f"{__name__}.{structure}.{module}"
+    for structure in iter_modules(__path__):
+        home = f"{__name__}.{structure.name}.{module}"
         if find_spec(home) is not None:
             yield from getattr(import_module(home), name)

@@ -16,7 +16,6 @@ from maxmargin.structures.rows.oracle import Classes as Classes
 from maxmargin.structures.taxonomy.problem import Hierarchy as Hierarchy
 
 READERS: tuple[str, ...]
-STRUCTURES: tuple[str, ...]
 
 def registered(module: str, name: str) -> Iterator[Any]: ...
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import maxmargin as mm
 from maxmargin.data import ColumnSentence, FileFormatError, Templates, read_columns
-from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.structures.chain.vocabulary import Vocabulary
 
 SENTENCE = ColumnSentence((("The", "12-year", "IBM"), ("DT", "JJ", "NNP")))
 CONLL2000 = Path(os.environ.get("MAXMARGIN_DATA", "/nowhere"), "conll2000", "conll2000.zip")

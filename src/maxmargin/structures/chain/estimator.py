@@ -25,7 +25,6 @@ from maxmargin.core.inputs import (
 from maxmargin.core.oracle import Oracle
 from maxmargin.core.threads import Threads
 from maxmargin.data.sources import Source
-from maxmargin.data.vocabulary import Vocabulary
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_k, check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
@@ -33,6 +32,7 @@ from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.estimators.pruning import Prunable
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 from maxmargin.structures.chain.problem import ChainModel
+from maxmargin.structures.chain.vocabulary import Vocabulary
 from maxmargin.training.fit import (
     Encoded,
     Metadata,

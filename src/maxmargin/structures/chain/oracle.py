@@ -22,7 +22,8 @@ from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import Distributions
 from maxmargin.structures.chain.inference import best_other, most_slack, viterbi, viterbi2

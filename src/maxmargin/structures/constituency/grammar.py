@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from maxmargin.core.checks import check_indices, check_shape, check_types
-from maxmargin.core.oracle import starts_of
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 from maxmargin.structures.constituency.inference import (

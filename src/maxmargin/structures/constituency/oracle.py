@@ -10,7 +10,8 @@ import numpy as np
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.core.checks import check_indices
-from maxmargin.core.oracle import CompiledOracle, Entries, Floats, Order, starts_of
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries, Floats, Order
 from maxmargin.structures.constituency.grammar import Grammar, GrammarError, Sentence, Tree
 from maxmargin.structures.constituency.inference import (
     Nodes,

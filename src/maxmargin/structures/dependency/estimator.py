@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from maxmargin.core.checks import check_indices
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import label_array
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
@@ -269,7 +270,7 @@ class DependencyParser(RescaledEstimator):
         given = self._is_given(sentences)
         lengths = np.array([len(one) - given for one in sentences], dtype=np.int64)
         trees = flat_trees(y, lengths, self.labelled)
-        ends = np.r_[0, np.cumsum(lengths)]
+        ends = starts_of(lengths)
         structure = Structure(self.structure == "projective", self.single_root)
         heads, n_projectivized = trees.heads, 0
         if structure.projective and self.projectivize:

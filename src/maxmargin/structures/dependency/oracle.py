@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.simd import padded
-from maxmargin.core.oracle import CompiledOracle, Entries, Floats, starts_of
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries, Floats
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.structures.dependency.inference import (

@@ -12,10 +12,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import (
     as_matrix,
     complaint,
-    ends_of,
     first_immoderate,
     label_array,
     stacked_matrices,
@@ -50,7 +50,7 @@ def stack_graphs(X: Sequence[Any]) -> StackedGraphs:
     parts = [_parts(graph, i) for i, graph in enumerate(X)]
     rows, node_ends = _stack([part[0] for part in parts], "node")
     edges = [_edges(part[1], i) for i, part in enumerate(parts)]
-    edge_ends = ends_of([len(own) for own in edges])
+    edge_ends = starts_of([len(own) for own in edges])
     stacked = np.concatenate(edges)
     _check_edges(stacked, node_ends, edge_ends)
     return StackedGraphs(rows, node_ends, stacked, edge_ends, _edge_rows(parts, edge_ends))
@@ -207,7 +207,7 @@ def _stack(parts: list[Any], what: str) -> tuple[Any, Ints]:
     if sp.issparse(stacked):
         stacked = stacked.astype(np.float64)
         stacked.sum_duplicates()
-    ends = ends_of([rows.shape[0] for rows in matrices])
+    ends = starts_of([rows.shape[0] for rows in matrices])
     if filled:
         _check_finite(stacked, ends, what)
     return stacked, ends

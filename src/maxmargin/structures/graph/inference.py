@@ -52,7 +52,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.simd import max_plus, padded
-from maxmargin.core.oracle import starts_of
+from maxmargin.core.cuts import starts_of
 from maxmargin.structures.chain.inference import highest_label
 
 Floats = NDArray[np.float64]

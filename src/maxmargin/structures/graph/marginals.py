@@ -28,7 +28,7 @@ from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.exponentials import LEAST
 from maxmargin.compiled.rows import add_row_multiple
 from maxmargin.core.checks import check_indices, check_offsets, check_shape
-from maxmargin.core.oracle import starts_of
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.registry import registered
 from maxmargin.dual.marginal import (
     CHUNK,

@@ -24,8 +24,8 @@ from maxmargin.compiled.compile import compiled, inlined
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices
-from maxmargin.core.cuts import Cuts
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.cuts import Cuts, starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.registry import registered
 from maxmargin.core.threads import Threads
 from maxmargin.dual.marginal import Distributions

@@ -9,13 +9,8 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from maxmargin.core.inputs import (
-    as_matrix,
-    check_loss_matrix,
-    class_numbers,
-    ends_of,
-    stacked_matrices,
-)
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.inputs import as_matrix, check_loss_matrix, class_numbers, stacked_matrices
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_labels, check_names, check_several
 from maxmargin.estimators.declared import estimator, fitted
@@ -251,7 +246,7 @@ def _bags(X: Any, lengths: Any, n_features: int | None = None) -> tuple[Any, Ord
     empty = np.flatnonzero(counts < 1)
     if len(empty):
         raise ValueError(f"Bag {empty[0]} is empty: give it an instance, or leave it out.")
-    ends = ends_of(counts)
+    ends = starts_of(counts)
     if ends[-1] != X.shape[0]:
         raise ValueError(f"lengths add up to {ends[-1]}, but X has {X.shape[0]} rows.")
     _check_finite(X, ends)

@@ -22,8 +22,9 @@ from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import Rows, add_row_scores, make_rows
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_shape
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.latent import LatentOracle
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.threads import Threads
 
 Floats = NDArray[np.float64]
@@ -114,7 +115,7 @@ class LatentBags(LatentOracle):
         """What the truth of each bag shows, one row a bag."""
         n, mean = len(imputations), imputations == MEAN
         counts = np.where(mean, self.lengths, 1)
-        starts = np.concatenate([[0], np.cumsum(counts)])
+        starts = starts_of(counts)
         first = self.ends[:-1] + np.where(mean, 0, imputations)
         places = np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
         shares = np.repeat(1.0 / counts, counts).astype(self.X.dtype)

@@ -10,6 +10,7 @@ from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import column_or_1d, validate_data
 
+from maxmargin.core.cuts import starts_of
 from maxmargin.core.inputs import as_floats
 from maxmargin.core.oracle import Oracle
 from maxmargin.estimators.base import check_weights
@@ -196,7 +197,7 @@ class Ranker(RescaledEstimator):
                 f"loss={self.loss!r}: there is nothing to learn from, check y and groups."
             )
         rows = np.concatenate([queries[q] for q in kept])
-        ends = np.cumsum([0, *(len(queries[q]) for q in kept)], dtype=np.int64)
+        ends = starts_of([len(queries[q]) for q in kept])
         in_place = len(rows) == X.shape[0] and (np.diff(rows) == 1).all()
         oracle = self._ranking.oracle(X if in_place else X[rows], relevance[rows], ends, C[kept])
         return self._rescaled(oracle)

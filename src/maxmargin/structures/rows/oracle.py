@@ -28,7 +28,8 @@ from maxmargin.compiled.compile import compiled
 from maxmargin.compiled.rows import add_row_scores, make_rows, row_score
 from maxmargin.compiled.simd import padded
 from maxmargin.core.checks import check_indices, check_shape
-from maxmargin.core.oracle import CompiledOracle, Entries, starts_of
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.oracle import CompiledOracle, Entries
 from maxmargin.core.problem import Problem
 from maxmargin.core.state import Remade
 
@@ -373,7 +374,7 @@ def stacked_rows(X: Sequence[Any]) -> tuple[Any, Order]:
     """The rows of several matrices as one, float32 or float64, and where each ends."""
     stacked = sp.vstack(X, format="csr") if any(map(sp.issparse, X)) else np.concatenate(X)
     rows = stacked if stacked.dtype == np.float32 else stacked.astype(np.float64)
-    return rows, np.cumsum([0, *(x.shape[0] for x in X)], dtype=np.int64)
+    return rows, starts_of([x.shape[0] for x in X])
 
 
 class RowSumOracle(CompiledOracle):

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 
 from maxmargin.compiled.compile import compiled_with
 from maxmargin.core.checks import check_indices, check_offsets, check_types
-from maxmargin.core.inputs import ends_of, place_of
+from maxmargin.core.cuts import starts_of
+from maxmargin.core.inputs import place_of
 from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 
@@ -471,7 +472,7 @@ class Vocabulary(Remade, Mapping[str, int]):
         New names get columns if `grow`, else they are left out. ValueError if a position is no
         dictionary or list, or a value is none of those understood.
         """
-        ends = ends_of([len(sequence) for sequence in sequences])
+        ends = starts_of([len(sequence) for sequence in sequences])
         positions = list(chain.from_iterable(sequences))
 
         def plain(at: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maxmargin.data.vocabulary import Vocabulary
+from maxmargin.structures.chain.vocabulary import Vocabulary
 
 NAMES = st.sampled_from(["", "a", "w", "w=a", "a=", "=", "ü", "long " * 20, "字"]) | st.text(
     st.characters(exclude_categories=("Cs",)), max_size=3
