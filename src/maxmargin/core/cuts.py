@@ -1,8 +1,4 @@
-"""Cutting planes: what the separation oracle finds, as sparse vectors.
-
-For any weights ``w``, the hinge of an example is at least ``loss - <w, psi>`` for each of its
-cutting planes ``(psi, loss)``, whatever weights it was found at.
-"""
+"""Cutting planes: ``loss - <w, psi>`` bounds the hinge of their example from below at any ``w``."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -29,7 +29,7 @@ from maxmargin.core.threads import Threads
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative to the sizes of the scores, how far an imputation may seem to be below another."""
+"""Relative to the scores, how far rounding may make an imputation seem below another."""
 
 
 class LatentProblem(ABC):
@@ -119,10 +119,7 @@ class LatentProblem(ABC):
 
 
 class LatentOracle(ABC):
-    """Examples without their latent variables; with these imputed, an `Oracle`.
-
-    What *imputations*, a choice for all examples, look like is the problem's affair.
-    """
+    """Examples without their latent variables; with imputations for all of them, an `Oracle`."""
 
     @abstractmethod
     def init_latent(self, random: np.random.Generator) -> Any:
@@ -134,20 +131,20 @@ class LatentOracle(ABC):
 
     @abstractmethod
     def impute(self, weights: Floats, before: Any, threads: Threads) -> Any:
-        """The best imputations at `weights`; those `before` where they are as good."""
+        """Latent imputation: the best at `weights`, those `before` where they are as good."""
 
     @abstractmethod
     def imputed(self, imputations: Any) -> Oracle:
-        """The convex problem that is left; its hinges are lowest with the best imputations."""
+        """The convex problem that is left with these imputations."""
 
     @abstractmethod
     def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
-        """Of which examples the true output has other features with the imputations `after`."""
+        """Which examples' true outputs have other features with the imputations `after`."""
 
 
 @runtime_checkable
 class InfersWrongOnly(Protocol):
-    """A latent problem whose loss-augmented inference leaves out pairs with the true output."""
+    """A latent problem with loss-augmented inference over pairs of wrong outputs only."""
 
     def loss_augmented_inference_wrong(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
 
@@ -188,14 +185,14 @@ class _Imputed:
 
 
 def as_pair(found: Any) -> tuple[Any, Any]:
-    """What inference returned, if it is an output with a latent variable."""
+    """A pair ``(y, h)``, checked, of what inference returned."""
     if not (isinstance(found, tuple) and len(found) == 2):
         raise TypeError(f"inference must return a pair (y, h), but it is {found!r:.80}.")
     return found
 
 
 class ImputedOracle(PythonOracle):
-    """Inputs with their true outputs and latent variables, as pairs."""
+    """Oracle of examples whose true outputs are pairs ``(y, h)``."""
 
     def outputs(self, i: int) -> list[tuple[Any, Any]]:
         listed = super().outputs(i)
@@ -211,16 +208,12 @@ class ImputedOracle(PythonOracle):
         return candidate.loss > 0.0 or not self.problem.wrong_only
 
     def true_scores(self, weights: Floats) -> Floats:
-        """Scores of all true outputs."""
         y_true = map(self.y_true, range(self.n_examples))
         return np.array([values @ weights[columns] for columns, values in y_true])
 
 
 class PythonLatentOracle(LatentOracle):
-    """Any `LatentProblem` on a list of inputs and outputs, one call at a time.
-
-    Imputations are lists of latent variables.
-    """
+    """Oracle of any `LatentProblem`, one call at a time; imputations are lists of ``h``."""
 
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:
         self.problem, self.X, self.Y, self.C = problem, X, Y, C
@@ -273,7 +266,7 @@ class PythonLatentOracle(LatentOracle):
 
 
 def make_latent_oracle(problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> LatentOracle:
-    """The training set of a latent problem: its own, or the plain-Python one."""
+    """The oracle of a latent problem: its own, or the plain-Python one."""
     if isinstance(problem, MakesOracle):
         bound: LatentOracle = problem.make_oracle(X, Y, C)
         return bound

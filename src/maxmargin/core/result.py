@@ -1,4 +1,4 @@
-"""When a solve stops, and what it returns: one rule and one type for every solver."""
+"""What a solve returns, and when it may stop."""
 
 import math
 from dataclasses import dataclass, field
@@ -81,21 +81,10 @@ class Iteration:
 @registered("Result")
 @dataclass(frozen=True)
 class Result:
-    """Weights, how good they are, why the solver stopped, and what a warm start needs.
+    """Weights or model, certificate, status, and the dual point a warm start needs.
 
-    Parameters
-    ----------
-    weights : ndarray
-        Of a linear problem of shape (n_features + 1, n_outputs), the last row for the constant
-        feature; of a structured problem of shape (n_features,).
-    dual_point : ndarray of shape (n_samples, n_outputs) or DualPoint
-        Dual coefficients: the state from which a further solve can start.
-    certificate : Certificate
-    status : Status
-    iterations : int
-        Iterations that were made; the most in any part of a problem that falls into parts.
-    history : list of Iteration
-        One line an iteration, or a part.
+    `dual_point` is an array of shape (n_samples, n_outputs), or a `DualPoint` of a structured
+    problem.
     """
 
     weights: NDArray[np.float64]
