@@ -1,10 +1,4 @@
-"""Problems whose true outputs leave something open: latent variables.
-
-An example has an input ``x`` and a true output ``y``, but the score also depends on a latent
-variable ``h`` that is not observed. With some value of it imputed, what is left is an ordinary
-structural SVM over pairs ``(y, h)``. So a `LatentOracle` turns imputations into oracles that every
-solver knows.
-"""
+"""Latent variables: with ``h`` of true outputs imputed, a structural SVM over pairs ``(y, h)``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

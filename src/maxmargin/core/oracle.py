@@ -38,16 +38,9 @@ class Hinges(NamedTuple):
 
 
 class Oracle(ABC):
-    """The separation oracle of the training examples.
+    """Loss-augmented inference over the training examples, each with its `C`.
 
-    It is pure: what a call returns depends on its arguments alone. What helps the next call of a
-    run, such as messages to start from, belongs to the oracle that `warm` gives to that run.
-
-    Attributes
-    ----------
-    n_features : int
-    C : ndarray of shape (n_examples,)
-        C of each example.
+    Calls depend on their arguments alone; what helps the next call belongs to the `warm` oracle.
     """
 
     n_features: int
@@ -109,7 +102,7 @@ class Oracle(ABC):
 
     @oracle_state.setter  # noqa: B027
     def oracle_state(self, state: Any) -> None:
-        """Remember that again."""
+        """Restore it."""
 
     @property
     @abstractmethod

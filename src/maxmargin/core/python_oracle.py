@@ -251,10 +251,7 @@ class PythonOracle(Oracle):
             )
 
     def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
-        """What is below the true output, whose cut is zero, is no maximum.
-
-        Where inference may miss the highest output, the true one is taken instead.
-        """
+        """Refuse cuts below zero, that of the true output; if inference is not exact, use that."""
         slopes = cuts.slopes(weights)
         scale = 1.0 + cuts.losses + np.abs(cuts.losses - slopes)
         if not (slopes < -_ROUNDING * scale).any():

@@ -35,11 +35,7 @@ class Threads:
         tasks: Iterable[Task],
         cancel: Callable[[], None] = lambda: None,
     ) -> list[Answer]:
-        """Answers of `function` for all `tasks`; never returns while one is still running.
-
-        After Ctrl-C, too: arrays must not change under the caller's hands. `cancel` is called
-        before the wait that this may take.
-        """
+        """Results of all `tasks`; on an error or Ctrl-C, calls `cancel` and waits for the rest."""
         tasks = list(tasks)
         if self._pool is None or len(tasks) == 1:
             return [function(task) for task in tasks]
