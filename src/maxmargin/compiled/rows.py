@@ -45,7 +45,6 @@ class _Entries:
         )
 
     def value(self, p: Any) -> Any:
-        """Value ``p``."""
         return widened(self.builder, self.builder.load(self.builder.gep(self.values, [p])))
 
     def weight(self, p: Any) -> Any:

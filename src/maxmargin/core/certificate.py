@@ -34,15 +34,14 @@ class Certificate:
     Parameters
     ----------
     primal : float
-        Objective value of the weights that are returned.
+        Objective of the weights that are returned.
     dual : float
         Value of a feasible dual point: no weights can have an objective below it.
     relaxed : bool
-        Whether `primal` is an upper bound of the objective value, because inference is
-        relaxed; the optimum is between the two numbers all the same.
+        Whether `primal` is an upper bound of the objective, because inference is relaxed.
     at_zero : float or None
-        Objective of zero weights, if `primal` is not below it by the tolerance that was asked for:
-        then the weights are hardly worth more than none. None if they are.
+        Objective of zero weights, unless `primal` is below it by the tolerance asked for: then the
+        weights are hardly worth more than none.
 
     Examples
     --------

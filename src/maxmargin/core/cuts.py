@@ -23,11 +23,10 @@ class Cuts(NamedTuple):
         ``psi = joint_feature(x, y_true) - joint_feature(x, y)``.
     losses : ndarray of shape (n,)
     outputs : list of length n
-        The outputs ``y``, in whatever form the problem gives them: from an output the cut can be
-        made again.
+        The outputs ``y``, from which the cuts can be made again.
     suboptimality : ndarray of shape (n,) or None
-        Bound on how far the hinge of each example lies above its cut, at the weights of the oracle
-        call. None for an exact oracle: nowhere.
+        Bound on how far the hinge of each example lies above its cut at the weights of the oracle
+        call; None for an exact oracle.
     """
 
     starts: NDArray[np.int64]

@@ -88,7 +88,6 @@ class _ScaledKernel(Kernel):
         return self.gamma is not None
 
     def fitted(self, rows: Any) -> Any:
-        """With the gamma that makes typical squared distances about two."""
         if self.is_fitted:
             return self
         variance = _squares(rows).sum() / np.prod(rows.shape) - rows.mean() ** 2
@@ -127,7 +126,7 @@ class PolynomialKernel(_ScaledKernel):
     gamma : float, default=None
         None is one over the number of features times their variance.
     coef0 : float, default=1.0
-        If it is negative, this is no kernel.
+        Must not be negative.
     """
 
     degree: int = 3
@@ -452,13 +451,12 @@ class KernelProblem(ABC):
     Three levels with similar neighbours, and the absolute loss:
 
     >>> import maxmargin as mm
-    >>> import numpy as np
     >>> class Levels(mm.KernelProblem):
     ...     def outputs(self, x):
     ...         return [0, 1, 2]
     ...     def loss(self, y_true, y):
     ...         return abs(y_true - y)
-    >>> X, Y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 2, 1]
+    >>> X, Y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 2, 1]
     >>> kernel = mm.ProductKernel(mm.RBFKernel(gamma=1.0), mm.RBFKernel(gamma=0.5))
     >>> mm.KernelStructuredSVM(Levels(), C=10.0, kernel=kernel).fit(X, Y).predict(X)
     [0, 1, 2, 1]

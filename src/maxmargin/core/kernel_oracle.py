@@ -237,7 +237,6 @@ class KernelOracle:
         return len(self.C)
 
     def y_true(self, examples: Order) -> NewOutputs:
-        """The true outputs of examples."""
         rows = self.rows_of(examples, [self.Y[i] for i in examples.tolist()])
         nothing = np.zeros(len(examples))
         return NewOutputs(examples, [None] * len(examples), nothing, *rows, nothing)
@@ -505,7 +504,6 @@ class KernelClasses(Multiclass):
         self._numbers = {label: k for k, label in enumerate(self._listed)}
 
     def number(self, label: Any) -> int:
-        """Index of a class."""
         return self._numbers[label.item() if isinstance(label, np.generic) else label]
 
     def outputs(self, x: Any) -> Sequence[Any]:

@@ -29,20 +29,13 @@ _ROUNDING = 1e-9
 class LatentProblem(ABC):
     """What is predicted, with a latent variable: write these six methods.
 
-    Inputs ``x``, outputs ``y`` and latent variables ``h`` are whatever objects you like; weights
-    ``w`` come as a read-only array of shape (n_features,). Inference returns pairs
-    ``(y, h)``. Further methods that a problem may have:
+    Inputs ``x``, outputs ``y`` and latent variables ``h`` are any objects, weights ``w`` a
+    read-only array of shape (n_features,). Inference returns pairs ``(y, h)``. A problem may also
+    have ``outputs`` and ``cuts`` as a `Problem` has them, with pairs as outputs, and
 
     - ``loss_augmented_inference_wrong(x, y_true, w)``, as `loss_augmented_inference`, but only over
-      pairs whose loss is positive. Then pairs of the true output with another ``h`` are left out of
-      the convex steps: a tighter bound of the same objective. Without it, a start from latent
-      variables that make little sense may end close to weights of zero;
-    - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
-      that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
-    - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
-      `maxmargin.Cuts`; true outputs and outputs are pairs ``(y, h)``. Inference that may miss the
-      highest pair says by how much at most in their `suboptimality`, and the problem says ``exact =
-      False``;
+      pairs whose loss is positive: a tighter bound of the same objective, without which a start
+      from latent variables that make little sense may end close to zero weights;
     - ``make_oracle(X, Y, C)``, a `LatentOracle` of its own, with compiled inference.
 
     See Also
@@ -55,9 +48,8 @@ class LatentProblem(ABC):
     Two classes; one of the rows of an input shows which:
 
     >>> import numpy as np
-    >>> from maxmargin.estimators.latent import LatentStructuredSVM
-    >>> from maxmargin.core.latent import LatentProblem
-    >>> class WhichRow(LatentProblem):
+    >>> import maxmargin as mm
+    >>> class WhichRow(mm.LatentProblem):
     ...     def joint_feature(self, x, y, h):
     ...         return np.outer(np.arange(2) == y, x[h]).ravel()
     ...     def loss(self, y_true, y):
@@ -74,7 +66,7 @@ class LatentProblem(ABC):
     ...         y, h = np.unravel_index(scores.argmax(), scores.shape)
     ...         return int(y), int(h)
     >>> X = [np.array(x) for x in ([[3, 0], [0, 1]], [[0, 1], [2, 0]], [[0, 2], [0, 3]])]
-    >>> model = LatentStructuredSVM(WhichRow(), C=10.0).fit(X, [0, 0, 1])
+    >>> model = mm.LatentStructuredSVM(WhichRow(), C=10.0).fit(X, [0, 0, 1])
     >>> model.predict(X)
     [0, 0, 1]
     >>> model.predict_latent(X)[:2]
@@ -83,13 +75,7 @@ class LatentProblem(ABC):
 
     @abstractmethod
     def joint_feature(self, x: Any, y: Any, h: Any) -> Any:
-        """Features of an input with an output and a latent variable.
-
-        Returns
-        -------
-        features : array-like of shape (n_features,) or sparse row
-            The joint features.
-        """
+        """Joint features of an input, an output and a latent variable, as `Problem` has them."""
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:

@@ -291,7 +291,6 @@ class OneVersusRest:
         return sum(part.primal(weights[:, [m]]) for m, part in enumerate(self.parts))
 
     def dual(self, dual_coef: Floats) -> float:
-        """Sum of the dual values."""
         return sum(part.dual(dual_coef[:, [m]]) for m, part in enumerate(self.parts))
 
 

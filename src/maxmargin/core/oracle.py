@@ -151,7 +151,6 @@ class Oracle(ABC):
         return point.feasible(self.C)
 
     def chunks(self) -> list[Order]:
-        """All examples, in chunks."""
         ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
 

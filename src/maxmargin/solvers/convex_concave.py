@@ -60,11 +60,7 @@ class LatentStart(NamedTuple):
 @registered("LatentResult")
 @dataclass(frozen=True)
 class LatentResult(Result):
-    """The result of the best start, certified for the convex problem of its imputations.
-
-    `objectives` and `certificates` are those of each convex step, `restart_objectives` of each
-    start.
-    """
+    """The result of the best start, certified for the convex problem of its imputations."""
 
     imputations: Any = None
     objectives: list[float] = field(default_factory=list, repr=False)
@@ -380,11 +376,9 @@ class ConvexConcave(Solver):
         on_iteration: OnIteration | None = None,
         checkpoint: CheckpointFile | None = None,
     ) -> LatentResult:
-        """Train; never raises for stopping early, the result's status tells.
+        """Train, first with the `initial` imputations or those at the weights of `start`.
 
-        `tol` is the relative gap to the optimum of the convex problem with the same imputations,
-        `max_iter` bounds each convex step. The first start begins with the `initial` imputations,
-        or with the best at the weights of `start`.
+        `tol` is the relative gap to the optimum of the convex problem with the same imputations.
         """
         task = _Task(latent, initial, start, on_iteration)
         result: Any = super().solve(task, stopping, n_jobs=n_jobs, seed=seed, checkpoint=checkpoint)

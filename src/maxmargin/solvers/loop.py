@@ -41,8 +41,8 @@ class Stopping:
     time_limit: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     may_be_zero: bool = field(default=True, kw_only=True)
-    """Whether zero weights may be the answer: convex steps of latent problems would not leave
-    them."""
+    """Whether zero weights may be the answer; convex steps of latent problems would get stuck
+    there."""
     earlier: float = 0.0
     """Seconds of the solve that this one resumes; the time limit does not count them."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
@@ -236,7 +236,7 @@ class SolverRun(LoopRun):
             self.oracle.checker.warn()
 
     def iterations_due(self, every: int) -> bool:
-        """Whether every so many iterations' turn is this one."""
+        """Whether the present iteration is one of `every` so many."""
         return (len(self.history) + 1) % every == 0
 
     def reason_to_stop(self) -> Status | None:
@@ -320,7 +320,6 @@ class Solver(ABC):
             Of the order in which examples are updated.
         start : dual point of an earlier result, or None
         on_iteration : callable or None
-            See `OnIteration`.
         checkpoint : Checkpoint or None
             Where to keep the state, and whether to resume from there.
 
@@ -328,10 +327,8 @@ class Solver(ABC):
         ------
         ProblemError
             If a method of the problem failed; its ``result`` holds what was learned before.
-        TypeError
-            If the oracle lacks what the solver requires.
-        ValueError
-            If the checkpoint to resume is of other data or parameters.
+        TypeError, ValueError
+            For an oracle that lacks what is required, for a checkpoint of other data or parameters.
         """
         self.check(oracle)
         with Threads(n_jobs) as threads:

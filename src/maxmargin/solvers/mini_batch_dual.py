@@ -152,7 +152,6 @@ class MiniBatchRun(SolverRun):
         self.nothing_violates = False
 
     def check_state(self) -> None:
-        """Refuse examples that do not exist."""
         check_indices("order", self.order, self.oracle.n_examples)
         if self.inferred < 0 or (self.best is None and math.isfinite(self.primal)):
             raise ValueError("the model of its objective is missing")

@@ -46,10 +46,7 @@ CHUNK = 1024
 
 
 class FrozenPoint(NamedTuple):
-    """A feasible dual point: listed outputs, and the frozen sum of all other cutting planes.
-
-    Only what examples have spent of their C on that sum is checked; the sum itself is trusted.
-    """
+    """A feasible dual point: listed outputs, and the frozen sum of all other cutting planes."""
 
     listed: DualPoint
     frozen: Frozen
@@ -374,10 +371,7 @@ class StreamRun(TrackedRun):
 
     @property
     def cached_certificate(self) -> Certificate:
-        """Of the cached problem, by the gap of each example at its last update.
-
-        Its dual value bounds the objective of all examples seen, its primal value does not.
-        """
+        """Of the cached problem at the last updates; only the dual bounds that of all examples."""
         gap = float(self.cache.gaps.sum()) + max(-self.cache.frozen_slope(self.weights), 0.0)
         return Certificate(self.dual + gap, self.dual)
 

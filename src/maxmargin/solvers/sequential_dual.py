@@ -39,7 +39,7 @@ LONGEST_WAIT = 63
 """Iterations after which even an idle example is updated again."""
 
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
-"""Reasons to stop that do not end the other classes."""
+"""Statuses of a part that do not depend on the clock."""
 
 SKIPPED_PART_OF_GAP = 0.1
 """Skipped violations could together close at most this many times the gap."""
@@ -165,7 +165,6 @@ class LinearRun(_ExplicitRun):
         self.settled_dual = -math.inf if start is None else self.best_dual
 
     def check_state(self) -> None:
-        """Refuse candidates that do not exist."""
         if not {*self.candidates} <= {"average", "weights"}:
             raise ValueError("a candidate is no weights")
 
@@ -460,7 +459,6 @@ class ClassesRun(_ExplicitRun):
 
 
 def _at_zero(part: LinearProblem) -> float:
-    """Objective of zero weights."""
     nothing = np.zeros((part.n_samples, part.n_outputs))
     losses = part.losses(nothing, slice(None))
     return part.penalty(np.zeros(part.weights_shape)) + float(part.C @ losses)

@@ -122,7 +122,6 @@ class StoredCoefficients(NamedTuple):
                 raise ValueError(f"{name} coefficients stand outside their matrix")
 
     def dense(self) -> Fractions:
-        """The matrix of fractions."""
         result = np.zeros(self.shape, dtype=np.float32)
         flat = result.ravel()
         flat[_places(self.lowest)] = -1.0
@@ -210,7 +209,6 @@ class BatchDual:
 
     @property
     def dual_coefs(self) -> list[Floats]:
-        """Dual coefficients of each part."""
         return [dual.dual_coef for dual in self.duals]
 
     @property
@@ -317,7 +315,7 @@ class BatchDual:
         return batch
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle what it is made of: arrays that pickle makes would be compiled for anew."""
+        """What the batches are made of; compiled code must not see arrays that pickle has made."""
         return {"plain": self.plain, "weights": [dual.shared for dual in self.duals]}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -621,7 +619,6 @@ class OnlineDual:
 
     @property
     def weights(self) -> Floats:
-        """The average of recent weights."""
         return np.hstack(self.learner.average())
 
     @property
@@ -644,11 +641,11 @@ class OnlineDual:
 
 
 SETTLED = 1e-3
-"""Cached rows have settled when a sweep gains less than this times `tol`, relatively; the threshold
-falls by four with each pass."""
+"""Cached rows have settled when a sweep gains less than this times `tol`, relatively; the bar is
+four times lower in each further pass."""
 
 RESUMED = 1e-5
-"""Relative difference that rounding may make between values kept and evaluated anew."""
+"""Relative difference that rounding may cause between values kept and evaluated anew."""
 
 BatchProblem = LinearProblem | OneVersusRest
 Stored = tuple[StoredCoefficients, ...]

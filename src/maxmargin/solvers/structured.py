@@ -44,8 +44,8 @@ ADD_ONLY = StepRule(max_steps=0)
 """Add new cutting planes without a step."""
 
 EVALUATE_WITHIN = 1.4
-"""An evaluation is worth its passes if the gap by the hinges of the last pass is at most so many
-times the tolerance: weights have improved since."""
+"""Gap by the hinges of the last pass, in tolerances, up to which an evaluation is worth its
+passes."""
 
 AVERAGE_BELOW = 1 << 22
 """Number of weights up to which their average is kept."""
@@ -88,13 +88,12 @@ class Run(SolverRun):
         self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf
-        """Guess of the objective at the best weights, half of the suboptimality bound; exact:
-        `primal`."""
+        """Middle of the bounds of the objective at the best weights; `primal` if inference is
+        exact."""
         self.least_primal = math.inf
         """Lower bound of the objective of the last weights offered, if the oracle is not exact."""
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
-        """Set by a solver that extrapolates."""
 
     def settle(self) -> None:
         """End an extrapolation under way, so that the present point is the best."""
@@ -165,8 +164,8 @@ class Run(SolverRun):
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
         """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
 
-        The `guess` decides, unless the gap is closed: upper bounds of inexact oracle calls would
-        favour weights, such as zero, at which they happen to be exact.
+        The `guess` decides: upper bounds would favour weights, such as zero, with exact oracle
+        calls.
         """
         closes = self._closes_gap(objective.most) and objective.most < self.primal
         if not (closes or objective.middle < self.guess):
@@ -222,7 +221,6 @@ class _RunState(Stateful):
 
 
 def _objective(weights: Floats, hinges: Hinges) -> Hinges:
-    """Bounds of the objective."""
     half_square = 0.5 * float(weights @ weights)
     return hinges + Hinges(half_square, half_square)
 
@@ -268,8 +266,7 @@ class TrackedRun(Run):
     def looks_done(self) -> bool:
         """Whether an evaluation, which costs a pass or two, could find the gap closed.
 
-        By the hinges of the last pass; or the dual has hardly grown, when the average may be
-        better.
+        By the hinges of the last pass; or by an average, when the dual has hardly grown.
         """
         primal, stopping = self.expected, self.stopping
         settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
