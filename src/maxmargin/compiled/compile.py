@@ -79,10 +79,7 @@ class _MachineCode(FunctionCache):  # type: ignore[misc]
 
 
 class _Files:
-    """One file for each signature of a function, replaced atomically.
-
-    Numba's own numbered files may give one number to two signatures that are compiled at once.
-    """
+    """One file a signature, replaced atomically; numba's own may mix up two compiled at once."""
 
     def __init__(self, folder: Path, name: str, stamp: Any) -> None:
         self.folder, self.name, self.stamp = folder, name, stamp

@@ -48,11 +48,7 @@ WIDEST = 430.0
 
 
 def _exp_vectors(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Exponentials of numbers below 700; zero below the smallest normal number.
-
-    ``exp(x) = 2^k exp(r)`` with ``|r| <= log(2) / 2``, by Taylor series of even and odd powers
-    apart.
-    """
+    """``exp(x) = 2^k exp(r)``, Taylor series of r; for x below 700, zero for subnormal results."""
 
     def plus(total: Any, a: Any, b: Any) -> Any:
         return add_product(builder, total, a, b)

@@ -353,7 +353,7 @@ def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore
             pair = loaded(builder, [vectors_at(builder, base, p, 1)[0] for base in bases])
             return [_add_highest(builder, highest[0], *pair)]
 
-        # The first vector without a question: mostly it is the only one.
+        # The first vector without a branch: mostly it is the only one.
         start = body(INT(0), [constant(-np.inf)])
         whole = builder.add(args[4], INT(LANES - 1))
         _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)

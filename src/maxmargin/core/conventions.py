@@ -19,6 +19,7 @@ def C_from_lambda(lam: float, n: int) -> float:  # noqa: N802
     lam : float
         Weight of the regulariser; positive.
     n : int
+        Number of examples.
 
     Returns
     -------
@@ -43,6 +44,7 @@ def lambda_from_C(C: float, n: int) -> float:  # noqa: N802
     C : float
         Weight of the sum of the losses; positive.
     n : int
+        Number of examples.
 
     Returns
     -------
@@ -67,6 +69,7 @@ def C_from_joachims(C: float, n: int) -> float:  # noqa: N802
     C : float
         Weight of the mean of the slacks; positive.
     n : int
+        Number of examples.
 
     Returns
     -------
@@ -91,6 +94,7 @@ def joachims_from_C(C: float, n: int) -> float:  # noqa: N802
     C : float
         Weight of the sum of the losses; positive.
     n : int
+        Number of examples.
 
     Returns
     -------

@@ -1,8 +1,4 @@
-"""Mercer kernels, and what a user writes to train with them.
-
-A kernel returns the Gram matrix of rows: a 2-D array, a CSR matrix, or a 1-D array of objects. A
-`ProductKernel` compares an output by a *part* of its input and by a *label*.
-"""
+"""Mercer kernels, which return Gram matrices, and what a user writes to train with them."""
 
 import hashlib
 from abc import ABC, abstractmethod

@@ -1,8 +1,4 @@
-"""Kernel models, and the separation oracles that train them.
-
-`KernelOracle` enumerates the outputs of a `KernelProblem`; `ClassOracle` is that of kernel
-Crammer-Singer, with one function for each class.
-"""
+"""Kernel models, and the separation oracles that train them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -54,10 +50,7 @@ _MOST_COMPARED = 1000
 @registered("KernelModel", check="check")
 @dataclass(frozen=True)
 class KernelModel:
-    """Support vectors: ``score(p, l) = sum_ab factors[a, b] k(parts[a], p) k(labels[b], l)``.
-
-    `factors` is a csr_array of shape (n_parts, n_labels), rows are distinct.
-    """
+    """Support vectors: ``score(p, l) = sum_ab factors[a, b] k(parts[a], p) k(labels[b], l)``."""
 
     kernel: ProductKernel
     parts: Any
@@ -490,10 +483,7 @@ class Multiclass(Remade, KernelProblem):
 
 @registered("Classes")
 class KernelClasses(Multiclass):
-    """`Multiclass` with the sorted classes of the training data, as rows of `codes`.
-
-    Rows are one-hot times the root of `scale`: with two classes that makes it the binary hinge.
-    """
+    """`Multiclass` of the training data; `codes` are one-hot times the root of `scale`."""
 
     def __init__(self, classes: NDArray[Any], loss_matrix: Floats) -> None:
         check_shape("the loss matrix", loss_matrix, *2 * [len(classes)])
@@ -524,10 +514,7 @@ class KernelClasses(Multiclass):
 
 
 class ClassOracle:
-    """Oracle of kernel Crammer-Singer, over rows with one class number in `labels` each.
-
-    Dual coefficients have shape (n_samples, n_classes); those of a row sum to zero.
-    """
+    """Oracle of kernel Crammer-Singer; dual coefficients of shape (n_samples, n_classes)."""
 
     exact = True
     checker = None  # no user wrote this oracle: its answers need no checks

@@ -29,11 +29,7 @@ _CHUNK_ENTRIES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearProblem(ABC):
-    """Examples and the geometry of the weights; plain numpy, which certificates rest on.
-
-    `origin` is the mean of a prior; `nonnegative` does not bind the weights of the constant
-    feature.
-    """
+    """Examples and geometry of the weights, in plain numpy; `origin` is the mean of a prior."""
 
     X: Any
     C: Floats

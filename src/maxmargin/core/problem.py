@@ -148,7 +148,7 @@ def is_exact(problem: Any) -> bool:
 
 
 def settings_of(problem: Any) -> dict[str, Any]:
-    """Numbers and arrays among a problem's attributes: its parameters."""
+    """Scalars and arrays among a problem's attributes; others may change while it is in use."""
     return {
         name: value
         for name, value in getattr(problem, "__dict__", {}).items()

@@ -1,7 +1,4 @@
-"""Registered names: the closed list of classes that files may hold, and lazy package attributes.
-
-Files hold registered names, not paths of code, so that modules can move. Reading imports nothing.
-"""
+"""The closed list of classes that files may hold, by name; lazy attributes of packages."""
 
 import ast
 import sys

@@ -79,11 +79,7 @@ class Iteration:
 @registered("Result")
 @dataclass(frozen=True)
 class Result:
-    """Weights or model, certificate, status, and the dual point a warm start needs.
-
-    `dual_point` is an array of shape (n_samples, n_outputs), or a `DualPoint` of a structured
-    problem.
-    """
+    """Weights or model, certificate, status, and the dual point for a warm start."""
 
     weights: NDArray[np.float64]
     dual_point: Any

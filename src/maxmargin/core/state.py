@@ -166,7 +166,7 @@ class _Capture:
             owner = owner.base
         packed = owner.flags.c_contiguous and owner.dtype == value.dtype
         known = id(owner) in self._seen
-        # The rest of a much larger owner is nobody's business.
+        # The rest of a much larger owner is not written.
         if owner is value or not packed or not (known or owner.nbytes <= 2 * value.nbytes):
             return ["array", self._named(value, path)]
         offset = _address(value) - _address(owner)

@@ -239,7 +239,7 @@ class FrankWolfe(StructuredSolver):
         gaps = np.maximum(run.working_set.gaps, 0.0)
         if not self.gap_sampling or not np.isfinite(gaps).all() or gaps.sum() <= 0.0:
             return run.shuffled
-        # Without repeats within a pass; blocks of no gap still have a small chance.
+        # Without repeats within a pass; examples of no gap still have a small chance.
         chances = gaps / gaps.sum() + 0.1 / len(gaps)
         drawn = run.random.choice(len(gaps), size=len(gaps), p=chances / chances.sum())
         return run.random.permutation(np.unique(drawn))

@@ -39,8 +39,7 @@ FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
 the least, as a part of the tolerance. No step is solved better than its imputations deserve."""
 
 ZERO_TOL = 1e-6
-"""Relative gap below which zero weights are an answer; above, these imputations only gain
-little."""
+"""Relative gap below which zero weights are an answer, and not only poor imputations."""
 
 _FINISHED = Status.CONVERGED, Status.RELAXED, Status.MAX_ITER
 """Reasons after which the next start may begin."""

@@ -318,10 +318,7 @@ class CachedRows:
 
 @registered("KernelRows")
 class _Held(NamedTuple):
-    """Which rows are in which slots, and with which others each was computed.
-
-    The bits of a matrix product depend on its shape: a resumed run computes the same batches.
-    """
+    """Rows in slots by batches, computed again as such: bits of a product depend on its shape."""
 
     row_in: Order
     batch_in: Order

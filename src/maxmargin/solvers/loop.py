@@ -41,8 +41,7 @@ class Stopping:
     time_limit: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     may_be_zero: bool = field(default=True, kw_only=True)
-    """Whether zero weights may be the answer; convex steps of latent problems would get stuck
-    there."""
+    """Whether zero weights may be the answer; latent problems would get stuck there."""
     earlier: float = 0.0
     """Seconds of the solve that this one resumes; the time limit does not count them."""
     _started: float = field(default_factory=time.perf_counter, repr=False)

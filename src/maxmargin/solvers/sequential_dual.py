@@ -239,10 +239,7 @@ class LinearRun(_ExplicitRun):
             yield order[at : at + size]
 
     def _evaluation_is_due(self) -> bool:
-        """Whether an evaluation, about half a pass, could find the gap closed.
-
-        While the dual gains more than the gap asked for, the gap is hardly smaller than that gain.
-        """
+        """Whether an evaluation could close the gap: hardly, while the dual gains as much."""
         dual, before = self.best_dual, self.settled_dual
         self.settled_dual = dual
         since = self.calls - self.calls_evaluated

@@ -180,10 +180,7 @@ WORTH_COPYING = 0.7
 
 
 class BatchDual:
-    """The dual state of the examples `rows` of a batch, for each part of the problem.
-
-    All batches share the weights, which contain the dual coefficients in `starts`.
-    """
+    """The dual state of the examples `rows` of a batch, for each part; weights are shared."""
 
     def __init__(
         self,
@@ -589,9 +586,7 @@ above the optimum without any, 2.2 % with four, and no nearer with eight."""
 class OnlineDual:
     """Learns from one batch after the other, for ``partial_fit``.
 
-    Rows that still move stay in the cache; the dual coefficients of others stay in the weights, so
-    the dual value bounds the objective over all examples so far. The objective in the history is
-    estimated with the losses at the time.
+    Coefficients of rows that leave memory stay in the weights, so the dual remains a lower bound.
     """
 
     def __init__(self, cache_bytes: int, seed: int) -> None:
@@ -849,10 +844,7 @@ class StreamedRun(SolverRun):
         self.history.append(self.as_iteration())
 
     def read(self, learn: bool) -> None:
-        """One pass over the batches, which evaluates the weights and dual point of its beginning.
-
-        The first complete pass does not: it only finds out how many features and outputs there are.
-        """
+        """One pass over the batches; all but the first evaluate the weights it began with."""
         objective = None
         updates, self.learner.loss = self.learner.updates, 0.0
         if self.surveyed:
@@ -879,10 +871,7 @@ class StreamedRun(SolverRun):
     def _evaluated(
         self, objective: SummedObjective | None
     ) -> Iterator[tuple[int, BatchProblem | None]]:
-        """Numbered batches, evaluated in the reader's thread at the values of the pass's beginning.
-
-        Coefficients of a batch change only when it is learned from, after it has come from here.
-        """
+        """Numbered batches, evaluated by the reader's thread before they are learned from."""
         k = -1
         for k, problem in enumerate(self.oracle()):
             if objective is not None:

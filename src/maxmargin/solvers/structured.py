@@ -44,8 +44,7 @@ ADD_ONLY = StepRule(max_steps=0)
 """Add new cutting planes without a step."""
 
 EVALUATE_WITHIN = 1.4
-"""Gap by the hinges of the last pass, in tolerances, up to which an evaluation is worth its
-passes."""
+"""Gap by the hinges of the last pass, in tolerances, up to which an evaluation is made."""
 
 AVERAGE_BELOW = 1 << 22
 """Number of weights up to which their average is kept."""
@@ -82,14 +81,13 @@ class Run(SolverRun):
     oracle: Oracle
 
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
-        # A stream has none.
+        # A stream has no warm oracle.
         own = oracle.warm() if isinstance(oracle, Oracle) else oracle
         super().__init__(own, stopping, threads, seed)
         self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf
-        """Middle of the bounds of the objective at the best weights; `primal` if inference is
-        exact."""
+        """Middle of the bounds of the objective at the best weights."""
         self.least_primal = math.inf
         """Lower bound of the objective of the last weights offered, if the oracle is not exact."""
         self.certificate = Certificate(math.inf, -math.inf)
@@ -162,11 +160,7 @@ class Run(SolverRun):
         self._consider(weights, objective, ends_iteration and self._closes_gap(objective.most))
 
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
-        """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
-
-        The `guess` decides: upper bounds would favour weights, such as zero, with exact oracle
-        calls.
-        """
+        """Keep `weights`, or a copy unless they are `at_rest`, if they are the best by `guess`."""
         closes = self._closes_gap(objective.most) and objective.most < self.primal
         if not (closes or objective.middle < self.guess):
             return
@@ -264,10 +258,7 @@ class TrackedRun(Run):
         return self.half_square + self.estimate
 
     def looks_done(self) -> bool:
-        """Whether an evaluation, which costs a pass or two, could find the gap closed.
-
-        By the hinges of the last pass; or by an average, when the dual has hardly grown.
-        """
+        """Whether an evaluation may close the gap, by the last hinges or for the average."""
         primal, stopping = self.expected, self.stopping
         settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
