@@ -1,17 +1,8 @@
-"""The one place that says how numba compiles our routines, and keeps what it has compiled.
+"""How numba compiles our routines, and where it keeps their machine code.
 
-Routines allocate nothing: numba's reference counting is switched off for them (``_nrt``). With it,
-every row that a routine looks at costs several atomic operations, three times the price of a short
-dot product. Scratch space and results are arrays that the caller passes in.
-
-Sums and maxima may be taken several lanes at a time (``reassoc``, ``nnan``), which takes their
-order out of our hands, but not out of the compiled code's: runs still repeat bit for bit.
-Infinities keep their meaning, not-a-numbers do not.
-
-Machine code is kept where numba would keep it. Numba's own files are an index for each function
-with numbered files beside it: two processes that compile at the same time may give the same number
-to different signatures, and whoever comes next runs the wrong code. Here, each signature has a file
-of its own that says what it is.
+Routines allocate nothing, results and scratch are arguments: numba's reference counting, three
+times the price of a short dot product, is off. Sums may be reordered by the compiler (``reassoc``),
+so runs repeat bit for bit, but NaN has no meaning.
 """
 
 import functools
@@ -45,15 +36,12 @@ def compiled(function: Function) -> Function:
 
 
 def inlined(function: Function) -> Function:
-    """The same for a small function that becomes part of the routines that call it.
-
-    Numba does not compile it once more by itself: that halves the time of the first fit.
-    """
+    """Compile a small function into the routines that call it only: half the compile time."""
     return compiled_with(**_SETTINGS, inline="always")(function)
 
 
 def compiled_with(**settings: Any) -> Callable[[Function], Function]:
-    """Compile with other settings, and keep the machine code on disk where there is a place."""
+    """Compile with these settings, and keep the machine code on disk where that can be done."""
 
     def decorate(function: Function) -> Function:
         routine: Any = numba.njit(**settings)(function)
@@ -68,7 +56,7 @@ def compiled_with(**settings: Any) -> Callable[[Function], Function]:
 
 @functools.cache
 def _warn_of_compiling() -> None:
-    """Say once why each process will take its time."""
+    """Warn, once, that each process compiles anew."""
     warnings.warn(
         "No folder can be written to for compiled code, so that each process compiles anew, for "
         "some ten seconds: set the environment variable NUMBA_CACHE_DIR to a folder of yours.",
@@ -78,7 +66,7 @@ def _warn_of_compiling() -> None:
 
 
 class _MachineCode(FunctionCache):  # type: ignore[misc]
-    """Numba's cache of a function, with other files, and no reason to fail."""
+    """Numba's cache of a function, in our files; a failure to write is ignored."""
 
     def __init__(self, function: Function) -> None:
         super().__init__(function)
@@ -91,16 +79,13 @@ class _MachineCode(FunctionCache):  # type: ignore[misc]
 
 
 class _Files:
-    """A file for each signature of a function, written whole or not at all.
-
-    Names begin with `name`; a file is of use where `stamp` is the same.
-    """
+    """One file a signature, replaced atomically; numba's own may mix up two compiled at once."""
 
     def __init__(self, folder: Path, name: str, stamp: Any) -> None:
         self.folder, self.name, self.stamp = folder, name, stamp
 
     def load(self, key: Any) -> Any:
-        """What was saved for a key of numba's; None if there is nothing, or nothing of use."""
+        """The data saved under this key of numba's; None if there are none of the same `stamp`."""
         try:
             stamp, saved_key, data = pickle.loads(self._path(key).read_bytes())
         except Exception:  # not there, or damaged in any way: it will be written anew
@@ -108,7 +93,6 @@ class _Files:
         return data if (stamp, saved_key) == (self.stamp, key) else None
 
     def save(self, key: Any, data: Any) -> None:
-        """Keep the data under a key."""
         path = self._path(key)
         beside = path.with_suffix(f".{uuid.uuid4().hex[:16]}")
         try:
@@ -119,7 +103,7 @@ class _Files:
             raise
 
     def flush(self) -> None:
-        """Forget all."""
+        """Remove the files of all signatures."""
         for path in self.folder.glob(f"{self.name}.*.nbc"):
             path.unlink(missing_ok=True)
 

@@ -1,14 +1,7 @@
-"""Exponentials of whole vectors, and distributions reweighted by exponentials of scores.
+"""Exponentials of vectors, and reweighted distributions ``new ~ old * exp(inverse * score)``.
 
-Those of vectors are five times as fast as a call of the C library for each number.
-
-A reweighted distribution is ``new ~ old * exp(inverse * score)``, `inverse` one over the
-temperature. That of a chain has the probabilities `nodes` of labels, ``(length, P)``, and `pairs`
-of labels of neighbours, ``(length - 1, n_labels, P)``, zero in the padding; see
-`maxmargin.structures.chain.inference` for scores and padding. There are two ways to reweight them:
-`set_potentials` makes scores for `marginals_along`, whatever they are; `reweight_chain` takes no
-logarithm for every pair, where the scores of pairs are the same at all positions and lie close
-enough to each other.
+`inverse` is one over the temperature. The distribution of a chain is its marginal probabilities,
+`nodes` of shape (length, P) and `pairs` of shape (length - 1, n_labels, P), padded with zeros.
 """
 
 from math import factorial
@@ -38,7 +31,7 @@ from maxmargin.compiled.simd import (
 )
 
 _LOG_2 = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-"""Its leading digits, which times any exponent are exact, and the rest."""
+"""Leading digits, whose product with an exponent is exact, and the rest."""
 _LOG_TINY = -708.0
 _DEGREE = 13
 
@@ -50,19 +43,12 @@ LEAST = 1e-100
 """Smaller probabilities are reweighted as if they were this large: what vanished can return."""
 
 WIDEST = 430.0
-"""Range of transitions over the temperature up to which factors can take the place of logarithms.
-
-Then the smallest product of a share, a probability and a factor, ``LEAST * exp(-WIDEST)``, is still
-a number, and what iterations to zero next to it would not have changed a sum."""
+"""Range of transition scores over the temperature up to which `reweight_chain` is accurate: ``LEAST
+* exp(-WIDEST)`` is a normal number, and what underflows next to it would not change a sum."""
 
 
 def _exp_vectors(builder: Any, vectors: list[Any]) -> list[Any]:
-    """Exponentials of vectors of numbers below 700; zero below the smallest normal number.
-
-    ``exp(x) = 2^k exp(r)`` with ``|r| <= log(2) / 2``, and of `r` the Taylor series up to where
-    the next term is lost in rounding: even and odd powers apart, so that they need not wait for
-    each other.
-    """
+    """``exp(x) = 2^k exp(r)``, Taylor series of r; for x below 700, zero for subnormal results."""
 
     def plus(total: Any, a: Any, b: Any) -> Any:
         return add_product(builder, total, a, b)
@@ -142,7 +128,7 @@ def add_exponentials(context, values, shifts, shift, out, sums):  # type: ignore
 
 @inlined
 def normalise(logs):  # type: ignore[no-untyped-def]
-    """From logarithms to probabilities."""
+    """Turn log-probabilities into probabilities that add up to one, in place."""
     highest = -np.inf
     for m in range(len(logs)):
         highest = max(highest, logs[m])
@@ -156,7 +142,7 @@ def normalise(logs):  # type: ignore[no-untyped-def]
 
 @inlined
 def reweight(old, inverse, new):  # type: ignore[no-untyped-def]
-    """Set `new`, the scores, to the probabilities; `old` has one for every output."""
+    """Set `new`, which holds scores, to the reweighted distribution."""
     for j in range(len(old)):
         new[j] = np.log(max(old[j], LEAST)) + inverse * new[j]
     normalise(new)
@@ -190,7 +176,7 @@ def mean_score(nodes, pairs, scores, edges):  # type: ignore[no-untyped-def]
 
 @compiled
 def set_labelling(labels, nodes, pairs):  # type: ignore[no-untyped-def]
-    """All probability on one labelling."""
+    """Put all probability on one labelling."""
     for t in range(len(nodes)):
         for m in range(nodes.shape[1]):
             nodes[t, m] = 0.0
@@ -204,10 +190,7 @@ def set_labelling(labels, nodes, pairs):  # type: ignore[no-untyped-def]
 
 @compiled
 def set_potentials(nodes, pairs, edges, inverse, n_labels, scores, potentials):  # type: ignore[no-untyped-def]
-    """The distribution's logarithm plus scores over the temperature.
-
-    That of the positions in the place of `scores`, that of the pairs in `potentials`.
-    """
+    """Log-distribution plus scores over the temperature, in `scores` and (pairs) `potentials`."""
     varying = len(edges) > 1
     last = len(nodes) - 1
     for t in range(last + 1):
@@ -225,7 +208,7 @@ def set_potentials(nodes, pairs, edges, inverse, n_labels, scores, potentials): 
 
 @compiled
 def set_factors(edges, inverse, n_labels, factors):  # type: ignore[no-untyped-def]
-    """``exp(edges * inverse)`` over the highest; returns whether that can be used."""
+    """``exp(edges * inverse)`` over the highest; returns whether their range is within `WIDEST`."""
     lowest, highest = np.inf, -np.inf
     for a in range(n_labels):
         for m in range(n_labels):
@@ -257,20 +240,12 @@ def forward_shares(nodes, pairs, logs, factors, n_labels, new_pairs, sums):  # t
 def reweight_chain(  # type: ignore[no-untyped-def]
     nodes, pairs, scores, inverse, factors, n_labels, new_nodes, new_pairs, sums
 ):
-    """What `marginals_along` makes of `set_potentials`, without a logarithm for every pair.
+    """Forward-backward on `set_potentials`, without a logarithm for every pair.
 
-    As there, the way forward leaves in `new_pairs` what is in proportion to the probabilities of a
-    label given the next one, and the way back shares these out.
-
-    Parameters
-    ----------
-    nodes, pairs, new_nodes, new_pairs : ndarray
-        Marginal probabilities, and those that are set.
-    scores, sums : ndarray of shape (length, P)
-        Scores of labels, and scratch.
-    inverse, n_labels : number
-    factors : ndarray of shape (n_labels, P)
-        Exponentials of the scores of transitions over the temperature; see `set_factors`.
+    - nodes, pairs, new_nodes, new_pairs : marginal probabilities, and those that are set
+    - scores, sums : (length, P), scores of labels, and scratch
+    - factors : (n_labels, P), of the transitions, see `set_factors`
+    - inverse, n_labels : numbers
     """
     last = len(nodes) - 1
     for m in range(n_labels):

@@ -1,13 +1,7 @@
-"""Sparse vectors, rows of features and cutting planes: products with weights, and sums of them.
+"""Sparse vectors, feature rows and cutting planes: products with weights, and sums of them.
 
-For entries with values ``v`` at columns ``j``
-
-    gathered_product: sum_j v_j * weights[j]
-    add_scattered:    weights[j] += factor * v_j   for each j, one after the other
-
-A column may occur more than once. The loops are emitted with bare pointers: numba would ask at
-each place whether it is negative, and sum up in one chain of additions, each of which waits for the
-one before; both together take more than half of the time of a short row.
+The loops are emitted with bare pointers: numba would test indices for signs and sum up in one chain
+of additions, more than half of the time of a short row. A column may occur more than once.
 """
 
 from typing import Any, NamedTuple
@@ -51,7 +45,6 @@ class _Entries:
         )
 
     def value(self, p: Any) -> Any:
-        """Value ``p``."""
         return widened(self.builder, self.builder.load(self.builder.gep(self.values, [p])))
 
     def weight(self, p: Any) -> Any:
@@ -61,7 +54,7 @@ class _Entries:
 
 
 def _check(columns: Any, values: Any, weights: Any) -> None:
-    """Pointers know nothing of strides and signs."""
+    """Refuse arrays that are not contiguous, or columns that are signed."""
     if any(array.layout != "C" for array in (columns, values, weights)):
         raise errors.TypingError("Entries and weights must be contiguous.")
     if columns.dtype != types.uint32 or weights.dtype != types.float64:
@@ -121,11 +114,10 @@ def add_scattered(context, start, stop, columns, values, weights, factor):  # ty
 class Rows(NamedTuple):
     """Feature rows, dense or sparse, in the one layout all routines read.
 
-    Row ``i`` has the values ``values[starts[i]:starts[i + 1]]``. Their columns stand at the same
-    places of `columns` (sparse, ``indexed == 1``), or are the whole of `columns` for every row
-    (dense, ``indexed == 0``). Every row also has an implicit last feature, column ``n_features``,
-    with the constant value `bias` (0.0: none). Columns are unsigned because numba then leaves out
-    the code for negative indices, a tenth or two of a sparse routine's time.
+    Row ``i`` has the values ``values[starts[i]:starts[i + 1]]``, in the same places of `columns`
+    (sparse, ``indexed == 1``) or in all `columns` (dense, ``indexed == 0``), and the constant
+    feature `bias` in column ``n_features``. Columns are unsigned, which saves numba's code for
+    negative indices.
     """
 
     values: NDArray[np.floating]
@@ -147,7 +139,7 @@ def make_rows(X: Any, bias: float) -> Rows:
 
 
 def _locked(array: NDArray[Any]) -> NDArray[Any]:
-    """A read-only view: numba would compile everything once more for arrays that are not."""
+    """A read-only view: numba compiles anew for arrays that are writable."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -155,7 +147,7 @@ def _locked(array: NDArray[Any]) -> NDArray[Any]:
 
 @compiled
 def squared_norms(rows, norms):  # type: ignore[no-untyped-def]
-    """Set `norms` to the squared length of every row, the constant feature included."""
+    """Set `norms` to the squared norm of every row, the constant feature included."""
     for i in range(len(norms)):
         total = rows.bias * rows.bias
         for p in range(rows.starts[i], rows.starts[i + 1]):
@@ -228,7 +220,7 @@ def clip_row(rows, i, unclipped, weights):  # type: ignore[no-untyped-def]
 
 
 def slopes(cuts: Cuts, weights: Floats) -> Floats:
-    """``loss - <w, psi>`` of each cut: the derivatives of the dual by their coefficients."""
+    """``loss - <w, psi>`` of each cut: the partial derivatives of the dual."""
     out = np.empty(len(cuts.losses))
     set_slopes(cuts.starts, cuts.columns, cuts.values, cuts.losses, weights, out)
     return out

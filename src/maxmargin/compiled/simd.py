@@ -1,10 +1,7 @@
 """Routines of explicit vectors, over all classes or labels at a time.
 
-``weights[j, :]`` holds feature ``j`` of all the classes, padded to a multiple of `LANES`. LLVM
-would not keep the class vector in registers over a whole row by itself: its loop vectoriser works
-on the class loop, which reloads and stores the accumulators for each feature, it does not vectorise
-a maximum at all, and numba switches off the pass that would vectorise across the unrolled loop. So
-the row loop is emitted here with explicit vectors: measured three times as fast for ten classes.
+``weights[j, :]`` holds feature ``j`` of all classes, padded to a multiple of `LANES`. LLVM would
+reload the class vector for each feature; explicit vectors are three times as fast for ten classes.
 """
 
 from collections.abc import Callable
@@ -32,7 +29,7 @@ def padded(n_classes: int) -> int:
 
 
 def arrays(context: Any, builder: Any, signature: Any, args: Any, *positions: int) -> list[Any]:
-    """Those arguments of an intrinsic that are arrays."""
+    """The array arguments of an intrinsic."""
     return [context.make_array(signature.args[k])(context, builder, args[k]) for k in positions]
 
 
@@ -57,7 +54,7 @@ def splat(builder: Any, value: Any) -> Any:
 
 
 def merged_lanes(builder: Any, vector: Any, merge: Any) -> Any:
-    """One number of all lanes, two and two of which are merged at a time."""
+    """Reduce all lanes to one number, pairwise."""
     lanes = [builder.extract_element(vector, ir.Constant(ir.IntType(32), k)) for k in range(LANES)]
     while len(lanes) > 1:
         half = len(lanes) // 2
@@ -80,7 +77,7 @@ def loaded(builder: Any, pointers: list[Any]) -> list[Any]:
 
 
 def store(builder: Any, vectors: list[Any], pointers: list[Any]) -> None:
-    """Put vectors at pointers."""
+    """Store vectors at pointers."""
     for vector, pointer in zip(vectors, pointers, strict=True):
         builder.store(vector, pointer, align=8)
 
@@ -98,11 +95,7 @@ def add_product(builder: Any, total: Any, a: Any, b: Any) -> Any:
 def loop_in_steps(
     builder: Any, start: Any, count: Any, step: int, state: list[Any], body: Any
 ) -> tuple[Any, list[Any]]:
-    """Loop from `start` in so large steps, as long as a whole one is left, carrying values.
-
-    `body` takes the position and the values `state` and gives the new ones. Returns where the
-    loop stopped, and the values.
-    """
+    """Emit a loop over whole steps that carries `state`; returns where it stopped, and that."""
     before = builder.block
     head, inside, after = (builder.append_basic_block() for _ in range(3))
     builder.branch(head)
@@ -125,11 +118,11 @@ def loop_in_steps(
 
 
 Emit = Callable[[Any, int], None]
-"""Emits what is to be done with some vectors: the first one's place, and how many there are."""
+"""Emits code for so many vectors at a place: ``emit(place, width)``."""
 
 
 def in_widths(builder: Any, length: Any, widths: tuple[int, ...], emit: Emit) -> Any:
-    """Go through `length` numbers by so many vectors, then through the rest by fewer."""
+    """Cover `length` numbers by the first width of vectors, the rest by the next ones."""
     column = INT(0)
     for width in widths:
 
@@ -142,10 +135,7 @@ def in_widths(builder: Any, length: Any, widths: tuple[int, ...], emit: Emit) ->
 
 
 def all_at_once(builder: Any, length: Any, wide: int, widest: int, emit: Emit) -> None:
-    """Go through `length` numbers by `wide` vectors, and at last by all that are left at once.
-
-    These are `widest` at most: what is emitted for each of their numbers costs time to compile.
-    """
+    """Cover `length` numbers by `wide` vectors at a time, at most `widest` at once in the end."""
     more = builder.sub(length, INT(LANES * (widest + 1 - wide)))
     column = in_widths(builder, more, (wide,), emit)
     after = builder.append_basic_block()
@@ -160,10 +150,7 @@ def all_at_once(builder: Any, length: Any, wide: int, widest: int, emit: Emit) -
 
 
 class _Row:
-    """A row of features and the weights of all classes, as LLVM values.
-
-    Of the arguments ``values, at, columns, column_at, count, weights, out``.
-    """
+    """A row of features and the weights of all classes, as LLVM values."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         values, columns, weights, out = arrays(context, builder, signature, args, 0, 2, 5, 6)
@@ -174,7 +161,7 @@ class _Row:
         self.n_columns = cgutils.unpack_tuple(builder, weights.shape)[1]
 
     def for_each_entry(self, column: Any, width: int, state: list[Any], body: Any) -> list[Any]:
-        """Loop over value, in all lanes, and vectors of weights, from some column on."""
+        """Loop over the row's values, in all lanes, and the vectors of weights from a column on."""
         builder = self.builder
         base = builder.gep(self.weights, [column])
 
@@ -235,10 +222,7 @@ def add_multiple(context, values, at, columns, column_at, count, weights, delta)
 
 
 class _Step:
-    """A step from label ``a`` to label ``b`` of a sequence, as LLVM values.
-
-    Of the arguments ``before, edges, n_labels, out``; the first two may have gaps between rows.
-    """
+    """A step from label ``a`` to label ``b`` of a sequence, as LLVM values."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         before, edges, out = arrays(context, builder, signature, args, 0, 1, 3)
@@ -253,11 +237,7 @@ class _Step:
     def columns(
         self, column: Any, width: int, neutral: float, update: Any, at_once: int = 1
     ) -> list[Any]:
-        """Of some columns of `edges`, what `update` makes of all labels.
-
-        Some labels are summed up `at_once`, each in vectors of its own, which begin with the
-        `neutral` number, so that one need not wait for the other.
-        """
+        """Reduce some columns of `edges` over all labels, `at_once` in separate accumulators."""
         builder = self.builder
         base = builder.gep(self.edges, [column])
 
@@ -358,10 +338,9 @@ def scaled_products(context, row, shares, factor, out):  # type: ignore[no-untyp
 
 @intrinsic  # type: ignore[untyped-decorator]
 def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore[no-untyped-def]
-    """The highest ``left[left_at + p] + right[right_at + p]`` for ``p < count``, flat places.
+    """Maximum of ``left[left_at + p] + right[right_at + p]`` for ``p < count``.
 
-    Goes on to a whole number of vectors, of which there is at least one: in either array there must
-    be room, and in one of the two -inf there.
+    Reads on to a whole number of vectors: one of the arrays must be -inf there.
     """
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -374,7 +353,7 @@ def highest_sum(context, left, left_at, right, right_at, count):  # type: ignore
             pair = loaded(builder, [vectors_at(builder, base, p, 1)[0] for base in bases])
             return [_add_highest(builder, highest[0], *pair)]
 
-        # The first vector without a question: mostly it is the only one.
+        # The first vector without a branch: mostly it is the only one.
         start = body(INT(0), [constant(-np.inf)])
         whole = builder.add(args[4], INT(LANES - 1))
         _, (highest,) = loop_in_steps(builder, INT(LANES), whole, LANES, start, body)

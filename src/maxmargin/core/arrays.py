@@ -1,4 +1,4 @@
-"""Arrays in files, mapped into memory; hashes of data that look at a part of it only."""
+"""Memory-mapped arrays, and hashes of samples of data."""
 
 import hashlib
 import mmap
@@ -23,10 +23,7 @@ def open_mapped(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def release(*arrays: Any) -> None:
-    """Take the pages of mapped arrays out of this process's memory, until they are looked at again.
-
-    Else a pass over a large file counts as that much memory. Other arrays are left alone.
-    """
+    """Drop the pages of mapped arrays from memory until they are read again."""
     for array in arrays:
         mapped = getattr(array, "_mmap", None)
         if mapped is not None and array.mode in ("r", "r+") and hasattr(mmap, "MADV_DONTNEED"):
@@ -34,11 +31,11 @@ def release(*arrays: Any) -> None:
 
 
 PIECES, PIECE_BYTES = 64, 1024
-"""How many parts of an array or a file are looked at, and how long they are."""
+"""Chunks of an array or a file that are hashed, and their length."""
 
 
 class SampledHash:
-    """A hash that data are added to, of which it looks at a part only."""
+    """A hash of samples of the data that are added."""
 
     def __init__(self, kind: str, *values: Any) -> None:
         self._hash = hashlib.blake2b(kind.encode(), digest_size=16)
@@ -46,11 +43,10 @@ class SampledHash:
             self.add(value)
 
     def text(self) -> str:
-        """The hash of all that was added."""
         return self._hash.hexdigest()
 
     def add(self, value: Any) -> None:
-        """Anything that examples are made of; of what is unknown, the type only."""
+        """Add any object that examples are made of; of an unknown one, its type."""
         if isinstance(value, np.ndarray) and value.dtype != object:
             self._add_array(value)
         elif sp.issparse(value):
@@ -77,7 +73,7 @@ class SampledHash:
             self._add_unknown(value)
 
     def add_file(self, path: str | os.PathLike[str]) -> None:
-        """Size and parts of a file."""
+        """Add the size and chunks of a file."""
         size = os.path.getsize(path)
         self._add_text(f"file {size}")
         with open(path, "rb") as file:
@@ -86,7 +82,6 @@ class SampledHash:
                 self._hash.update(file.read(PIECE_BYTES))
 
     def _places(self, n: int) -> Iterable[int]:
-        """Which of `n` items to look at."""
         return places(n)
 
     def _add_unknown(self, value: Any) -> None:
@@ -112,5 +107,5 @@ class SampledHash:
 
 
 def places(n: int, most: int = PIECES) -> list[int]:
-    """Up to `most` numbers below `n`, evenly spread, the first and the last among them."""
+    """Up to `most` indices below `n`, evenly spaced, the first and the last among them."""
     return sorted({int(place) for place in np.linspace(0, n - 1, min(most, n))}) if n else []

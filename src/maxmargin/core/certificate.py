@@ -1,4 +1,4 @@
-"""How far from the optimum a model can be, at most."""
+"""Certificates: primal and dual values between which the optimum lies."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
@@ -34,15 +34,14 @@ class Certificate:
     Parameters
     ----------
     primal : float
-        Objective value of the weights that are returned.
+        Objective of the weights that are returned.
     dual : float
         Value of a feasible dual point: no weights can have an objective below it.
     relaxed : bool
-        Whether `primal` is an upper bound of the objective value, because inference is
-        relaxed; the optimum is between the two numbers all the same.
+        Whether `primal` is an upper bound of the objective, because inference is relaxed.
     at_zero : float or None
-        Objective of zero weights, if `primal` is not below it by the tolerance that was asked for:
-        then the weights are hardly worth more than none. None if they are.
+        Objective of zero weights, unless `primal` is below it by the tolerance asked for: then the
+        weights are hardly worth more than none.
 
     Examples
     --------
@@ -95,10 +94,7 @@ class Certificate:
 
 
 def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Certificate:
-    """Evaluate `weights` and `dual_point` anew, from all the data.
-
-    Any weights and any feasible dual point certify each other; they need not belong together.
-    """
+    """Evaluate any `weights` and any feasible `dual_point` from the data alone."""
     return Certificate(
         primal=problem.primal(weights), dual=problem.dual(dual_point), relaxed=not problem.exact
     )
@@ -106,17 +102,14 @@ def certify(problem: CertifiableProblem, weights: Floats, dual_point: Any) -> Ce
 
 @registered("DualPoint", check="check")
 class DualPoint(NamedTuple):
-    """A feasible dual point: outputs of examples, with coefficients.
-
-    These are not negative, and those of an example add up to at most its C.
-    """
+    """Coefficients of outputs, not negative; those of an example add up to at most its C."""
 
     examples: Order
     coef: Floats
     outputs: list[Any]
 
     def check(self) -> None:
-        """Raise ValueError if these are not as many of each."""
+        """Raise ValueError if the numbers of examples, outputs and coefficients differ."""
         check_shape("examples", self.examples, len(self.outputs))
         check_shape("coef", self.coef, len(self.outputs))
         check_indices("examples", self.examples, 2**62)

@@ -1,7 +1,4 @@
-"""Whether values are what the code that will use them takes for granted.
-
-Compiled routines check no index, so nothing that a file holds may reach them unseen.
-"""
+"""Checks of values from files: compiled routines check no index themselves."""
 
 import types
 from collections.abc import Mapping, Sequence

@@ -1,18 +1,11 @@
 """Conversions between the regularisation parameters of the literature.
 
-Everywhere in this library ``C`` multiplies the SUM of the losses of the ``n`` examples,
+Here ``C`` multiplies the SUM of the losses of the ``n`` examples, as in LIBLINEAR and scikit-learn.
+Pegasos, block-coordinate Frank-Wolfe and partial linearization, and Joachims, take the MEAN:
 
     1/2 |w|^2 + C * sum_i loss_i(w)
-
-as in LIBLINEAR and scikit-learn. Two other conventions multiply their MEAN:
-
-    lambda / 2 * |w|^2 + 1/n * sum_i loss_i(w)      lambda = 1 / (n C)
-    1/2 |w|^2 + C_J / n * sum_i loss_i(w)           C_J = n C
-
-The first is that of Pegasos, of block-coordinate Frank-Wolfe and of partial linearization, the
-second that of Joachims' cutting planes. The weights that minimise are the same; values in the first
-convention are ``lambda`` times ours, those in the second equal ours. Weights that are not positive
-and finite, and fewer examples than one, raise ValueError.
+    lambda / 2 * |w|^2 + 1/n * sum_i loss_i(w)      lambda = 1 / (n C), values times lambda
+    1/2 |w|^2 + C_J / n * sum_i loss_i(w)           C_J = n C, the same values
 """
 
 import math

@@ -1,8 +1,4 @@
-"""Cutting planes: what the separation oracle finds, as sparse vectors.
-
-For any weights ``w``, the hinge of an example is at least ``loss - <w, psi>`` for each of its
-cutting planes ``(psi, loss)``, whatever weights it was found at.
-"""
+"""Cutting planes: ``loss - <w, psi>`` bounds the hinge of their example from below at any ``w``."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -35,11 +31,10 @@ class Cuts(NamedTuple):
         ``psi = joint_feature(x, y_true) - joint_feature(x, y)``.
     losses : ndarray of shape (n,)
     outputs : list of length n
-        The outputs ``y``, in whatever form the problem gives them: from an output the cut can be
-        made again.
+        The outputs ``y``, from which the cuts can be made again.
     suboptimality : ndarray of shape (n,) or None
-        Bound on how far the hinge of each example lies above its cut, at the weights of the oracle
-        call. None for an exact oracle: nowhere.
+        Bound on how far the hinge of each example lies above its cut at the weights of the oracle
+        call; None for an exact oracle.
     """
 
     starts: NDArray[np.int64]

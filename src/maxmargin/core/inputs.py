@@ -1,4 +1,4 @@
-"""What users give to estimators, as arrays: labels, all of one kind, and rows of sequences.
+"""Inputs of estimators as arrays: labels, all of one kind, and feature rows of sequences.
 
 Sequences have three forms: a list of matrices with one row a position; one matrix of all rows, with
 the lengths; and a list of lists of feature dictionaries (`structures/chain/vocabulary.py`).
@@ -25,25 +25,14 @@ Order = NDArray[np.int64]
 
 
 def label_array(labels: Any, what: str = "y", void: Any = None) -> NDArray[Any]:
-    """Labels as an array, all of one kind, but for those that are `void`.
-
-    numpy makes strings of all, where some are strings: 0 and "0" would be the same. And byte
-    strings are no text to anybody who compares with text. `what` they are called in errors.
-
-    Examples
-    --------
-    >>> label_array([0, "q"])
-    Traceback (most recent call last):
-    ...
-    ValueError: y mixes numbers and strings, such as 0 and 'q': make all labels of one kind.
-    """
+    """Labels as an array, all of one kind but for `void`; numpy would turn 0 into "0"."""
     kinds = check_kinds(labels, what, void)
     others = kinds and isinstance(labels, (list, tuple)) and _kind(void) not in kinds
     return np.array(labels, dtype=object) if others and void in labels else np.asarray(labels)
 
 
 def flat_labels(parts: Iterable[Any], what: str = "y", void: Any = None) -> NDArray[Any]:
-    """Labels of several lists one after the other, as `label_array` takes each."""
+    """Concatenate the labels of several lists, all of one kind."""
     lists = [part for part in parts if len(part)]
     kinds: dict[str, Any] = {}
     for part in lists:
@@ -116,7 +105,7 @@ def all_classes(classes: Any, known: NDArray[Any] | None) -> NDArray[Any]:
 
 
 def joined_classes(known: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
-    """All classes, sorted; an error if those found are no labels."""
+    """Sorted union of the classes; ValueError for fractions."""
     if found.dtype.kind == "f" and (found != np.round(found)).any():
         bad = found[found != np.round(found)][0]
         raise ValueError(f"Labels must be whole numbers or text, but y holds {bad}.")
@@ -126,10 +115,7 @@ def joined_classes(known: NDArray[Any], found: NDArray[Any]) -> NDArray[Any]:
 def class_numbers(
     labels: NDArray[Any], classes: NDArray[Any], flat: bool = False
 ) -> NDArray[np.intp]:
-    """Where in the sorted `classes` the labels are; an error if one is not.
-
-    `flat` labels are those of several lists, so that errors cannot tell where one is.
-    """
+    """Index of each label in the sorted `classes`; `flat` labels are those of several lists."""
     if not len(labels):
         return np.zeros(0, dtype=np.intp)
     try:
@@ -167,7 +153,7 @@ def _is_matrix(X: Any) -> bool:
 
 
 def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
-    """Rows of a list of matrices, or of one matrix with lengths, and where sequences end."""
+    """Feature rows of all sequences, and where each sequence begins and ends."""
     if lengths is not None:
         ends = starts_of(np.asarray(lengths, dtype=np.int64))
         if (np.diff(ends) < 0).any():
@@ -193,7 +179,7 @@ def stack(X: Any, lengths: Any, n_features: int | None) -> tuple[Any, Order]:
 
 
 def place_of(row: int, ends: Order) -> str:
-    """Where a row of all sequences is, in words of who knows them one by one."""
+    """Sequence and position of a row, for messages."""
     sequence = int(np.searchsorted(ends, row, side="right")) - 1
     return f"sequence {sequence}, position {row - ends[sequence]}"
 
@@ -225,14 +211,14 @@ def stacked_matrices(matrices: list[Any], width: int) -> Any:
 
 
 LARGEST = 1e50
-"""Of features, targets, losses and margins."""
+"""Largest feature, target, loss and margin."""
 
 LARGEST_COST = 1e40
-"""Of the C of an example, with its weights."""
+"""Largest C of an example, times its weights."""
 
 
 def are_moderate(values: NDArray[Any]) -> bool:
-    """Whether all numbers are finite, and none is beyond `LARGEST`; in one pass, mostly."""
+    """Whether all numbers are finite and at most `LARGEST`."""
     flat = np.ravel(values)
     with np.errstate(all="ignore"):
         if float(np.dot(flat, flat)) <= LARGEST**2:
@@ -241,16 +227,7 @@ def are_moderate(values: NDArray[Any]) -> bool:
 
 
 def first_immoderate(rows: Any) -> tuple[int, int, float] | None:
-    """Row, column and value of the first number that is not finite or beyond `LARGEST`.
-
-    Those that are not finite come before those that are too large.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> first_immoderate(np.array([[1.0, 2.0], [-1e300, 0.0]]))
-    (1, 0, -1e+300)
-    """
+    """Row, column and value of the first number that is not finite, or else is beyond `LARGEST`."""
     values = np.ravel(rows.data if sp.issparse(rows) else rows)
     if are_moderate(values):
         return None
@@ -264,7 +241,7 @@ def first_immoderate(rows: Any) -> tuple[int, int, float] | None:
 
 
 def complaint(value: float, what: str, where: str, who: str) -> str:
-    """The sentence about a number that `first_immoderate` has found."""
+    """Error message for what `first_immoderate` found."""
     if np.isfinite(value):
         return (
             f"{what} has {value:g} at {where}, but squares of numbers beyond {LARGEST:g} overflow: "
@@ -287,7 +264,7 @@ def check_moderate(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> 
 
 
 def as_floats(values: Any, name: str) -> Floats:
-    """Numbers as an array."""
+    """Numbers as an array; ValueError for anything else."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -295,7 +272,7 @@ def as_floats(values: Any, name: str) -> Floats:
 
 
 def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str) -> Floats:
-    """One finite number that is not negative for each sample (or one for all)."""
+    """One finite, non-negative number for each sample (or one for all)."""
     array = as_floats(values, name)
     if array.ndim == 0:
         array = np.full(n_samples, float(array))
@@ -309,7 +286,7 @@ def check_per_sample(values: ArrayLike, n_samples: int, name: str, what_for: str
 
 
 def _check_sizes(array: Floats, name: str, what_for: str, cure: str) -> None:
-    """Refuse numbers that are negative or not finite, or so large that sums of them overflow."""
+    """Refuse numbers that are negative, not finite or beyond `LARGEST`."""
     bad = np.argwhere(~(np.isfinite(array) & (array >= 0)))
     large = np.argwhere(array > LARGEST)
     if not len(bad) and not len(large):

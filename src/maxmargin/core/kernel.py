@@ -1,10 +1,4 @@
-"""Mercer kernels, and what a user writes to train with them.
-
-A kernel takes rows and returns the Gram matrix between them. Rows are a 2-D array, a CSR matrix,
-or, for functions of a user, a 1-D array of objects. A `KernelProblem` has no features and no
-weights: a `ProductKernel` compares an output through a *part* of its input (by default the input
-itself) and a *label* (by default the output itself), parts with parts and labels with labels.
-"""
+"""Mercer kernels, which return Gram matrices, and what a user writes to train with them."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -48,7 +42,7 @@ class Kernel(ABC):
 
     @property
     def name(self) -> str:
-        """What to call it in a message."""
+        """Its name in messages."""
         return type(self).__name__
 
     @property
@@ -61,7 +55,7 @@ class Kernel(ABC):
         """Values between all rows of `A` and all rows of `B`, of shape (len(A), len(B))."""
 
     def rows(self, things: Any) -> Any:
-        """Objects as the problem gives them as rows; arrays and CSR matrices are rows."""
+        """Objects of the problem as rows."""
         if sp.issparse(things):
             return sp.csr_array(things)
         if not isinstance(things, np.ndarray) and sp.issparse(things[0]):
@@ -76,12 +70,12 @@ class Kernel(ABC):
         return array if array.ndim == 2 else array.reshape(len(array), -1)
 
     def fitted(self, rows: Any) -> "Kernel":
-        """The kernel with parameters that it takes from the data, a sample of rows."""
+        """The kernel with parameters estimated from a sample of rows."""
         return self
 
 
 class _ScaledKernel(Kernel):
-    """A dataclass with a `gamma`, which is taken from the data if it is None."""
+    """A kernel whose `gamma`, if None, is estimated from the data."""
 
     gamma: float | None
 
@@ -90,7 +84,6 @@ class _ScaledKernel(Kernel):
         return self.gamma is not None
 
     def fitted(self, rows: Any) -> Any:
-        """With the gamma that makes typical squared distances about two."""
         if self.is_fitted:
             return self
         variance = _squares(rows).sum() / np.prod(rows.shape) - rows.mean() ** 2
@@ -129,7 +122,7 @@ class PolynomialKernel(_ScaledKernel):
     gamma : float, default=None
         None is one over the number of features times their variance.
     coef0 : float, default=1.0
-        If it is negative, this is no kernel.
+        Must not be negative.
     """
 
     degree: int = 3
@@ -261,7 +254,7 @@ class JointKernel(Remade, FunctionKernel):
 @registered("ConstantKernel")
 @dataclass(frozen=True)
 class ConstantKernel(Kernel):
-    """One for any two rows: labels, or parts, that do not count."""
+    """One for any two rows: ignores parts or labels."""
 
     def __call__(self, A: Any, B: Any) -> Floats:
         return np.ones((A.shape[0], B.shape[0]))
@@ -297,7 +290,7 @@ class ProductKernel:
 def make_kernel(
     kernel: Any, gamma: float | None = None, degree: int = 3, coef0: float = 1.0
 ) -> Any:
-    """A kernel from its name and parameters, a function ``k(A, B)``, or as it is."""
+    """A kernel from a name with parameters, a function ``k(A, B)`` or a kernel."""
     if isinstance(kernel, Kernel | ProductKernel):
         return kernel
     if callable(kernel):
@@ -315,7 +308,7 @@ def make_kernel(
 
 
 def check_gram(gram: Floats, name: str) -> None:
-    """Raise KernelError for a Gram matrix of one set of rows that no kernel can have."""
+    """Raise KernelError if no kernel has this Gram matrix."""
     check_finite(gram, name)
     scale = max(float(np.abs(gram).max(initial=0.0)), np.finfo(np.float64).tiny)
     off = np.abs(gram - gram.T)
@@ -331,7 +324,7 @@ def check_gram(gram: Floats, name: str) -> None:
 
 
 def asymmetric(name: str, there: float, back: float) -> KernelError:
-    """The error of a kernel that gives two values for two rows."""
+    """The error for ``k(a, b) != k(b, a)``."""
     return KernelError(
         f"{name} is not symmetric: for two training rows it is {there:.6g} one way and {back:.6g} "
         f"the other."
@@ -339,10 +332,7 @@ def asymmetric(name: str, there: float, back: float) -> KernelError:
 
 
 def check_block(block: Floats, squares: Floats, other_squares: Floats, name: str) -> None:
-    """Raise KernelError for values between two sets of rows that no kernel can have.
-
-    The squares are the values of each row with itself.
-    """
+    """Raise KernelError where ``k(a, b)^2 > k(a, a) k(b, b)``, given the latter as squares."""
     check_finite(block, name)
     if min(squares.min(initial=0.0), other_squares.min(initial=0.0)) < 0.0:
         raise KernelError(
@@ -371,7 +361,7 @@ def check_finite(values: Floats, name: str) -> None:
 
 
 def n_rows(rows: Any) -> int:
-    """Number of members of a list, or of rows of a matrix of any kind."""
+    """Number of rows of a list or a matrix of any kind."""
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
@@ -457,13 +447,12 @@ class KernelProblem(ABC):
     Three levels with similar neighbours, and the absolute loss:
 
     >>> import maxmargin as mm
-    >>> import numpy as np
     >>> class Levels(mm.KernelProblem):
     ...     def outputs(self, x):
     ...         return [0, 1, 2]
     ...     def loss(self, y_true, y):
     ...         return abs(y_true - y)
-    >>> X, Y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 2, 1]
+    >>> X, Y = [[0.0], [1.0], [2.0], [3.0]], [0, 1, 2, 1]
     >>> kernel = mm.ProductKernel(mm.RBFKernel(gamma=1.0), mm.RBFKernel(gamma=0.5))
     >>> mm.KernelStructuredSVM(Levels(), C=10.0, kernel=kernel).fit(X, Y).predict(X)
     [0, 1, 2, 1]
@@ -509,13 +498,13 @@ class KernelProblem(ABC):
 
 @runtime_checkable
 class ListsCandidates(Protocol):
-    """Whose outputs are listed with their parts and labels, as those of a `KernelProblem`."""
+    """A problem with `candidates`, such as a `KernelProblem`."""
 
     def candidates(self, x: Any, /) -> Candidates: ...
 
 
 class AdaptedProblem(Remade, KernelProblem):
-    """Another problem with ``outputs(x)``, seen through other parts."""
+    """Another problem with ``outputs(x)``, with other parts."""
 
     def __init__(self, problem: Any) -> None:
         self.problem = problem
@@ -555,10 +544,7 @@ class Pairs(AdaptedProblem):
 
 
 class NewOutputs(NamedTuple):
-    """Outputs that enter the working set, n of each.
-
-    Their dual coefficients `coef` are taken from those of the true outputs.
-    """
+    """Outputs that enter the working set, with `coef` taken from that of their true outputs."""
 
     examples: Order
     outputs: list[Any]
@@ -568,7 +554,6 @@ class NewOutputs(NamedTuple):
     coef: Floats
 
     def take(self, which: Order) -> "NewOutputs":
-        """Some of them."""
         outputs = [self.outputs[k] for k in which]
         arrays = {name: getattr(self, name)[which] for name in self._fields if name != "outputs"}
         return NewOutputs(outputs=outputs, **arrays)

@@ -1,9 +1,4 @@
-"""Kernel models, and the separation oracles that train them.
-
-`KernelModel` is support vectors with coefficients. `KernelOracle` is loss-augmented inference over
-the listed outputs of a `KernelProblem`; `ClassOracle` that of kernel Crammer-Singer, in which each
-class has a function of its own in the feature space of a kernel.
-"""
+"""Kernel models, and the separation oracles that train them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -46,20 +41,16 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 _MOST_VALUES = 4_000_000
-"""Kernel values, or values in the rows of candidates, that are held at the same time."""
+"""Kernel values, or entries of candidate rows, in memory at the same time."""
 
 _MOST_COMPARED = 1000
-"""Outputs of an example up to which one that comes from a file is looked for among them."""
+"""Outputs of an example up to which one read from a file is looked up among them."""
 
 
 @registered("KernelModel", check="check")
 @dataclass(frozen=True)
 class KernelModel:
-    """Scores of a part p with a label l: ``sum f[a, b] * k(parts[a], p) * k(labels[b], l)``.
-
-    The rows of parts and of labels are those of the support vectors, each once; `factors` is a
-    csr_array of shape (n_parts, n_labels).
-    """
+    """Support vectors: ``score(p, l) = sum_ab factors[a, b] k(parts[a], p) k(labels[b], l)``."""
 
     kernel: ProductKernel
     parts: Any
@@ -70,7 +61,7 @@ class KernelModel:
     def of(
         cls, kernel: ProductKernel, parts: Any, labels: Any, at: tuple[Any, Any], factors: Floats
     ) -> "KernelModel":
-        """From the factors of pairs of rows; rows without any factor are left out."""
+        """From factors of pairs of rows, without those that are zero."""
         shape = parts.shape[0], labels.shape[0]
         table = sp.csr_array(sp.coo_array((factors, at), shape=shape))
         table.sum_duplicates()
@@ -99,7 +90,7 @@ class KernelModel:
         return np.asarray(self.factors @ self.kernel.labels(self.labels, labels))
 
     def weights_of(self, labels: Any) -> Floats:
-        """Factors of the part rows; where the kernel of parts is linear, weights of features."""
+        """Factors of the part rows; weights of features, where the kernel of parts is linear."""
         factors = self._factors_of(labels)
         return np.asarray(self.parts.T @ factors) if self.kernel.parts.is_linear else factors
 
@@ -141,7 +132,7 @@ class KernelModel:
 
 
 def _groups(candidates: Iterable[Candidates], most: int) -> Iterator[list[Candidates]]:
-    """Consecutive ones with the same labels, as many at a time as may be held together."""
+    """Consecutive candidates with the same labels, as many as fit in memory."""
     group: list[Candidates] = []
     values = 0
     for each in candidates:
@@ -160,10 +151,7 @@ def _groups(candidates: Iterable[Candidates], most: int) -> Iterator[list[Candid
 def scored(
     model: KernelModel, candidates: Iterable[Candidates], at_once: int = 256
 ) -> Iterator[tuple[Candidates, Any, Any, Floats]]:
-    """Candidates of inputs, with rows of their parts and labels and all scores between these.
-
-    Up to `at_once` inputs that share their labels are scored by one product of matrices.
-    """
+    """Candidates with the rows of their parts and labels, and all scores between these."""
     labels = label_rows = weights = None
     for group in _groups(candidates, at_once):
         if label_rows is None or group[0].labels is not labels:
@@ -178,7 +166,7 @@ def scored(
 
 
 def predict(problem: Any, model: KernelModel, X: Any, threads: Threads) -> list[tuple[Any, float]]:
-    """The best output of each input, and its score."""
+    """The highest-scoring output of each input, and its score."""
 
     def best(share: slice) -> list[tuple[Any, float]]:
         answers = []
@@ -194,11 +182,7 @@ def predict(problem: Any, model: KernelModel, X: Any, threads: Threads) -> list[
 
 
 class Found(NamedTuple):
-    """What oracle calls found: some outputs for each example, the most violating first.
-
-    `slopes` are the loss-augmented scores of the outputs, less those of the true ones; `hinges`,
-    one an example, the highest of these, or zero.
-    """
+    """Most violating outputs of each example, their slopes (violations), and the hinges."""
 
     outputs: NewOutputs
     slopes: Floats
@@ -206,17 +190,13 @@ class Found(NamedTuple):
 
 
 class KernelOracle:
-    """A kernel problem on a list of inputs and outputs.
-
-    The kernel is checked on a sample of the true outputs. Slack rescaling multiplies the margin
-    violation by the loss.
-    """
+    """Oracle of a kernel problem, which enumerates its outputs; checks the kernel on a sample."""
 
     exact = True
     """Inference is exact: it enumerates all outputs."""
 
     inputs_at_once = 256
-    """Inputs whose candidates are held at the same time."""
+    """Inputs whose candidates are in memory at the same time."""
 
     def __init__(
         self,
@@ -241,17 +221,15 @@ class KernelOracle:
 
     @property
     def content(self) -> Any:
-        """What the fingerprint of the training data is taken of."""
+        """What the fingerprint of the training data is made of."""
         settings = self._name, settings_of(self._given)
         return (*settings, self.X, self.Y, self.C, self.kernel, self.by_slack)
 
     @property
     def n_examples(self) -> int:
-        """Number of examples."""
         return len(self.C)
 
     def y_true(self, examples: Order) -> NewOutputs:
-        """The true outputs of examples."""
         rows = self.rows_of(examples, [self.Y[i] for i in examples.tolist()])
         nothing = np.zeros(len(examples))
         return NewOutputs(examples, [None] * len(examples), nothing, *rows, nothing)
@@ -286,7 +264,7 @@ class KernelOracle:
         count: int = 1,
         diversity: float = 0.0,
     ) -> Found:
-        """The `count` most violating outputs of each example, with a bonus for diversity."""
+        """Loss-augmented inference: the `count` most violating outputs of each example."""
         own_scores = self._own_scores(model, examples, threads)
 
         def find(some: slice) -> tuple[list[Any], list[float]]:
@@ -324,8 +302,6 @@ class KernelOracle:
         return Found(new, np.array(slopes), np.array(hinges))
 
     def _own_scores(self, model: KernelModel, examples: Order, threads: Threads) -> Floats:
-        """Scores of the true outputs."""
-
         def score(some: slice) -> Floats:
             y_true = self.y_true(examples[some])
             return model.pair_scores(y_true.parts, y_true.labels)
@@ -335,10 +311,7 @@ class KernelOracle:
     def _choose(
         self, i: int, candidates: Candidates, gains: Floats, count: int, diversity: float
     ) -> list[int]:
-        """The highest; then one by one the highest after a bonus for being different.
-
-        The bonus is `diversity` times the difference from those already chosen, summed.
-        """
+        """The highest, then greedily with `diversity` times the difference from those chosen."""
         taken = [int(np.argmax(gains))]
         values = gains.copy()
         while len(taken) < min(count, len(gains)):
@@ -364,7 +337,7 @@ class KernelOracle:
         return linear - model.half_square
 
     def _evaluated(self, point: DualPoint) -> tuple[KernelModel, float]:
-        """The model, and the sum of coefficients times losses."""
+        """The model of a dual point, and its linear term."""
         coef = point.feasible_coef(self.C)
         if not len(coef):  # rows of any output, and no factors
             y_true, nothing = self.y_true(np.arange(1)), np.zeros(0, dtype=np.int64)
@@ -398,7 +371,7 @@ class KernelOracle:
         return float(self._checked(i, [self._call("loss", i, self.Y[i], y)])[0])
 
     def _checked(self, i: int, values: Any) -> Floats:
-        """Losses of an example's outputs; ProblemError if they can be none."""
+        """Losses of an example's outputs; ProblemError if they are invalid."""
         losses = np.asarray(values, dtype=np.float64)
         valid = np.isfinite(losses) & (losses >= 0.0)
         if not valid.all():
@@ -414,10 +387,7 @@ class KernelOracle:
         return losses
 
     def check_agreement(self, outputs: NewOutputs) -> None:
-        """Raise ProblemError if what was listed for an output is not its `loss`, `part`, `label`.
-
-        Or if the true output has a loss.
-        """
+        """Raise ProblemError if candidates contradict `loss`, `part` or `label`."""
         i, y, name = int(outputs.examples[0]), outputs.outputs[0], self._name
         own = self._loss(i, self.Y[i])
         if own != 0.0:
@@ -460,7 +430,7 @@ def _parts_and_labels(problem: Any, kernel: Any) -> tuple[Any, ProductKernel]:
 
 
 def _merged(rows: Any) -> tuple[Order, Any]:
-    """Which of the different rows each row is, and these."""
+    """Index of each row among the distinct rows, and these."""
     numbers: dict[Any, int] = {}
     at = np.array([numbers.setdefault(key, len(numbers)) for key in row_keys(rows)])
     return at, rows[np.unique(at, return_index=True)[1]]
@@ -513,11 +483,7 @@ class Multiclass(Remade, KernelProblem):
 
 @registered("Classes")
 class KernelClasses(Multiclass):
-    """`Multiclass` with the classes of the training data, sorted.
-
-    The label row of a class in `codes` is one-hot times the root of `scale`, the kernel of a class
-    with itself: with two classes, what makes it the binary hinge.
-    """
+    """`Multiclass` of the training data; `codes` are one-hot times the root of `scale`."""
 
     def __init__(self, classes: NDArray[Any], loss_matrix: Floats) -> None:
         check_shape("the loss matrix", loss_matrix, *2 * [len(classes)])
@@ -528,7 +494,6 @@ class KernelClasses(Multiclass):
         self._numbers = {label: k for k, label in enumerate(self._listed)}
 
     def number(self, label: Any) -> int:
-        """Index of a label among the classes."""
         return self._numbers[label.item() if isinstance(label, np.generic) else label]
 
     def outputs(self, x: Any) -> Sequence[Any]:
@@ -549,12 +514,7 @@ class KernelClasses(Multiclass):
 
 
 class ClassOracle:
-    """Oracle of kernel Crammer-Singer, over rows with one class each.
-
-    Dual coefficients are an array of shape (n_samples, n_classes): the factor with which a row
-    enters the function of each class. Those of a row sum to zero. `labels` are numbers of classes.
-    The kernel, of rows, is checked on a sample of them.
-    """
+    """Oracle of kernel Crammer-Singer; dual coefficients of shape (n_samples, n_classes)."""
 
     exact = True
     checker = None  # no user wrote this oracle: its answers need no checks
@@ -569,18 +529,15 @@ class ClassOracle:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self.problem.classes)
 
     @property
     def content(self) -> Any:
-        """What the fingerprint of the training data is taken of."""
         problem = self.problem
         rows = self.X, self.labels, self.C
         return problem.classes, problem.loss_matrix, rows, self.kernel
 
     def model_of(self, dual_coef: Floats) -> KernelModel:
-        """The model of dual coefficients."""
         used = np.flatnonzero(dual_coef.any(axis=1))
         kernel = ProductKernel(self.kernel, LinearKernel())
         factors = sp.csr_array(dual_coef[used])
@@ -591,7 +548,7 @@ class ClassOracle:
         return class_scores(self.model_of(dual_coef), self.problem.codes, self.X, threads)
 
     def certify(self, dual_coef: Floats, scores: Floats) -> Certificate:
-        """Primal and dual value of feasible coefficients, given what `scores_of` says of them."""
+        """Primal and dual value of feasible coefficients, given their scores."""
         is_own, C = np.arange(self.n_classes) == self.labels[:, None], self.C[:, None]
         highest = np.where(is_own, C, 0.0) + 1e-9 * C
         lowest = np.where(is_own, -1e-9 * C, -np.inf)

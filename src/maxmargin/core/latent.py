@@ -1,10 +1,4 @@
-"""Problems whose true outputs leave something open: latent variables.
-
-An example has an input ``x`` and a true output ``y``, but the score also depends on a latent
-variable ``h`` that is not observed. With some value of it imputed, what is left is an ordinary
-structural SVM over pairs ``(y, h)``. So a `LatentOracle` turns imputations into oracles that every
-solver knows.
-"""
+"""Latent variables: with ``h`` of true outputs imputed, a structural SVM over pairs ``(y, h)``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -29,26 +23,19 @@ from maxmargin.core.threads import Threads
 Floats = NDArray[np.float64]
 
 _ROUNDING = 1e-9
-"""Relative to the sizes of the scores, how far an imputation may seem to be below another."""
+"""Relative to the scores, how far rounding may make an imputation seem below another."""
 
 
 class LatentProblem(ABC):
     """What is predicted, with a latent variable: write these six methods.
 
-    Inputs ``x``, outputs ``y`` and latent variables ``h`` are whatever objects you like; weights
-    ``w`` come as a read-only array of shape (n_features,). Inference returns pairs
-    ``(y, h)``. Further methods that a problem may have:
+    Inputs ``x``, outputs ``y`` and latent variables ``h`` are any objects, weights ``w`` a
+    read-only array of shape (n_features,). Inference returns pairs ``(y, h)``. A problem may also
+    have ``outputs`` and ``cuts`` as a `Problem` has them, with pairs as outputs, and
 
     - ``loss_augmented_inference_wrong(x, y_true, w)``, as `loss_augmented_inference`, but only over
-      pairs whose loss is positive. Then pairs of the true output with another ``h`` are left out of
-      the convex steps: a tighter bound of the same objective. Without it, a start from latent
-      variables that make little sense may end close to weights of zero;
-    - ``outputs(x)``, the list of all pairs ``(y, h)``, where there are few: unlocks the solvers
-      that need expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
-    - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
-      `maxmargin.Cuts`; true outputs and outputs are pairs ``(y, h)``. Inference that may miss the
-      highest pair says by how much at most in their `suboptimality`, and the problem says ``exact =
-      False``;
+      pairs whose loss is positive: a tighter bound of the same objective, without which a start
+      from latent variables that make little sense may end close to zero weights;
     - ``make_oracle(X, Y, C)``, a `LatentOracle` of its own, with compiled inference.
 
     See Also
@@ -61,9 +48,8 @@ class LatentProblem(ABC):
     Two classes; one of the rows of an input shows which:
 
     >>> import numpy as np
-    >>> from maxmargin.estimators.latent import LatentStructuredSVM
-    >>> from maxmargin.core.latent import LatentProblem
-    >>> class WhichRow(LatentProblem):
+    >>> import maxmargin as mm
+    >>> class WhichRow(mm.LatentProblem):
     ...     def joint_feature(self, x, y, h):
     ...         return np.outer(np.arange(2) == y, x[h]).ravel()
     ...     def loss(self, y_true, y):
@@ -80,7 +66,7 @@ class LatentProblem(ABC):
     ...         y, h = np.unravel_index(scores.argmax(), scores.shape)
     ...         return int(y), int(h)
     >>> X = [np.array(x) for x in ([[3, 0], [0, 1]], [[0, 1], [2, 0]], [[0, 2], [0, 3]])]
-    >>> model = LatentStructuredSVM(WhichRow(), C=10.0).fit(X, [0, 0, 1])
+    >>> model = mm.LatentStructuredSVM(WhichRow(), C=10.0).fit(X, [0, 0, 1])
     >>> model.predict(X)
     [0, 0, 1]
     >>> model.predict_latent(X)[:2]
@@ -89,13 +75,7 @@ class LatentProblem(ABC):
 
     @abstractmethod
     def joint_feature(self, x: Any, y: Any, h: Any) -> Any:
-        """Features of an input with an output and a latent variable.
-
-        Returns
-        -------
-        features : array-like of shape (n_features,) or sparse row
-            The joint features.
-        """
+        """Joint features of an input, an output and a latent variable, as `Problem` has them."""
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:
@@ -119,10 +99,7 @@ class LatentProblem(ABC):
 
 
 class LatentOracle(ABC):
-    """Examples without their latent variables; with these imputed, an `Oracle`.
-
-    What *imputations*, a choice for all examples, look like is the problem's affair.
-    """
+    """Examples without their latent variables; with imputations for all of them, an `Oracle`."""
 
     @abstractmethod
     def init_latent(self, random: np.random.Generator) -> Any:
@@ -134,20 +111,20 @@ class LatentOracle(ABC):
 
     @abstractmethod
     def impute(self, weights: Floats, before: Any, threads: Threads) -> Any:
-        """The best imputations at `weights`; those `before` where they are as good."""
+        """Latent imputation: the best at `weights`, those `before` where they are as good."""
 
     @abstractmethod
     def imputed(self, imputations: Any) -> Oracle:
-        """The convex problem that is left; its hinges are lowest with the best imputations."""
+        """The convex problem that is left with these imputations."""
 
     @abstractmethod
     def changes(self, before: Any, after: Any) -> NDArray[np.bool_]:
-        """Of which examples the true output has other features with the imputations `after`."""
+        """Which examples' true outputs have other features with the imputations `after`."""
 
 
 @runtime_checkable
 class InfersWrongOnly(Protocol):
-    """A latent problem whose loss-augmented inference leaves out pairs with the true output."""
+    """A latent problem with loss-augmented inference over pairs of wrong outputs only."""
 
     def loss_augmented_inference_wrong(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
 
@@ -188,14 +165,14 @@ class _Imputed:
 
 
 def as_pair(found: Any) -> tuple[Any, Any]:
-    """What inference returned, if it is an output with a latent variable."""
+    """A pair ``(y, h)``, checked, of what inference returned."""
     if not (isinstance(found, tuple) and len(found) == 2):
         raise TypeError(f"inference must return a pair (y, h), but it is {found!r:.80}.")
     return found
 
 
 class ImputedOracle(PythonOracle):
-    """Inputs with their true outputs and latent variables, as pairs."""
+    """Oracle of examples whose true outputs are pairs ``(y, h)``."""
 
     def outputs(self, i: int) -> list[tuple[Any, Any]]:
         listed = super().outputs(i)
@@ -211,16 +188,12 @@ class ImputedOracle(PythonOracle):
         return candidate.loss > 0.0 or not self.problem.wrong_only
 
     def true_scores(self, weights: Floats) -> Floats:
-        """Scores of all true outputs."""
         y_true = map(self.y_true, range(self.n_examples))
         return np.array([values @ weights[columns] for columns, values in y_true])
 
 
 class PythonLatentOracle(LatentOracle):
-    """Any `LatentProblem` on a list of inputs and outputs, one call at a time.
-
-    Imputations are lists of latent variables.
-    """
+    """Oracle of any `LatentProblem`, one call at a time; imputations are lists of ``h``."""
 
     def __init__(self, problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> None:
         self.problem, self.X, self.Y, self.C = problem, X, Y, C
@@ -273,7 +246,7 @@ class PythonLatentOracle(LatentOracle):
 
 
 def make_latent_oracle(problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats) -> LatentOracle:
-    """The training set of a latent problem: its own, or the plain-Python one."""
+    """The oracle of a latent problem: its own, or the plain-Python one."""
     if isinstance(problem, MakesOracle):
         bound: LatentOracle = problem.make_oracle(X, Y, C)
         return bound

@@ -1,13 +1,11 @@
-"""Linear SVM problems with explicit outputs: primal and dual objectives, and a Gaussian prior.
+"""Linear SVM problems with explicit outputs, and a Gaussian prior.
 
-Weights have shape ``(n_features + 1, n_outputs)``; the last row belongs to the constant feature
-``bias``. With ``u(B) = origin + X' B`` and ``W(B) = u``, or ``max(u, 0)`` for nonnegative weights,
+With ``u(B) = origin + X' B`` and weights ``W(B) = u``, or ``max(u, 0)`` if they are nonnegative,
 
     primal(W) = 1/2 |W - origin|^2 + sum_i C_i * loss_i(scores_i)
     dual(B)   = linear(B) - 1/2 |W(B)|^2 + 1/2 |origin|^2
 
-for any dual coefficients ``B`` of shape ``(n_samples, n_outputs)`` in the problem's feasible set.
-All of it is plain numpy on the whole data, independent of the solvers: certificates rest on it.
+Weights have shape (n_features + 1, n_outputs), the last row for the constant feature ``bias``.
 """
 
 from abc import ABC, abstractmethod
@@ -26,17 +24,12 @@ from maxmargin.core.registry import registered
 Floats = NDArray[np.float64]
 
 _CHUNK_ENTRIES = 1 << 20
-"""Features and scores of the examples of a chunk, about."""
+"""Features and scores of a chunk of examples, about."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearProblem(ABC):
-    """What all linear problems share: the examples and the geometry of the weights.
-
-    `X` is dense or CSR, float32 or float64, `C` that of each example, `bias` the value of the
-    constant feature, `origin` the weights of no penalty (a prior's mean). If `nonnegative`, weights
-    must not be negative, those of the constant feature aside.
-    """
+    """Examples and geometry of the weights, in plain numpy; `origin` is the mean of a prior."""
 
     X: Any
     C: Floats
@@ -53,7 +46,7 @@ class LinearProblem(ABC):
 
     @abstractmethod
     def losses(self, scores: Floats, examples: slice) -> Floats:
-        """Loss of each of the `examples` at their scores, not yet times C."""
+        """Loss of each of the `examples` at their scores, without C."""
 
     @abstractmethod
     def linear(self, dual_coef: Floats) -> float:
@@ -61,7 +54,7 @@ class LinearProblem(ABC):
 
     @abstractmethod
     def feasible(self, dual_coef: Floats) -> Floats:
-        """A feasible point at (or, after rounding, next to) `dual_coef`."""
+        """`dual_coef`, or the feasible point next to it that rounding asks for."""
 
     def check(self) -> None:
         """Raise ValueError if arrays do not fit together."""
@@ -74,12 +67,11 @@ class LinearProblem(ABC):
 
     @property
     def n_samples(self) -> int:
-        """Number of examples."""
         return int(self.X.shape[0])
 
     @property
     def weights_shape(self) -> tuple[int, int]:
-        """Shape of the weights, the row of the constant feature included."""
+        """(n_features + 1, n_outputs)."""
         return int(self.X.shape[1]) + 1, self.n_outputs
 
     def some(self, examples: NDArray[Any]) -> Self:
@@ -102,12 +94,12 @@ class LinearProblem(ABC):
             yield slice(start, min(start + step, self.n_samples))
 
     def _features(self, examples: slice) -> Any:
-        """Rows of X; all of them are X itself, as slicing a sparse matrix would copy it."""
+        """Rows of X; all of them without a copy."""
         everything = examples.indices(self.n_samples) == (0, self.n_samples, 1)
         return self.X if everything else self.X[examples]
 
     def unclipped_weights(self, dual_coef: Floats) -> Floats:
-        """``u(B)``: the weights without the constraint `nonnegative`."""
+        """``u(B)``."""
         u = self._start()
         for rows in self._chunks():
             u[:-1] += self._features(rows).T @ dual_coef[rows]
@@ -115,7 +107,7 @@ class LinearProblem(ABC):
         return u
 
     def weights(self, dual_coef: Floats) -> Floats:
-        """Weights of dual coefficients: ``W(B)``."""
+        """``W(B)``."""
         return self._clipped(self.unclipped_weights(dual_coef))
 
     def _clipped(self, u: Floats) -> Floats:
@@ -125,7 +117,7 @@ class LinearProblem(ABC):
         return u
 
     def prior_weights(self) -> Floats:
-        """The best weights without any example: zero, or the origin, clipped if they must be."""
+        """The minimiser of the regulariser alone."""
         return self._clipped(self._start())
 
     def _start(self) -> Floats:
@@ -167,10 +159,7 @@ class LinearProblem(ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class MulticlassProblem(LinearProblem):
-    """One weight vector for each class; example ``i`` should score ``labels[i]`` highest.
-
-    ``loss_matrix[y, j]`` is the loss of answering ``j`` for ``y``, times the margin of the example.
-    """
+    """One weight vector a class; ``loss_matrix[y, j]`` is the loss of ``j`` where ``y`` is true."""
 
     labels: NDArray[np.int32]
     margins: Floats
@@ -203,7 +192,7 @@ class MulticlassProblem(LinearProblem):
 
 @registered("CrammerSinger", check="check")
 class CrammerSinger(MulticlassProblem):
-    """The loss of an example is its worst violation: one slack shared by all classes."""
+    """The hinge is the largest violation: one slack an example."""
 
     def losses(self, scores: Floats, examples: slice) -> Floats:
         return np.asarray(self._augmented(scores, examples).max(axis=1))
@@ -221,7 +210,7 @@ class CrammerSinger(MulticlassProblem):
 
 @registered("WestonWatkins", check="check")
 class WestonWatkins(MulticlassProblem):
-    """The loss of an example is the sum of its violations: one slack for each wrong class."""
+    """The hinge is the sum of the violations: one slack for each wrong class."""
 
     def losses(self, scores: Floats, examples: slice) -> Floats:
         return np.asarray(np.maximum(self._augmented(scores, examples), 0.0).sum(axis=1))
@@ -239,9 +228,8 @@ class WestonWatkins(MulticlassProblem):
 class ScalarProblem(LinearProblem):
     """One weight vector, one dual variable an example: binary classification and regression.
 
-    The loss of example ``i`` is ``max(0, side * (target_i - score) - epsilon)`` on the sides that
-    count: both for regression, the side of its sign for the hinge. In the dual that is the box
-    ``lower_i <= b_i <= upper_i``. Made by `hinge` or `epsilon_insensitive`.
+    The loss is ``max(0, side * (target_i - score) - epsilon)``, for both sides or that of the sign:
+    in the dual the box ``lower_i <= b_i <= upper_i``.
     """
 
     target: Floats
@@ -289,17 +277,16 @@ class ScalarProblem(LinearProblem):
 
 @dataclass(frozen=True, eq=False)
 class OneVersusRest:
-    """Independent binary problems on the same examples: each class against all others."""
+    """Independent binary problems on the same examples, one a class."""
 
     parts: tuple[ScalarProblem, ...]
     exact: ClassVar[bool] = True
 
     def primal(self, weights: Floats) -> float:
-        """Sum of the parts' objectives; weights of part ``m`` are column ``m``."""
+        """Sum of the primal values; column ``m`` holds the weights of part ``m``."""
         return sum(part.primal(weights[:, [m]]) for m, part in enumerate(self.parts))
 
     def dual(self, dual_coef: Floats) -> float:
-        """Sum of the parts' dual values."""
         return sum(part.dual(dual_coef[:, [m]]) for m, part in enumerate(self.parts))
 
 
@@ -388,11 +375,7 @@ def _floats(values: ArrayLike, what: str) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class WhitenedFeatures:
-    """Transformed features, the origin of the weights there, and the way back.
-
-    The origin is the prior's mean, None for zero, and `root` the square root of the covariance:
-    None for the identity, a vector for a diagonal.
-    """
+    """Whitened features, the prior's mean there, and `root`, the square root of its covariance."""
 
     X: Any
     origin: Floats | None
@@ -400,7 +383,7 @@ class WhitenedFeatures:
 
     @property
     def keeps_signs(self) -> bool:
-        """Whether a weight is negative here exactly when it is negative there."""
+        """Whether weights have the same signs as those of the original features."""
         return self.root is None or self.root.ndim == 1
 
     def unwhiten(self, weights: Floats) -> Floats:

@@ -1,9 +1,4 @@
-"""The separation oracle: what solvers see of a problem bound to its training examples.
-
-An oracle call, loss-augmented inference, returns the most violated cutting plane of an example.
-Structures with compiled inference bring an oracle of their own; for any other `Problem` there is
-`maxmargin.core.python_oracle`.
-"""
+"""The separation oracle: what solvers see of a problem bound to its training examples."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -25,18 +20,17 @@ Entries = tuple[Order, NDArray[np.uint32], Floats, Floats]
 
 
 _CHUNK = 1024
-"""Examples whose cuts are held at the same time when the objective is evaluated."""
+"""Examples whose cuts are in memory at the same time while the objective is evaluated."""
 
 
 class Hinges(NamedTuple):
-    """Bounds of a sum of hinges; the same where the oracle is exact."""
+    """Lower and upper bound of a sum of hinges; equal where the oracle is exact."""
 
     least: float
     most: float
 
     @property
     def middle(self) -> float:
-        """The best guess."""
         return 0.5 * (self.least + self.most)
 
     def __add__(self, other: "Hinges") -> "Hinges":  # type: ignore[override]
@@ -44,16 +38,9 @@ class Hinges(NamedTuple):
 
 
 class Oracle(ABC):
-    """The separation oracle of the training examples.
+    """Loss-augmented inference over the training examples, each with its `C`.
 
-    It is pure: what a call returns depends on its arguments alone. What helps the next call of a
-    run, such as messages to start from, belongs to the oracle that `warm` gives to that run.
-
-    Attributes
-    ----------
-    n_features : int
-    C : ndarray of shape (n_examples,)
-        C of each example.
+    Calls depend on their arguments alone; what helps the next call belongs to the `warm` oracle.
     """
 
     n_features: int
@@ -64,58 +51,48 @@ class Oracle(ABC):
     """Compares answers of an oracle that a user wrote; None for ours."""
 
     def check_from(self, first: int, checker: OracleChecker | None) -> None:
-        """Say how many examples come before, and what checks them already, if anything does.
-
-        Examples that come in batches are those of one fit, which is warned once.
-        """
+        """Number examples from `first` on, and go on with the `checker` of the batches before."""
         if self.checker is not None:
             self.checker = checker or self.checker
 
     @property
     def n_examples(self) -> int:
-        """Number of examples."""
         return len(self.C)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Numbers of examples and of features."""
+        """(n_examples, n_features)."""
         return self.n_examples, self.n_features
 
     @abstractmethod
     def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
-        """The most violated cut at `weights` of each of the `examples`."""
+        """Most violated cutting plane of each of the `examples` at `weights`."""
 
     @abstractmethod
     def cuts_of(self, examples: Order, outputs: Sequence[Any]) -> Cuts:
-        """Cuts of given outputs, made from the data anew."""
+        """Cutting planes of given outputs."""
 
     def outputs(self, example: int) -> list[Any]:
-        """All outputs of an example, where they are few enough to be listed.
-
-        Raises
-        ------
-        ValueError
-            If they are not.
-        """
+        """All outputs of an example; ValueError if they cannot be listed."""
         raise ValueError(outputs_missing(self))
 
     @property
     def oracle_name(self) -> str:
-        """What to call the oracle in messages."""
+        """Its name in messages."""
         return f"the oracle of {type(self).__name__}"
 
     @property
     def content(self) -> Any:
-        """All that tells these examples, and how inference is made, from others."""
+        """What tells these examples and their inference from others, for fingerprints."""
         return vars(self)
 
     def warm(self) -> "Oracle":
-        """The oracle of one run, whose calls may start from what earlier ones have computed."""
+        """The oracle of one run, whose calls may start from earlier ones."""
         return self
 
     @property
     def cold(self) -> "Oracle":
-        """The oracle that a warm one was made of; it evaluates the objective."""
+        """The oracle that evaluates the objective: the one a warm one was made of."""
         return self
 
     @property
@@ -125,7 +102,7 @@ class Oracle(ABC):
 
     @oracle_state.setter  # noqa: B027
     def oracle_state(self, state: Any) -> None:
-        """Remember that again."""
+        """Restore it."""
 
     @property
     @abstractmethod
@@ -146,7 +123,7 @@ class Oracle(ABC):
         return sum(parts, Hinges(0.0, 0.0))
 
     def hinges(self, cuts: Cuts, weights: Floats, examples: Order) -> "Hinges":
-        """Bounds of the sum of C times hinge, by cuts found at these weights."""
+        """Bounds of the sum of C times hinge, from cuts found at these weights."""
         C, slopes = self.C[examples], cuts.slopes(weights)
         least = float(C @ np.maximum(slopes, 0.0))
         if cuts.suboptimality is None:
@@ -154,13 +131,7 @@ class Oracle(ABC):
         return Hinges(least, float(C @ np.maximum(slopes + cuts.suboptimality, 0.0)))
 
     def dual(self, point: Any) -> float:
-        """Dual value of a feasible point, with its cuts made anew.
-
-        Raises
-        ------
-        ValueError
-            If the point is not feasible.
-        """
+        """Dual value of a point from its cuts made anew; ValueError if it is not feasible."""
         if not isinstance(point, DualPoint):
             return float(point.dual(self))
         coef = point.feasible_coef(self.C)
@@ -174,29 +145,21 @@ class Oracle(ABC):
         return linear - 0.5 * float(weights @ weights)
 
     def feasible(self, point: DualPoint) -> DualPoint:
-        """The point, scaled down in examples where it takes more than their C."""
+        """The point, scaled down in examples where it exceeds their C."""
         if not isinstance(point, DualPoint):
             raise ValueError("The point is no list of outputs with coefficients.")
         return point.feasible(self.C)
 
     def chunks(self) -> list[Order]:
-        """All examples, as many at a time as cuts may be held at the same time."""
         ends = [*range(0, self.n_examples, _CHUNK), self.n_examples]
         return [np.arange(start, stop, dtype=np.int64) for start, stop in pairwise(ends)]
 
 
 class CompiledOracle(Oracle):
-    """Base of the oracles with compiled inference: batches, threads, and outputs as bytes.
+    """Base of oracles with compiled inference, in batches and threads.
 
-    An output is an array of numbers. Those of a batch stand one after the other in one array,
-    `found`: output ``k`` is ``found[starts[k]:starts[k + 1]]``. Solvers know it as bytes.
-
-    Attributes
-    ----------
-    output_dtype : dtype
-        Of `found`.
-    output_sizes : ndarray of int64, shape (n_examples,)
-        Length of the outputs of each example.
+    Output ``k`` of a batch is ``found[starts[k]:starts[k + 1]]``, of `output_dtype` and as long as
+    `output_sizes` says of its example; solvers know it as bytes.
     """
 
     output_dtype: Any
@@ -210,18 +173,15 @@ class CompiledOracle(Oracle):
     def infer(
         self, weights: Floats, examples: Order, starts: Order, found: NDArray[Any]
     ) -> Floats | None:
-        """Write the most violated outputs of a batch to `found`, in one thread.
-
-        Returns bounds of how far each is from the maximum, or None where inference is exact.
-        """
+        """Write most violating outputs to `found`; returns their suboptimality bounds, or None."""
 
     @abstractmethod
     def check_outputs(self, examples: Order, starts: Order, found: NDArray[Any]) -> None:
-        """Raise ValueError if these are no outputs of the examples; their lengths are right."""
+        """Raise ValueError for invalid outputs; their lengths are right."""
 
     @abstractmethod
     def entries_of(self, examples: Order, starts: Order, found: NDArray[Any]) -> Entries:
-        """The cuts of a batch of outputs, in one thread: CSR arrays of psi, and the losses."""
+        """Cutting planes of a batch of outputs: CSR arrays of psi, and losses."""
 
     def separate(self, weights: Floats, examples: Order, threads: Threads) -> Cuts:
         def separated(part: slice) -> Cuts:
@@ -251,7 +211,7 @@ class CompiledOracle(Oracle):
 
 
 def outputs_missing(problem: Any) -> str:
-    """What to say where outputs are needed that nobody can list."""
+    """Error message of solvers that need outputs which are not listed."""
     return (
         f"PartialLinearization and ExponentiatedGradient need {type(problem).__name__} to have "
         f"the method outputs(x), the list of all outputs of an input."

@@ -1,10 +1,7 @@
-"""Checks a user's oracle while it trains: its two inferences must not contradict each other.
+"""Checks of a user's oracle while it trains.
 
-A certificate is as good as loss-augmented inference. One that misses an output, or has the sign of
-the loss wrong, gets a perfect certificate for useless weights. But inference (`inference`) and
-loss-augmented inference (`loss_augmented_inference`) maximise over the same outputs, so each checks
-the other: what one finds, the other must not have missed. Besides, whatever was found for an
-example at other weights is still an output of it.
+A certificate is as good as loss-augmented inference. MAP inference maximises over the same outputs,
+so neither may miss what the other found, nor what was found at other weights.
 """
 
 import sys
@@ -28,23 +25,22 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 ROUNDING = 1e-5
-"""By how much a maximum may seem to be missed, relative to the sizes of the terms: features and
-scores may be of single precision."""
+"""Relative to the terms, how far a maximum may be missed: scores may be of single precision."""
 
 FIRST, EVERY = 3, 50
-"""The first answers are all compared; from then on, one in so many, on average."""
+"""Answers at first that are all compared; then, one in so many on average."""
 
 MAX_FEATURES_AT_RANDOM = 1 << 20
-"""Up to so many features, the first answers are compared with those at random weights, too."""
+"""Features up to which first answers are also compared with those at random weights."""
 
 EXTRA_RANDOM_WEIGHTS = 4
-"""Of these, how many more are tried where no output violates zero weights."""
+"""How many more of these are tried where no output violates zero weights."""
 
 MAX_CANDIDATES, MAX_ENTRIES = 8, 1 << 22
-"""Outputs of an example that are remembered, and entries of all of them."""
+"""Outputs that are remembered of an example, and entries of all of them."""
 
 REMEMBERED_ONE_IN = 32
-"""One in so many of the examples has its outputs remembered: comparing takes time, too."""
+"""One in so many examples has its outputs remembered."""
 
 ADVICE = "run mm.check_problem(problem, X, y) to see more"
 
@@ -63,7 +59,7 @@ class ProblemWarning(UserWarning):
 
 @dataclass(slots=True, eq=False)
 class Candidate:
-    """An output of an example: its features, or those less the features of the true output."""
+    """An output with its features, or these less those of the true output."""
 
     columns: NDArray[np.uint32]
     values: Floats
@@ -72,7 +68,7 @@ class Candidate:
 
     @property
     def key(self) -> tuple[bytes, bytes, float]:
-        """Its identity: outputs need not be comparable, features and losses are."""
+        """Hashable identity, since outputs need not be comparable."""
         return self.columns.tobytes(), self.values.tobytes(), self.loss
 
     def score(self, weights: Floats) -> float:
@@ -97,14 +93,7 @@ def objective(what: str, weights: Floats, y_true_score: float = 0.0) -> Objectiv
 
 
 class OracleChecker:
-    """Compares some of the answers of an oracle, within a budget, and warns once.
-
-    It does not change the fit: it has a random generator of its own and counts no oracle calls. It
-    costs a call of `inference` for the first three answers and for two in a hundred of the rest,
-    and one at random weights for the first three.
-
-    It has no attributes that a checkpoint would take for data.
-    """
+    """Compares a few answers of an oracle, with its own random numbers, and warns once."""
 
     __slots__ = ("_calls", "_next", "_random", "_seen", "sentence", "warned")
 
@@ -112,20 +101,18 @@ class OracleChecker:
         self._random = np.random.default_rng(0)
         self._calls = self._seen = self._next = 0
         self.sentence: str | None = None
-        """What is wrong."""
         self.warned = False
 
     def __reduce__(self) -> Any:
         return OracleChecker, ()
 
     def warn(self) -> None:
-        """Warn of what is wrong, if that has not been done."""
         if self.sentence is not None and not self.warned:
             self.warned = True
             warnings.warn(self.sentence, ProblemWarning, stacklevel=_frames_of_ours())
 
     def check(self, oracle: "PythonOracle", cuts: Cuts, weights: Floats, examples: Order) -> None:
-        """Check cuts that loss-augmented inference found at these weights; never raises."""
+        """Check cuts that loss-augmented inference found at `weights`; never raises."""
         due = self._due(len(examples))
         for k, i in enumerate(examples.tolist()):
             if self.sentence is None and (k in due or i in oracle.known):
@@ -145,7 +132,7 @@ class OracleChecker:
                     self._complain(str(error))
 
     def _due(self, n: int) -> dict[int, bool]:
-        """Which of the next `n` answers to check, and whether each is one of the first."""
+        """Which of the next `n` answers to check, and which are among the first."""
         begin, self._calls = self._calls, self._calls + n
         due = {}
         while self._next < self._calls:
@@ -158,7 +145,7 @@ class OracleChecker:
     def _compare(
         self, oracle: "PythonOracle", i: int, found: Candidate, weights: Floats, due: bool | None
     ) -> None:
-        """Compare an answer with known outputs; if it is `due`, with what inference finds, too."""
+        """Compare an answer with known outputs and, if `due`, with that of MAP inference."""
         known = list(oracle.known.get(i, {}).values())
         mine = [found] if found.loss > 0.0 or found.values.any() else []
         others = []
@@ -196,7 +183,7 @@ class OracleChecker:
         weights: Floats,
         what: str,
     ) -> None:
-        """An inference must find a score, or whatever it maximises, no lower than any output's."""
+        """Note a contradiction if an output is higher than what inference found."""
         value = objective(what, weights)
         best = max(candidates, key=value, default=found)
         missed = value(best) - value(found)
@@ -227,7 +214,7 @@ def candidate_of_cut(cuts: Cuts, k: int, by_slack: bool) -> Candidate:
 
 
 def _frames_of_ours() -> int:
-    """The stack level of whoever has called this package."""
+    """Stack level of the caller of this package."""
     level, frame, ours = 1, sys._getframe(1), ("maxmargin", "sklearn")
     while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ours:
         level, frame = level + 1, frame.f_back

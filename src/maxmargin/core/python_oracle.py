@@ -1,4 +1,4 @@
-"""The separation oracle of any `Problem` that is written in Python, every answer checked."""
+"""The separation oracle of any `Problem` in Python, every answer checked."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,24 +30,14 @@ Order = NDArray[np.int64]
 
 
 _ROUNDING, _CANCELLED = 1e-7, 1e-13
-"""Relative to the sizes of the terms, how far below zero a maximum may seem to fall."""
+"""Relative to the terms, how far below zero rounding may push a maximum."""
 
 
 _SparseRow = tuple[NDArray[np.uint32], Floats]
 
 
 class PythonOracle(Oracle):
-    """Any `Problem` on a list of inputs and outputs, one call at a time.
-
-    Parameters
-    ----------
-    problem : Problem
-    X, Y : sequence
-        Inputs and their true outputs.
-    C : ndarray of shape (n_examples,)
-    rescaling : {"margin", "slack"}
-        Slack rescaling multiplies the margin's violation by the loss.
-    """
+    """Oracle of any `Problem`, one call at a time."""
 
     def __init__(
         self,
@@ -127,7 +117,7 @@ class PythonOracle(Oracle):
 
     @property
     def _in_batches(self) -> bool:
-        """Whether the problem itself infers many examples at once."""
+        """Whether the problem has inference for many examples at once."""
         return isinstance(self.problem, InfersBatches) and not self.by_slack
 
     def _inferred(self, i: int, weights: Floats) -> Any:
@@ -171,7 +161,6 @@ class PythonOracle(Oracle):
         return touched[kept], np.asarray(difference[kept], dtype=np.float64)
 
     def _of_y_true(self, i: int) -> _SparseRow:
-        """Columns and values of the joint features of example `i` with its true output."""
         if i not in self._true_rows:
             self._true_rows[i] = self._feature(i, self.Y[i])
         return self._true_rows[i]
@@ -225,7 +214,7 @@ class PythonOracle(Oracle):
         return self._compared(cuts, weights, examples)
 
     def _check_entries(self, cuts: Cuts) -> None:
-        """Compiled functions trust what they are given, so a user's cuts are checked first."""
+        """Check a user's cuts, because compiled routines trust them."""
         n_entries = len(cuts.columns)
         grows = (np.diff(cuts.starts) >= 0).all() and cuts.starts[0] == 0
         if not grows or cuts.starts[-1] != n_entries or len(cuts.values) != n_entries:
@@ -260,10 +249,7 @@ class PythonOracle(Oracle):
             )
 
     def _checked(self, cuts: Cuts, weights: Floats, examples: Order, method: str) -> Cuts:
-        """What is below the true output, whose cut is zero, is no maximum.
-
-        Where inference may miss the highest output, the true one is taken instead.
-        """
+        """Refuse cuts below zero, that of the true output; if inference is not exact, use that."""
         slopes = cuts.slopes(weights)
         scale = 1.0 + cuts.losses + np.abs(cuts.losses - slopes)
         if not (slopes < -_ROUNDING * scale).any():
@@ -285,7 +271,7 @@ class PythonOracle(Oracle):
         )
 
     def _with_true_outputs(self, cuts: Cuts, slopes: Floats, examples: Order, at: Order) -> Cuts:
-        """The cuts, but some of them those of the true output; the bounds are less by that."""
+        """Replace some cuts by those of the true outputs."""
         counts = np.diff(cuts.starts)
         kept = np.ones(len(counts), dtype=bool)
         kept[at] = False
@@ -309,29 +295,28 @@ class PythonOracle(Oracle):
 
     @property
     def inference_name(self) -> str:
-        """What to call inference when it fails."""
         return f"inference of {self._name}"
 
     def candidate(self, i: int, y: Any) -> Candidate:
-        """An output of example `i`: its features less those of the true one."""
+        """An output with its features less those of the true one."""
         columns, values = self._difference(i, y)
         return Candidate(columns, -values, self._loss(i, y), y)
 
     def inferred_best(self, i: int, weights: Floats) -> Any:
-        """What inference finds for example `i`."""
+        """Result of MAP inference for example `i`."""
         return self._call("inference", i, self.X[i], weights)
 
     def is_candidate(self, candidate: Candidate) -> bool:
-        """Whether loss-augmented inference has to beat it."""
+        """Whether loss-augmented inference ranges over it."""
         return True
 
     def true_terms(self, i: int, weights: Floats) -> float:
-        """Sum of the absolute terms of the score of the true output."""
+        """Sum of the absolute terms of the true output's score."""
         columns, values = self._of_y_true(i)
         return float(np.abs(values) @ np.abs(weights[columns]))
 
     def check_agreement(self, i: int, found: Candidate) -> None:
-        """Check that the loss is zero for the true output, and that a cut is that of its output."""
+        """Refuse a loss of the true output, and a cut that is not that of its output."""
         own = self._loss(i, self.Y[i])
         if own != 0.0:
             raise ProblemError(
@@ -356,13 +341,7 @@ class PythonOracle(Oracle):
 
 
 def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
-    """Columns and values of joint features as a user gives them, and how many there are.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If they are no numbers.
-    """
+    """Columns, values and length of joint features; TypeError or ValueError if they are none."""
     if sp.issparse(features):
         row = sp.coo_array(features)
         row.sum_duplicates()
@@ -377,7 +356,7 @@ def as_row(features: Any) -> tuple[NDArray[np.uint32], Floats, int]:
 def _as_cuts(
     starts: Any, columns: Any, values: Any, losses: Any, outputs: Any, suboptimality: Any = None
 ) -> Cuts:
-    """Cuts as compiled functions take them, from whatever a user returned."""
+    """Cuts with the dtypes of compiled routines, from what a user returned."""
     return Cuts(
         np.ascontiguousarray(starts, dtype=np.int64),
         np.ascontiguousarray(columns, dtype=np.uint32),
@@ -391,7 +370,7 @@ def _as_cuts(
 def make_oracle(
     problem: Any, X: Sequence[Any], Y: Sequence[Any], C: Floats, rescaling: str
 ) -> Oracle:
-    """The training set of a problem: its own, or the plain-Python one."""
+    """The oracle of a problem: its own, or the plain-Python one."""
     from maxmargin.core.slack_rescaling import SlackRescaledOracle  # which builds on this module
 
     if rescaling == "slack" and not rescales_slack(problem):

@@ -1,9 +1,4 @@
-"""Names: of the classes that files may hold, a closed list, and of what packages import lazily.
-
-A file holds the registered name of a class, never where its code is, so modules can be moved and a
-file can get at nothing else. A class is registered where it is written; a name that no imported
-module has registered is unknown, and nothing is imported because a file says so.
-"""
+"""The closed list of classes that files may hold, by name; lazy attributes of packages."""
 
 import ast
 import sys
@@ -19,7 +14,7 @@ _NAMES: dict[type, str] = {}
 _CHECKS: dict[type, Callable[[Any], None]] = {}
 
 _FIRST_FORMAT = "maxmargin."
-"""How names began in files of the first format: ``maxmargin.module:Class``."""
+"""Prefix of names in files of the first format: ``maxmargin.module:Class``."""
 
 _RENAMED = {
     "completions": "imputations",
@@ -39,15 +34,11 @@ _RENAMED = {
     "taken": "step",
     "value_every": "evaluate_every",
 }
-"""Fields and parameters by the names that they have in earlier files."""
+"""Fields and parameters by their names in earlier files."""
 
 
 def registered(name: str, check: str | None = None) -> Callable[[_Class], _Class]:
-    """Decorator: files may hold objects of this very class, under this name, which stays the same.
-
-    `check` names a method that raises ValueError if the parts of an object do not fit together; it
-    is called on every object that is made from a file.
-    """
+    """Decorator: files may hold objects of this class; its method `check` validates them."""
 
     def register(kind: _Class) -> _Class:
         if _BY_NAME.setdefault(name, kind) is not kind:
@@ -66,7 +57,7 @@ def name_of(kind: type) -> str | None:
 
 
 def as_named_now(items: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields or parameters of a file, under the names that they have now."""
+    """Fields or parameters of a file under their present names."""
     return {
         _RENAMED.get(name, name): value
         for name, value in items.items()
@@ -75,7 +66,7 @@ def as_named_now(items: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def class_named(name: Any) -> type:
-    """The class that a file names; ValueError if there is none."""
+    """The class registered under a name in a file, or ValueError."""
     known = name.rpartition(":")[2] if str(name).startswith(_FIRST_FORMAT) else name
     if not isinstance(name, str) or known not in _BY_NAME:
         raise ValueError(f"{name!r:.80} is no kind of value")
@@ -83,17 +74,14 @@ def class_named(name: Any) -> type:
 
 
 def check(value: Any) -> Any:
-    """The value, if its parts fit together; else ValueError."""
+    """The value, validated by its class; ValueError if its parts do not fit together."""
     if type(value) in _CHECKS:
         _CHECKS[type(value)](value)
     return value
 
 
 def lazy_names(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, so that importing it is cheap.
-
-    Its stub ``__init__.pyi``, which type checkers read, is the list of its names and their modules.
-    """
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a package, from its ``__init__.pyi``."""
     stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi").read_text(encoding="utf-8")
     imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     home_of = {one.name: str(node.module) for node in imports for one in node.names if one.asname}

@@ -1,4 +1,4 @@
-"""When a solve stops, and what it returns: one rule and one type for every solver."""
+"""What a solve returns, and when it may stop."""
 
 import math
 from dataclasses import dataclass, field
@@ -40,16 +40,14 @@ class Iteration:
     cache_hits : int
         Updates with cached cutting planes instead (explicit classes have none).
     primal, dual : float
-        Best values known so far; primal is infinite before the first evaluation.
+        Best values so far; primal is infinite before the first evaluation.
     cuts : int
         Cutting planes (or non-zero dual variables) kept.
     objective : float
-        Objective of the weights of this iteration, finite in every iteration: evaluated over all
-        examples if `exact`, else estimated.
+        Objective of the weights of this iteration: evaluated over all examples if `exact`, else
+        estimated, as the solver's page says, and no bound.
     exact : bool
-        Whether the objective was evaluated over all examples in this iteration. Otherwise it is
-        what the oracle calls of the pass, made at weights that have changed since, or the working
-        set let expect, and no bound. Each solver says in its documentation what it is.
+        Whether the objective was evaluated over all examples in this iteration.
     stage : str
         Which part of a fit in several parts this is, such as ``3 of 10 classes``.
     done : float
@@ -81,22 +79,7 @@ class Iteration:
 @registered("Result")
 @dataclass(frozen=True)
 class Result:
-    """Weights, how good they are, why the solver stopped, and what a warm start needs.
-
-    Parameters
-    ----------
-    weights : ndarray
-        Of a linear problem of shape (n_features + 1, n_outputs), the last row for the constant
-        feature; of a structured problem of shape (n_features,).
-    dual_point : ndarray of shape (n_samples, n_outputs) or DualPoint
-        Dual coefficients: the state from which a further solve can start.
-    certificate : Certificate
-    status : Status
-    iterations : int
-        Iterations that were made; the most in any part of a problem that falls into parts.
-    history : list of Iteration
-        One line an iteration, or a part.
-    """
+    """Weights or model, certificate, status, and the dual point for a warm start."""
 
     weights: NDArray[np.float64]
     dual_point: Any
@@ -114,9 +97,8 @@ TINY = 1e-300
 class AbsoluteGap:
     """A tolerance in the units of the objective, for the parameter `tol` of any estimator.
 
-    A number as `tol` is a relative duality gap. With ``tol=AbsoluteGap(gap)`` training ends when
-    the objective of the weights is certified to be at most `gap` above the optimum, however large
-    the objective is. That is how SVMstruct stops: its ``-e`` is a gap of ``c * e``.
+    Training ends when the weights are certified to be at most `gap` above the optimum; a number as
+    `tol` is a relative gap. That is how SVMstruct stops: its ``-e`` is a gap of ``c * e``.
 
     Parameters
     ----------

@@ -1,11 +1,8 @@
 """Slack rescaling for any problem that has an oracle for margin rescaling.
 
-The slack of an output is its loss times its violation of a margin of one. As a point in the plane
-of loss and violation, the outputs that maximise a sum ``violation + m * loss`` are the corners of
-their convex hull, one for each multiplier ``m``; and that sum is what the oracle for margin
-rescaling maximises at the weights divided by ``m``. So a few such calls walk to the edge of the
-hull that the highest product lies on. The best corner met is the answer; an output inside the hull
-may be better, and the highest product on the edge bounds by how much.
+Margin rescaling at the weights divided by ``m`` maximises ``violation + m * loss``: a corner of the
+convex hull of the outputs in the plane of loss and violation. A few values of ``m`` walk to the
+edge with the highest ``loss * violation``, which bounds the slack of outputs inside the hull.
 """
 
 from collections.abc import Sequence
@@ -23,16 +20,16 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 USUAL_CALLS = 5.0
-"""Oracle calls with a multiplier that the largest slack takes, about."""
+"""Oracle calls that the largest slack usually takes."""
 
 MOST_CALLS = 25
-"""And at most. The bound holds whenever the walk ends."""
+"""Oracle calls at most; the bound holds whenever the walk ends."""
 
 ENOUGH = 1e-6
-"""Part of the slack that may be missed without a further call."""
+"""Part of the slack that may be missed."""
 
 LEAST_MULTIPLIER = 1e-6
-"""Relative to the sizes of violation and loss: below, an oracle would not see the loss."""
+"""Relative to violation and loss: an oracle would not see the loss below."""
 
 ONE_THREAD = Threads(1)
 
@@ -56,11 +53,7 @@ TRUE_OUTPUT = _Corner(0.0, 1.0, None)
 
 
 class SlackRescaledOracle(Oracle):
-    """The examples of an oracle for margin rescaling, with slack rescaling.
-
-    Calls are made one by one, in one thread. Outputs are those of the other oracle, or None for
-    the true one.
-    """
+    """Slack rescaling by an oracle for margin rescaling, in one thread; None is the true output."""
 
     exact = False
 
@@ -80,7 +73,6 @@ class SlackRescaledOracle(Oracle):
 
     @property
     def checker(self) -> OracleChecker | None:  # type: ignore[override]
-        """That of the other oracle."""
         return self.margin.checker
 
     def check_from(self, first: int, checker: OracleChecker | None) -> None:
@@ -156,7 +148,7 @@ class SlackRescaledOracle(Oracle):
         return best, max(bound, best.slack)
 
     def _most_loss(self, weights: Floats, example: int) -> _Corner:
-        """An output with the largest loss of all, which does not depend on the weights."""
+        """An output with the largest loss; it does not depend on the weights."""
         examples = np.array([example])
         if example not in self._costliest:
             found = self.margin.cold.separate(np.zeros(self.n_features), examples, ONE_THREAD)

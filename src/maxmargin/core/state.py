@@ -1,12 +1,8 @@
 """Values as plain data, and back: the state of a solve, and what a model has learned.
 
-Objects that a solve changes are `Stateful`: they name what belongs to their state, the rest can be
-made anew. Objects that are made again from their parts are `Remade`. What they hold may be numbers,
-strings, bytes, arrays, random generators, and lists, tuples, dictionaries, and registered named
-tuples and data classes of such. Arrays that are the same, or views of the same memory, stay so.
-
-On the way back nothing is taken for granted: only registered classes are made, their fields are of
-the types they are declared to be, and no value asks for more memory than the file has bytes for.
+`Stateful` objects name what a solve changes; `Remade` objects are made again from their parts.
+Arrays that share memory do so again. Reading trusts nothing: only registered classes are made, with
+fields of the declared types, and no more memory than the file has bytes for.
 """
 
 import dataclasses
@@ -32,27 +28,27 @@ FindClass = Callable[[Any], type]
 _PLAIN = (type(None), bool, int, float, str)
 
 _MOST_EQUAL_RECORDS = 10_000
-"""Records without any column that is written out: nothing else vouches for their number."""
+"""Most records without any column written out: nothing else bounds their number."""
 
 _WIDEST_STRINGS = 1 << 24
-"""Bytes of an array of strings, beyond what its strings themselves can account for."""
+"""Bytes of an array of strings, beyond what its strings account for."""
 
 
 class Stateful:
     """An object that a solve changes."""
 
     state_names: ClassVar[tuple[str, ...]] = ()
-    """Attributes that make the difference between it and a new one."""
+    """Attributes that a solve changes."""
 
     state_types: ClassVar[Mapping[str, Any]] = {}
-    """Type hints of those that are None in a new one."""
+    """Type hints of those that are None at first."""
 
     def check_state(self) -> None:
-        """Raise ValueError if a state that was read does not fit together, or the data."""
+        """Raise ValueError if a state from a file is inconsistent, or contradicts the data."""
 
 
 class Remade:
-    """An object that can be made again from parts that have a plain form."""
+    """An object that is made again from parts with a plain form."""
 
     def parts(self) -> dict[str, Any]:
         """What `remade` takes: by default, arguments of the constructor."""
@@ -66,7 +62,7 @@ class Remade:
 
 
 class UnwritableError(ValueError):
-    """A value that has no plain form; says which type it is of."""
+    """A value that has no plain form."""
 
 
 def refuse(value: Any) -> Tree:
@@ -75,11 +71,7 @@ def refuse(value: Any) -> Tree:
 
 
 def capture(value: Any, foreign: Callable[[Any], Tree] = refuse) -> tuple[Tree, Arrays]:
-    """A value as a tree, and the arrays that the tree names.
-
-    `foreign` says what stands in the tree for a value that has no plain form; by default it raises
-    UnwritableError.
-    """
+    """A value as a JSON tree and named arrays; `foreign` stands for what has no plain form."""
     capturing = _Capture(foreign)
     return capturing.tree(value, ""), capturing.arrays
 
@@ -91,11 +83,10 @@ def restore(
     foreign: Callable[[Tree], Any] | None = None,
     find: FindClass = class_named,
 ) -> Any:
-    """The value of a tree; any kind of exception if the tree is none that `capture` makes.
+    """The value of a tree; raises any exception if `capture` did not make it.
 
-    `Stateful` objects are changed in place, and so must be in `into`, which is of the same kind as
-    what was captured, freshly made. `foreign` makes values of what `capture` was told to put in
-    their places, `find` says which classes may be made.
+    `Stateful` objects are restored in place, in `into`. `foreign` undoes that of `capture`, and
+    `find` says which classes may be made.
     """
     return _Restore(arrays, foreign, find).value(tree, into)
 
@@ -175,7 +166,7 @@ class _Capture:
             owner = owner.base
         packed = owner.flags.c_contiguous and owner.dtype == value.dtype
         known = id(owner) in self._seen
-        # The rest of a much larger owner is nobody's business.
+        # The rest of a much larger owner is not written.
         if owner is value or not packed or not (known or owner.nbytes <= 2 * value.nbytes):
             return ["array", self._named(value, path)]
         offset = _address(value) - _address(owner)
@@ -254,7 +245,7 @@ class _Restore:
         return {name: self.value(item) for name, item in items.items()}
 
     def _class(self, name: Any, base: type) -> Any:
-        """A registered class that is made in the way the file says."""
+        """The registered class that a file asks for."""
         found = self._find(name)
         is_data = dataclasses.is_dataclass(found) and not issubclass(found, Remade)
         if not issubclass(found, base) or (base is object and not is_data):
@@ -292,7 +283,6 @@ class _Restore:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """Types of the fields of a data class or a named tuple."""
     fields = getattr(kind, "_fields", None)
     names = fields or [field.name for field in dataclasses.fields(kind)]  # type: ignore[arg-type]
     hints = get_type_hints(kind)
@@ -300,10 +290,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
-    """Whether a value that was read can take the place of that of a newly made object.
-
-    Arrays are as long as before, but for empty ones and those of tables, which grow.
-    """
+    """Whether a value from a file fits that of a new object: arrays as long, unless they grow."""
     if old is None or new is None:
         return old is new
     if isinstance(old, np.ndarray):
@@ -322,10 +309,7 @@ def alike(old: Any, new: Any, may_grow: bool = False) -> bool:
 
 
 def _view(owner: NDArray[Any], offset: Any, shape: Any, strides: Any) -> NDArray[Any]:
-    """A part of an array, no number of which comes twice.
-
-    numpy's own check of what lies outside overflows.
-    """
+    """A view without overlaps, checked here because numpy's check of bounds overflows."""
     size = owner.itemsize
     whole = [type(n) is int for n in (offset, *shape, *strides)]
     if not all(whole) or len(shape) != len(strides) or min(shape, default=0) < 0:
@@ -368,7 +352,6 @@ def _split(lengths: NDArray[Any], joined: NDArray[Any]) -> list[bytes | None]:
 
 
 def _are_records(items: list[Any]) -> bool:
-    """Whether all are of one registered data class."""
     kind = type(items[0])
     ours = dataclasses.is_dataclass(kind) and name_of(kind) and not issubclass(kind, Remade)
     return bool(ours) and all(type(item) is kind for item in items)

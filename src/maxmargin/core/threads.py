@@ -1,4 +1,4 @@
-"""Compiled routines, which release the GIL, side by side in threads; reading ahead."""
+"""Threads for compiled routines, which release the GIL, and for reading ahead."""
 
 import math
 import os
@@ -13,24 +13,18 @@ Answer = TypeVar("Answer")
 
 
 WORK_FOR_THREADS = 3e6
-"""Multiplications from which on work is shared out: about half a millisecond."""
+"""Multiplications from which on threads pay: about half a millisecond."""
 
 
 class Threads:
-    """As many threads as scikit-learn's `n_jobs` means; they give answers in the order of tasks.
-
-    With one thread, or a single task, tasks simply run where they are asked for.
-    """
+    """`n_jobs` threads; a single one, or a single task, runs in the caller's."""
 
     def __init__(self, n_jobs: int | None) -> None:
         self.n_threads = n_threads(n_jobs)
         self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
 
     def shares(self, n: int, work: float = math.inf) -> list[slice]:
-        """``range(n)`` in equal parts, one for each thread.
-
-        In a single one if all of it, at so many multiplications each, is too little to share.
-        """
+        """``range(n)`` in one slice a thread; in one slice if `work` for each is too little."""
         parts = self.n_threads if n * work > WORK_FOR_THREADS else 1
         cuts = [n * part // parts for part in range(parts + 1)]
         return [slice(a, b) for a, b in pairwise(cuts) if b > a]
@@ -41,11 +35,7 @@ class Threads:
         tasks: Iterable[Task],
         cancel: Callable[[], None] = lambda: None,
     ) -> list[Answer]:
-        """Answers of `function` for all `tasks`; never returns while one is still running.
-
-        After Ctrl-C, too: arrays must not change under the caller's hands. `cancel` is called
-        before the wait that this may take.
-        """
+        """Results of all `tasks`; on an error or Ctrl-C, calls `cancel` and waits for the rest."""
         tasks = list(tasks)
         if self._pool is None or len(tasks) == 1:
             return [function(task) for task in tasks]
@@ -74,17 +64,7 @@ Item = TypeVar("Item")
 
 
 def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items in the same order, each asked for when the one before is handed out.
-
-    There are never more than two in memory. An error of `items` is raised here, when its item
-    would have been due.
-
-    Examples
-    --------
-    >>> from maxmargin.core.threads import read_ahead
-    >>> list(read_ahead(iter("abc")))
-    ['a', 'b', 'c']
-    """
+    """The same items, each read in a thread while the one before is in use."""
     end = object()
     with ThreadPoolExecutor(1) as reader:
         following = reader.submit(next, items, end)
@@ -95,7 +75,7 @@ def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Threads that scikit-learn's `n_jobs` means."""
+    """Number of threads for scikit-learn's `n_jobs`."""
     if n_jobs is None:
         return 1
     cores = os.cpu_count() or 1

@@ -1,17 +1,13 @@
-"""Block-coordinate ascent on the n-slack dual: Auto, DualCoordinate, FrankWolfe.
+"""Block-coordinate ascent on the n-slack dual of structured.py: Auto, DualCoordinate, FrankWolfe.
 
-Objective and dual are those of structured.py. The variables of one example are a block. An oracle
-call for example i finds the cutting plane of the largest slope g_iy = loss_i(y) - <w, psi_i(y)>,
-and steps over the cutting planes of the example raise the dual, each step exact:
+After an oracle call for example i, exact steps over its cutting planes, of slopes g and
+coefficients a, raise the dual; every step keeps the dual point feasible.
 
-- pairwise (DualCoordinate, Auto): from k, the lowest of those with a_ik > 0, to j, the highest, by
-  ``min(a_ik, (g_ij - g_ik) / |psi_ij - psi_ik|^2)``; the true output counts as one of them. Ramanan
-  (2013), algorithm 1 and equations (25) and (28), with the most violating pair instead of a random
-  one;
-- Frank-Wolfe: from a_i towards C_i at the best output; Lacoste-Julien et al. (2013), algorithm 4,
+- pairwise, from the lowest k with a_ik > 0 to the highest j, by
+  ``min(a_ik, (g_ij - g_ik) / |psi_ij - psi_ik|^2)``: Ramanan (2013), algorithm 1, equations (25)
+  and (28), with the most violating pair instead of a random one;
+- Frank-Wolfe, from a_i towards C_i at the best output: Lacoste-Julien et al. (2013), algorithm 4,
   and for all examples at once algorithm 2.
-
-Every step keeps the dual point feasible, so its value is a lower bound of the optimum at any time.
 """
 
 from dataclasses import dataclass
@@ -32,7 +28,7 @@ from maxmargin.solvers.structured import (
 )
 
 ENTRY_COST = 6.0
-"""A cut's entries are looked up one by one; oracle calls multiply vectors, faster by about this."""
+"""Cost of a sparse entry of a cut beside a vectorised multiplication of an oracle call."""
 
 
 @registered("Auto")
@@ -40,20 +36,18 @@ ENTRY_COST = 6.0
 class Auto(StructuredSolver):
     """Pairwise steps over the working set, and oracle calls when these gain more.
 
-    After a pass of oracle calls, which gains most in the beginning, the working set is swept for as
-    long as the dual grows faster by it, for each multiplication, than by oracle calls. Both are
-    counted in operations, not seconds, so that runs repeat exactly. Between sweeps the coefficients
-    are extrapolated.
+    After a pass of oracle calls the working set is swept for as long as the dual grows faster by
+    it, for each multiplication, than by oracle calls. Work is counted in operations, not seconds,
+    so that runs repeat exactly.
 
     Parameters
     ----------
     oracle_cost : float, default=300
-        Cost of an oracle call in updates of an example, for problems in plain Python, which cannot
-        count.
+        Cost of an oracle call in updates of an example, for problems in plain Python.
     acceleration : bool, default=True
         Extrapolate along the last sweeps' steps, undone when the dual would fall.
     max_sweeps : int, default=100
-        Most sweeps between two passes of oracle calls.
+        Most sweeps over the working set between two passes of oracle calls.
     max_steps : int, default=10
         Most steps of one update.
     max_idle : int, default=3
@@ -100,13 +94,13 @@ class Auto(StructuredSolver):
                 break
 
     def inference_effort(self, run: BlockRun, order: Order, found: BlockUpdate) -> float:
-        """Multiplications that oracle calls of `order` and the updates with them took, about."""
+        """Multiplications of the oracle calls of `order` and their updates, about."""
         each = run.oracle.oracle_work
         oracle_calls = self.oracle_cost * found.work if each is None else each * len(order)
         return ENTRY_COST * found.work + oracle_calls
 
     def worth_sweeping(self, run: BlockRun) -> Order:
-        """Examples that sweeps may gain by, in random order."""
+        """Examples with a gap worth a sweep, in random order."""
         gaps = run.working_set.gaps
         return run.random.permutation(np.flatnonzero(gaps > LEAST_PART_OF_MEAN_GAP * gaps.mean()))
 
@@ -114,23 +108,21 @@ class Auto(StructuredSolver):
 @registered("DualCoordinate")
 @dataclass(frozen=True, kw_only=True)
 class DualCoordinate(StructuredSolver):
-    """Dual coordinate descent of Ramanan (2013), algorithm 1, on a growing set of cutting planes.
+    """Dual coordinate descent of Ramanan (2013), algorithm 1, on a growing working set.
 
-    An iteration calls the oracle for every example, in random order, and takes steps over the
-    example's cutting planes: of one coefficient, against the true output, or between the most
-    violating pair. Then it sweeps the working set until its own gap is small.
+    An iteration calls the oracle for every example, in random order, with steps over the example's
+    cutting planes, and then sweeps the working set until its own gap is small.
 
     Parameters
     ----------
     bound : {"tracked", "true"}, default="tracked"
-        How the upper bound is known: from the hinges seen on the way, with an evaluation of the
-        objective only when they promise the end; or by an evaluation of the objective in every
-        iteration.
+        How the primal value is known: from the hinges of the last pass, with an evaluation only
+        when they promise the end; or by an evaluation in every iteration.
     precision : float, default=0.5
         Sweep until the gap over the working set is this part of the gap that the oracle calls
         found.
     max_sweeps : int, default=10
-        Most sweeps of one iteration.
+        Most sweeps over the working set in one iteration.
     max_steps : int, default=10
         Most steps of one update.
     max_idle : int, default=50
@@ -189,8 +181,8 @@ class FrankWolfe(StructuredSolver):
     block : bool, default=True
         One step for each example (Lacoste-Julien et al., 2013), or one for all of them.
     step : {"frank-wolfe", "away", "pairwise"}, default="frank-wolfe"
-        Towards the best cutting plane; that or away from the worst, what promises more; or from the
-        worst to the best. The last two need `block`.
+        Towards the best cutting plane; that or away from the worst; or from the worst to the best.
+        The last two need `block`.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     gap_sampling : bool, default=False
@@ -247,7 +239,7 @@ class FrankWolfe(StructuredSolver):
         gaps = np.maximum(run.working_set.gaps, 0.0)
         if not self.gap_sampling or not np.isfinite(gaps).all() or gaps.sum() <= 0.0:
             return run.shuffled
-        # Without repeats within a pass; blocks of no gap still have a small chance.
+        # Without repeats within a pass; examples of no gap still have a small chance.
         chances = gaps / gaps.sum() + 0.1 / len(gaps)
         drawn = run.random.choice(len(gaps), size=len(gaps), p=chances / chances.sum())
         return run.random.permutation(np.unique(drawn))

@@ -3,10 +3,9 @@
     min   1/2 |w|^2 + sum_i C_i max_{y, h} [loss_i(y) + <w, phi(x_i, y, h)>]
                     - sum_i C_i max_h <w, phi(x_i, y_i, h)>
 
-is a difference of convex functions. With the latent variables h of all true outputs fixed, it
-becomes convex and no lower: the problem of structured.py. With the best ones at some weights, it is
-the same there. So to impute the latent variables and then to minimise, in turn, never raises the
-objective (Yu and Joachims, 2009; Ramanan, 2013, on latent structural SVMs).
+With h of the true outputs imputed, this becomes the convex problem of structured.py, an upper bound
+that is tight where h is the best. To impute and to minimise in turn never raises the objective (Yu
+and Joachims, 2009; Ramanan, 2013, on latent structural SVMs).
 """
 
 import math
@@ -33,28 +32,25 @@ from maxmargin.solvers.structured import RESUMED, StructuredSolver
 Floats = NDArray[np.float64]
 
 Solve = Callable[[Oracle, Stopping, Any, Callable[[Iteration], Iteration]], Result]
-"""Takes the problem, bounds, a dual point to start from, and how to count iterations."""
+"""Solves a problem within bounds from a dual point, and counts iterations."""
 
 FIRST_TOL, PART_OF_GAIN, LAST_TOL = 0.01, 0.3, 0.5
-"""Relative gaps at which convex steps end: the first and most; each other, as a part of what the
-step before lowered the objective by; and the least, as a part of the tolerance. No step is solved
-better than its imputations deserve, and one solved to the least gains the rest of the tolerance, or
-ends the procedure. When imputations stay, it is the least at once."""
+"""Relative gaps of convex steps: the first; each other, as a part of the gain of the step before;
+the least, as a part of the tolerance. No step is solved better than its imputations deserve."""
 
 ZERO_TOL = 1e-6
-"""Relative gap below which weights of zero are taken for an answer. Above it they only mean that
-little can be gained with these imputations, and every imputation would be as good."""
+"""Relative gap below which zero weights are an answer, and not only poor imputations."""
 
 _FINISHED = Status.CONVERGED, Status.RELAXED, Status.MAX_ITER
-"""After these, the next start may begin."""
+"""Reasons after which the next start may begin."""
 
 _SOLVED = Status.CONVERGED, Status.RELAXED
-"""After these, the next step."""
+"""Reasons after which the next step may begin."""
 
 
 @registered("LatentStart")
 class LatentStart(NamedTuple):
-    """Where an earlier solve ended; without a dual point, its weights only serve to impute."""
+    """Where an earlier solve ended; weights without a dual point only serve to impute."""
 
     weights: Floats
     dual_point: Any
@@ -63,12 +59,7 @@ class LatentStart(NamedTuple):
 @registered("LatentResult")
 @dataclass(frozen=True)
 class LatentResult(Result):
-    """The result of the best start, and the steps on the way to it.
-
-    The certificate is of the convex problem that the imputations leave: with these, which are the
-    best at the weights, no weights are better than the result's by more than the gap. `objectives`
-    and `certificates` are of each convex step, `restart_objectives` of the end of every start.
-    """
+    """The result of the best start, certified for the convex problem of its imputations."""
 
     imputations: Any = None
     objectives: list[float] = field(default_factory=list, repr=False)
@@ -78,7 +69,7 @@ class LatentResult(Result):
 
 @registered("LatentPlace")
 class _Place(NamedTuple):
-    """Where a start has come to: weights, imputations, their certificate, and the steps so far."""
+    """Where a start has come to; replaced as a whole, because Ctrl-C may come at any moment."""
 
     weights: Floats
     imputations: Any
@@ -89,16 +80,13 @@ class _Place(NamedTuple):
     def after(
         self, step: Certificate, weights: Floats, imputations: Any, certificate: Certificate
     ) -> "_Place":
-        """Where a convex step leads to."""
+        """The place after a convex step."""
         objectives = [*self.objectives, certificate.primal]
         return _Place(weights, imputations, certificate, objectives, [*self.certificates, step])
 
 
 class _Descent(Stateful):
-    """One start: steps down from some imputations.
-
-    The place where it is changes in one assignment, so Ctrl-C may come at any moment.
-    """
+    """One start: convex steps from some imputations."""
 
     state_names = ("place", "point", "step_tol", "status", "history")
     state_types: ClassVar[dict[str, Any]] = {"place": _Place | None, "point": Any}
@@ -108,14 +96,14 @@ class _Descent(Stateful):
         self.place: _Place | None = None
         self.point: Any = None
         self._oracle: Oracle | None = None
-        """Of the present imputations, once it is made."""
+        """That of the present imputations, made when it is needed."""
         self.step_tol = FIRST_TOL
         self.status = ""
         """Why it has ended; empty while it is under way."""
         self.history: list[Iteration] = []
 
     def begin(self, imputations: Any, again: LatentStart | None) -> None:
-        """With some imputations, or with the best at the weights of an earlier solve."""
+        """With given imputations, or with the best at the weights of an earlier solve."""
         oracle = self.latent.imputed(imputations)
         # Infinity: whatever the first step finds is better. Many a start would end at zero.
         certificate = Certificate(math.inf, 0.0, not oracle.exact)
@@ -128,10 +116,7 @@ class _Descent(Stateful):
         self.place = _Place(weights, imputations, certificate, [], [])
 
     def step(self, max_steps: int, solve: Solve) -> bool:
-        """Solve the convex problem of the present imputations, and impute anew.
-
-        Returns whether it was solved, and not stopped half way.
-        """
+        """Solve the present convex problem and impute anew; whether it was solved to its end."""
         assert self.place is not None
         if len(self.place.certificates) == max_steps:
             self.status = Status.MAX_ITER
@@ -160,7 +145,6 @@ class _Descent(Stateful):
         return self.stopping.is_enough(certificate.primal, certificate.dual)
 
     def _solve(self, oracle: Oracle, solve: Solve) -> Result:
-        """A convex step; its iterations count on from those before."""
         assert self.place is not None
         stage = f"imputation {len(self.place.certificates) + 1}"
         calls, hits = 0, 0
@@ -187,10 +171,7 @@ class _Descent(Stateful):
             tol, point = 0.1 * tol, result.dual_point
 
     def _take(self, oracle: Oracle, result: Result) -> tuple[Oracle, bool]:
-        """Go to the solution of a convex step if it is better.
-
-        Returns the next convex problem, and whether it is still the same.
-        """
+        """Take a better solution; returns the next convex problem, and whether it is the same."""
         here, found = self.place, result.certificate
         assert here is not None
         self.history = self.history + result.history
@@ -213,7 +194,7 @@ class _Descent(Stateful):
         return oracle, False
 
     def _certified(self, oracle: Oracle, weights: Floats, points: list[Any]) -> Certificate:
-        """Evaluate weights, and the best of some dual points, which is the one to go on from."""
+        """Evaluate weights and the best of some dual points, to go on from."""
         self.point, dual = _best_start(oracle, points)
         primal = oracle.primal(weights, self.threads)
         if not oracle.exact:  # calls that miss too much may say less than the dual point proves
@@ -221,7 +202,7 @@ class _Descent(Stateful):
         return Certificate(primal, dual, not oracle.exact)
 
     def result(self) -> LatentResult | None:
-        """What has been found so far, if it has begun."""
+        """The result so far, or None."""
         if self.place is None:
             return None
         return LatentResult(
@@ -238,8 +219,6 @@ class _Descent(Stateful):
 
 
 class _Task(NamedTuple):
-    """What is to be solved, and where to begin."""
-
     latent: LatentOracle
     initial: Any
     start: LatentStart | None
@@ -247,10 +226,7 @@ class _Task(NamedTuple):
 
 
 class LatentRun(LoopRun):
-    """All starts: the best of those that have ended, and the one under way.
-
-    An iteration is a convex step. Its own iterations are the lines of history.
-    """
+    """The best start that has ended, and the one under way; an iteration is a convex step."""
 
     state_names: ClassVar[tuple[str, ...]] = ("best", "descent")
     state_types: ClassVar[dict[str, Any]] = {"best": LatentResult | None}
@@ -265,10 +241,10 @@ class LatentRun(LoopRun):
         self.best: LatentResult | None = None
         self.descent = _Descent(task.latent, stopping, threads)
         self._between = self.descent
-        """The start under way as it was before a step that was stopped half way."""
+        """The start under way, as it was before a step that was stopped."""
 
     def check_state(self) -> None:
-        """Evaluate the objectives anew: a file is not believed what its weights are worth."""
+        """Evaluate the objectives anew instead of trusting the file."""
         place = self.descent.place
         for known in (self.best, place):
             if known is not None and math.isfinite(known.certificate.primal):
@@ -288,7 +264,7 @@ class LatentRun(LoopRun):
         return {"max_iter": self.stopping.max_iter}
 
     def state(self) -> Stateful:
-        """Of the last whole step."""
+        """The state after the last whole step."""
         whole = copy(self)
         whole.descent = self._between
         return whole
@@ -305,7 +281,7 @@ class LatentRun(LoopRun):
 
     @property
     def ended(self) -> int:
-        """Starts that have."""
+        """Number of starts that have ended."""
         return 0 if self.best is None else len(self.best.restart_objectives)
 
     def reason_to_stop(self) -> Status | None:
@@ -320,7 +296,7 @@ class LatentRun(LoopRun):
         return status
 
     def iterate(self) -> None:
-        """Begin a start if there is none, and make a convex step."""
+        """Make a convex step, of a new start if there is none."""
         descent = self.descent
         if descent.place is None:
             self._begin(descent)
@@ -345,7 +321,7 @@ class LatentRun(LoopRun):
         )
 
     def _rehearsed(self) -> LatentStart | None:
-        """Weights of an easier problem, if there is one."""
+        """Weights of the easier problem, if there is one."""
         oracle = self.oracle.latent.rehearsal()
         if oracle is None:
             return None
@@ -357,7 +333,7 @@ class LatentRun(LoopRun):
         return LatentStart(result.weights, None)
 
     def result(self) -> LatentResult | None:
-        """The best so far; if the last start has been stopped, it says why."""
+        """The best result so far, with the reason if the last start was stopped."""
         best, last = self.best, self.descent.result()
         if last is None:
             return best
@@ -379,10 +355,7 @@ class LatentRun(LoopRun):
 @registered("ConvexConcave")
 @dataclass(frozen=True, kw_only=True)
 class ConvexConcave(Solver):
-    """The convex-concave procedure: convex steps by any solver, `max_imputations` at most a start.
-
-    Of the `restarts`, the one that ends at the lowest objective counts.
-    """
+    """The convex-concave procedure: the best of several starts, convex steps by any solver."""
 
     requires: ClassVar[tuple[type, ...]] = (LatentOracle,)
 
@@ -402,12 +375,9 @@ class ConvexConcave(Solver):
         on_iteration: OnIteration | None = None,
         checkpoint: CheckpointFile | None = None,
     ) -> LatentResult:
-        """Train; never raises for stopping early, the result's status tells.
+        """Train, first with the `initial` imputations or those at the weights of `start`.
 
-        `tol` is the relative gap between the objective and the least value of the convex problem
-        with the same imputations; `max_iter` bounds the iterations of each convex step. The first
-        start begins with the `initial` imputations, or with the best at the weights of `start` and
-        its dual point. A `checkpoint` is written between convex steps.
+        `tol` is the relative gap to the optimum of the convex problem with the same imputations.
         """
         task = _Task(latent, initial, start, on_iteration)
         result: Any = super().solve(task, stopping, n_jobs=n_jobs, seed=seed, checkpoint=checkpoint)
@@ -433,7 +403,7 @@ class ConvexConcave(Solver):
 def _compared_with_zero(
     found: LatentResult, latent: LatentOracle, stopping: Stopping, threads: Threads
 ) -> LatentResult:
-    """Take zero weights if they are better; their objective does not depend on the imputations."""
+    """Zero weights if they are better; their objective does not depend on the imputations."""
     oracle = latent.imputed(found.imputations)
     zero = np.zeros(oracle.n_features)
     at_zero = oracle.primal(zero, threads)
@@ -445,10 +415,7 @@ def _compared_with_zero(
 
 
 def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
-    """The dual point of the highest value, and that value; none if zero is higher.
-
-    A point stays feasible with other imputations, but its cutting planes are others then.
-    """
+    """The dual point of the highest value and that value; None and zero if none is positive."""
     best, highest = None, 0.0
     for point in points:
         if point is None:
@@ -463,7 +430,7 @@ def _best_start(oracle: Oracle, points: list[Any]) -> tuple[Any, float]:
 
 
 def _without(point: Any, changed: NDArray[np.bool_]) -> Any:
-    """A dual point without the examples that have changed; None for one of another kind."""
+    """A dual point without the examples that have changed; None for another kind of point."""
     if not isinstance(point, DualPoint):
         return None
     kept = np.flatnonzero(~changed[point.examples])

@@ -1,18 +1,13 @@
 """Cutting-plane training with n slacks or with one; Joachims, Finley and Yu (2009).
 
-NSlack (their algorithms 1 and 2) solves the n-slack dual of structured.py, restricted to a working
-set, again and again. OneSlack (algorithms 3 and 4) minimises the same P(w) with one slack,
+NSlack (algorithms 1 and 2) solves the n-slack dual of structured.py on a working set. OneSlack
+(algorithms 3 and 4, with the cache of section 4) minimises the same P(w) with one slack,
 
     min   1/2 |w|^2 + xi
     s.t.  xi >= sum_i C_i [loss_i(y_i) - <w, psi_i(y_i)>]   for every choice of outputs y_1 .. y_n
-
-so that a cutting plane is a sum over all examples. With (psi_k, loss_k) those found so far, the
-dual that is solved in every iteration is
-
     max   sum_k a_k loss_k - 1/2 |w|^2,    w = sum_k a_k psi_k,    a >= 0,    sum_k a_k <= 1
 
-Their C is n times ours: here C multiplies the sum of the slacks. The cache of each example's own
-cutting planes is that of their section 4.
+with (psi_k, loss_k) the summed cutting planes found so far. Their C is n times ours.
 """
 
 import math
@@ -43,11 +38,11 @@ _NO_EXAMPLES = np.zeros(0, dtype=np.int64)
 
 MOST_STEPS = 20_000
 DENSE_ABOVE = 0.5
-"""Share of non-zeros above which a cutting plane is kept as a dense vector."""
+"""Share of non-zeros above which a summed cut is stored as a dense vector."""
 
 
 class SummedCut(NamedTuple):
-    """One cutting plane, and the coefficients of outputs with which ``vector = sum coef * psi``."""
+    """A cutting plane summed over examples, and the coefficients it was summed with."""
 
     vector: Floats
     loss: float
@@ -55,7 +50,6 @@ class SummedCut(NamedTuple):
 
     @classmethod
     def of(cls, oracle: Oracle, recipe: DualPoint) -> "SummedCut":
-        """The cutting plane that outputs make with their coefficients."""
         vector = np.zeros(oracle.n_features)
         cuts = oracle.cuts_of(recipe.examples, recipe.outputs)
         add_to(vector, cuts, recipe.coef)
@@ -73,7 +67,7 @@ def joined_recipes(used: Sequence[tuple[float, DualPoint]]) -> DualPoint:
 
 @registered("SummedPlanes")
 class _Kept(NamedTuple):
-    """Cuts with all that is known of them, replaced as a whole: Ctrl-C may come at any moment."""
+    """All that is known of the cuts, replaced as a whole: Ctrl-C may come at any moment."""
 
     vectors: tuple[Any, ...] = ()
     recipes: tuple[DualPoint, ...] = ()
@@ -84,7 +78,7 @@ class _Kept(NamedTuple):
 
 
 class SummedCuts(Stateful):
-    """A few cutting planes, their Gram matrix, and coefficients that add up to at most one."""
+    """Working set of summed cuts: Gram matrix, and coefficients that add up to at most one."""
 
     state_names = ("kept",)
 
@@ -104,7 +98,7 @@ class SummedCuts(Stateful):
         return len(self.kept.vectors)
 
     def point(self) -> DualPoint:
-        """What the cutting planes with a coefficient are made of."""
+        """The dual point of the cuts with a coefficient."""
         kept = zip(self.kept.coef, self.kept.recipes, strict=True)
         return joined_recipes([(coef, recipe) for coef, recipe in kept if coef > 0.0])
 
@@ -116,12 +110,10 @@ class SummedCuts(Stateful):
 
     @property
     def dual(self) -> float:
-        """Dual value of the coefficients."""
         kept = self.kept
         return float(kept.losses @ kept.coef) - 0.5 * float(kept.coef @ kept.gram @ kept.coef)
 
     def add(self, cut: SummedCut, coef: float = 0.0) -> None:
-        """Take a cutting plane in."""
         kept, vector = self.kept, cut.vector
         m = len(self)
         gram = np.empty((m + 1, m + 1))
@@ -139,17 +131,17 @@ class SummedCuts(Stateful):
         )
 
     def solve(self, tolerance: float) -> None:
-        """Maximise the dual over the coefficients until no pair violates by `tolerance`."""
+        """Solve the quadratic program until no pair violates by `tolerance`."""
         kept = self.kept
         _solve(kept.gram.ravel(), len(self), self.slopes, kept.coef, tolerance, MOST_STEPS)
 
     def step_towards_best(self) -> None:
-        """One exact step of the dual towards the cutting plane of the largest slope."""
+        """An exact step towards the cutting plane of the largest slope."""
         kept = self.kept
         _step(kept.gram.ravel(), len(self), self.slopes, kept.coef)
 
     def drop_idle(self, max_idle: int) -> None:
-        """Drop the cuts whose coefficient was zero at each of the last `max_idle` calls."""
+        """Drop cuts whose coefficient was zero at the last `max_idle` calls."""
         old = self.kept
         idle = np.where(old.coef > 0.0, 0, old.idle + 1)
         stay = np.flatnonzero((idle == 0) | (idle < max_idle))
@@ -191,18 +183,16 @@ def _step(gram, size, slopes, coef):  # type: ignore[no-untyped-def]
 
 
 MOST_HITS = 500
-"""Cuts from the cache after which a true oracle call is due: the bar they pass is an old one."""
+"""Cached cuts in a row after which the oracle is called: their bar is an old violation."""
 
 HIGHEST_ACCEPT, LOWEST_ACCEPT = 0.5, 0.2
-"""Part of the last violation that is asked of a cut from the cache, where oracle calls are next to
-no work, and where they are nearly all of it."""
+"""Part of the last violation asked of a cached cut: where oracle calls are cheap, and expensive."""
 
 ACCEPT_PER_TOLERANCE = 0.5
-"""Cached cuts that violate by less than this part of the tolerance leave an oracle call to be made:
-it may find the gap closed."""
+"""Violation below which a cached cut is not used, as part of the tolerance."""
 
 MOST_SWEEPS = 1000
-"""Sweeps after which a quadratic program is left as it is: the next will go on."""
+"""Most sweeps of one quadratic program; the next goes on."""
 
 
 @registered("NSlack")
@@ -210,14 +200,13 @@ MOST_SWEEPS = 1000
 class NSlack(StructuredSolver):
     """The n-slack cutting plane method of Joachims, Finley and Yu (2009), one slack an example.
 
-    Between evaluations, the objective in the history is estimated: the dual value plus the gap that
-    the oracle calls of the pass found.
+    Between evaluations, the objective in the history is the dual value plus the gap that the oracle
+    calls of the pass found.
 
     Parameters
     ----------
     update_every : int, default=100
-        New cutting planes after which the quadratic program over all cutting planes is solved
-        again.
+        New cutting planes after which the quadratic program over the working set is solved again.
     precision : float, default=0.1
         Solve it to this part of the gap that the oracle calls found.
     max_idle : int, default=50
@@ -251,7 +240,7 @@ class NSlack(StructuredSolver):
         run.working_set.drop_idle(self.max_idle)
 
     def _solve_qp(self, run: BlockRun) -> None:
-        """Sweep until the gap over the working set is small beside that of the oracle calls."""
+        """Sweep the working set until its gap is small beside that of the oracle calls."""
         rule = StepRule(max_steps=100)
         for sweep in range(MOST_SWEEPS):
             left = run.sweep(run.shuffled, rule).gap
@@ -265,11 +254,10 @@ class NSlack(StructuredSolver):
 class OneSlack(StructuredSolver):
     """The 1-slack cutting plane method of Joachims, Finley and Yu (2009).
 
-    One slack for all examples together: each iteration adds a single cutting plane, the sum over
-    the examples of their most violating ones. The cutting planes stay few however many examples
-    there are. The objective in the history is exact whenever the oracle was called. When cached
-    cutting planes did, it is estimated: the dual value plus the violation that the last oracle
-    calls found, but no less than the cache shows it to be.
+    Each iteration adds one cutting plane, the sum of the most violated ones of all examples: the
+    working set stays small however many examples there are. After iterations with cached cutting
+    planes, the objective in the history is estimated by the violation that the last oracle calls
+    found.
 
     Parameters
     ----------
@@ -278,8 +266,8 @@ class OneSlack(StructuredSolver):
         the oracle.
     accept : float, default=None
         Violation that a sum from the cache must have, as part of that of the last oracle calls.
-        None asks for less the more work oracle calls are beside the rest of an iteration: for half
-        of it where they are cheap, for a fifth where they are nearly all.
+        None is from a half, where oracle calls are cheap, to a fifth, where they are nearly all of
+        the work.
     line_search : bool, default=False
         Instead of the quadratic program, one exact step towards the new cutting plane.
     precision : float, default=0.1
@@ -323,7 +311,7 @@ class OneSlack(StructuredSolver):
 
 
 class SummedRun(Run):
-    """A run whose cutting planes are sums over all examples, with a cache of each example's own."""
+    """A run of the 1-slack method, with a cache of each example's own cutting planes."""
 
     state_names = (
         *Run.state_names, "cuts", "example_cuts", "last_violation", "hits_in_a_row"
@@ -350,12 +338,12 @@ class SummedRun(Run):
         return self._expected
 
     def estimate(self, cached: SummedCut) -> None:
-        """Estimate the objective of the present weights, of which a cached cut is a bound."""
+        """Estimate the objective; a cached cut bounds it from below."""
         bound = self.half_square + self.loss_of(cached)
         self._expected = max(bound, self.dual + self.last_violation)
 
     def choose_as_expected(self) -> None:
-        """Let the best weights that were evaluated be the answer: estimates are of older ones."""
+        """Let the best evaluated weights be the answer: estimates are of older ones."""
         self.best = self.answer()
 
     def check_resumed(self) -> None:
@@ -374,26 +362,22 @@ class SummedRun(Run):
         self.cuts.set_weights(self.weights)
 
     def loss_of(self, cut: SummedCut) -> float:
-        """``loss - <w, psi>``; of a cut found by oracle calls, the sum of cost times hinge."""
+        """``loss - <w, psi>``; of a cut of oracle calls, the sum of C times hinge."""
         return cut.loss - float(self.weights @ cut.vector)
 
     def violation(self, cut: SummedCut) -> float:
-        """How far a cutting plane lies above those in the working set at the present weights."""
+        """How far a cut lies above the working set at the present weights."""
         return self.loss_of(cut) - max(0.0, float(self.cuts.slopes.max(initial=0.0)))
 
     def asked(self, accept: float | None) -> float:
-        """Violation that a cut from the cache must have: a good part of the gap, and it matters."""
+        """Violation that a cached cut must have."""
         part = self._fair_part if accept is None else accept
         least = ACCEPT_PER_TOLERANCE * self.stopping.allowed_gap(self.dual)
         return max(part * self.last_violation, least)
 
     @property
     def _fair_part(self) -> float:
-        """Part of an oracle call's violation at which a cached one gains as much for its work.
-
-        Besides oracle calls, an iteration multiplies the new cutting plane with those in the
-        working set.
-        """
+        """Part of an oracle call's violation at which a cached cut gains as much for its work."""
         each = self.oracle.oracle_work
         if each is None:  # made by Python, which takes far longer than all else
             return LOWEST_ACCEPT
@@ -402,7 +386,7 @@ class SummedRun(Run):
         return min(max(products / max(products + oracle_calls, 1.0), LOWEST_ACCEPT), HIGHEST_ACCEPT)
 
     def found_cut(self, cache: int) -> tuple[SummedCut, Hinges]:
-        """The sum of the cuts that the oracle finds, and the sum of C times hinge."""
+        """The summed cut of oracle calls, and the sum of C times hinge."""
         oracle = self.oracle
         vector = np.zeros(oracle.n_features)
         loss, hinges = 0.0, Hinges(0.0, 0.0)
@@ -427,7 +411,7 @@ class SummedRun(Run):
         return SummedCut(vector, loss, recipe), hinges
 
     def cached_cut(self) -> SummedCut:
-        """The sum of the most violating cutting planes in the cache."""
+        """The sum of the most violated cached cuts."""
         vector = np.zeros(self.oracle.n_features)
         loss, recipe = self.example_cuts.add_best(self.weights, vector)
         return SummedCut(vector, loss, recipe)

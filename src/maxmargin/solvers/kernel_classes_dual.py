@@ -4,14 +4,9 @@
     max over b   -sum_im b_im loss(y_i, m) - 1/2 sum_m b_m' K b_m
     s.t.         b_im <= C_i [m = y_i],    sum_m b_im = 0
 
-with K the Gram matrix times `scale`. The example that violates most is updated exactly, as in
-Crammer and Singer (2001); see Keerthi et al. (2008), section 2.2, for why kernels ask for that
-order and linear problems for a sequential one.
-
-Scores are kept for all examples, class-major, ``(n_classes, n_samples)``, so that a step adds
-multiples of a kernel row to whole rows of them. Dual coefficients are ``(n_samples, padded
-classes)``, see sweeps.py. Rows of the Gram matrix are computed when they are needed; those used
-least recently give way.
+with K the Gram matrix times `scale`. The most violating example is updated exactly, as in Crammer
+and Singer (2001); Keerthi et al. (2008), section 2.2, say why kernels ask for that order. Scores
+have shape (n_classes, n_samples), dual coefficients (n_samples, padded classes).
 """
 
 from dataclasses import dataclass, replace
@@ -37,37 +32,37 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 _BATCH = 64
-"""Examples whose kernel rows are computed by one product of matrices."""
+"""Kernel rows computed by one matrix product."""
 
 _WITHIN = 0.1
-"""An iteration updates the examples whose violation is at least this part of the largest."""
+"""An iteration updates examples with at least this part of the largest violation."""
 
 _SWEEPS = 20
-"""Over the examples whose kernel rows are at hand, in an iteration, at most."""
+"""Most sweeps of an iteration over the examples with cached kernel rows."""
 
 _MOST_AT_ONCE = 8000
-"""Examples whose Gram matrix is copied out, so that steps over them read memory in one piece."""
+"""Examples whose Gram matrix is copied to contiguous memory."""
 
 _DEEPER = 0.3
-"""Examples at hand are solved to this part of what the others are."""
+"""Cached examples are solved to this part of the others' violation."""
 
 _SINGLE = 1e-2
-"""Kernel rows are in single precision if that changes them by no more than this part of tol."""
+"""Kernel rows are of single precision if that changes them by at most this part of tol."""
 
 
 @registered("KernelClassesDual")
 @dataclass(frozen=True, kw_only=True)
 class KernelClassesDual(Solver):
-    """Updates the examples that violate the optimum most, each with an exact step over its classes.
+    """Updates the most violating examples, each with an exact step over its classes.
 
-    Scores of all examples are kept up to date with the kernel row of each example that moves, so
-    the gap is known after every iteration. Examples whose kernel rows are at hand are swept many
-    times on their own Gram matrix, with Nesterov's extrapolation, before the others hear of it.
+    Scores of all examples follow each step, so the gap is known after every iteration. Examples
+    with cached kernel rows are swept many times on their own Gram matrix, with Nesterov's
+    extrapolation, before the scores of the others are updated.
 
     Parameters
     ----------
     cache_bytes : int, default=1_000_000_000
-        For kernel rows. With more of them, those used least recently are computed again.
+        Memory for kernel rows; beyond, the least recently used are computed again.
 
     Examples
     --------
@@ -104,7 +99,7 @@ class KernelClassesDual(Solver):
 
 
 class ClassRun(SolverRun):
-    """One solve; there is nothing random in it."""
+    """One solve, without any randomness."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         *SolverRun.state_names, "coef", "scores", "highest", "lowest", "cache", "certificate",
@@ -125,7 +120,7 @@ class ClassRun(SolverRun):
         self.losses = np.ascontiguousarray(oracle.problem.loss_matrix)
         self.highest, self.lowest = np.empty(n), np.empty(n)
         self.certificate: Certificate | None = None
-        """Of the present point; None when it has moved since."""
+        """Of the present point; None after a step."""
         self._survey()
 
     @property
@@ -135,7 +130,6 @@ class ClassRun(SolverRun):
 
     @property
     def half_square(self) -> float:
-        """``1/2 |w|^2``."""
         return 0.5 * float(np.einsum("im,mi->", self.dual_coef, self.scores))
 
     @property
@@ -145,22 +139,22 @@ class ClassRun(SolverRun):
 
     @property
     def n_cuts(self) -> int:
-        """Dual coefficients of wrong classes that are not zero."""
+        """Non-zero dual coefficients of wrong classes."""
         return int(np.count_nonzero(self.coef < 0.0))
 
     @property
     def expected(self) -> float:
-        """By the scores that are kept up to date, perhaps in single precision."""
+        """By the scores, perhaps in single precision."""
         return self.primal
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap is closed, and not only as far as kept scores tell."""
+        """Whether the certified gap is closed."""
         found = self.certificate
         return found is not None and self.stopping.is_enough(found.primal, found.dual)
 
     def resume(self, start: Floats) -> None:
-        """Take over dual coefficients of an earlier solve, shrunk to the present costs."""
+        """Take over dual coefficients, projected for the present C."""
         if start.shape != self.dual_coef.shape:
             raise ValueError("The dual coefficients are those of other examples or classes.")
         C = self.oracle.C
@@ -180,7 +174,7 @@ class ClassRun(SolverRun):
         return self.oracle.model_of(self.dual_coef)
 
     def update_worst(self) -> None:
-        """The worst examples, a batch at a time; then all whose kernel rows are cached."""
+        """Update the most violating examples, in batches, then those with cached kernel rows."""
         self.certificate = None
         violations = self.highest - self.lowest
         bar = max(_WITHIN * float(violations.max(initial=0.0)), 1e-14)
@@ -192,7 +186,7 @@ class ClassRun(SolverRun):
             self.evaluate()
 
     def _update(self, queue: Order, bar: float) -> None:
-        """Update those of the examples whose violation is still above the bar at their turn."""
+        """Update the examples that still violate by the threshold at their turn."""
         oracle, cache = self.oracle, self.cache
         own, change = np.empty(self.coef.shape[1]), np.empty(self.coef.shape[1])
         while len(queue) and not self.stopping.out_of_time:
@@ -210,11 +204,7 @@ class ClassRun(SolverRun):
                 )  # fmt: skip
 
     def _polish(self, violations: Floats, goal: float) -> None:
-        """Many steps over the examples that matter, of those whose kernel rows are at hand.
-
-        An example matters if it has coefficients or violates. The scores of all others are made
-        up for at the end, by products of matrices.
-        """
+        """Sweep the cached examples that have coefficients or violate; then update all scores."""
         oracle, cache = self.oracle, self.cache
         rows = np.sort(cache.row_in[cache.row_in >= 0])
         rows = rows[(violations[rows] >= goal) | self.coef[rows].any(axis=1)]
@@ -239,7 +229,7 @@ class ClassRun(SolverRun):
         self._add(rows[moved], change[moved])
 
     def _add(self, rows: Order, change: Floats) -> None:
-        """Bring all scores up to date after a change of the coefficients of rows at hand."""
+        """Update all scores for a change of coefficients of cached rows."""
         for start in range(0, len(rows), _BATCH):
             some = slice(start, start + _BATCH)
             kernel_rows = self.cache.values[self.cache.slot_of[rows[some]]]
@@ -247,7 +237,7 @@ class ClassRun(SolverRun):
             self.scores += factors @ kernel_rows
 
     def _survey(self) -> None:
-        """Violations of all examples, and the primal value, by the scores at hand."""
+        """Violations of all examples and the primal value, by the kept scores."""
         oracle = self.oracle
         survey(
             self.scores, self.coef, oracle.labels, self.losses, oracle.C, self.highest,
@@ -257,7 +247,7 @@ class ClassRun(SolverRun):
         self.primal = self.half_square + float(oracle.C @ (self.highest - own))
 
     def evaluate(self) -> None:
-        """Certify the present point, and go on from scores that are exact."""
+        """Certify the present point, and go on from exact scores."""
         scores = self.oracle.scores_of(self.dual_coef, self.threads)
         self.certificate = self.oracle.certify(self.dual_coef, scores)
         self.scores = np.ascontiguousarray(scores.T)
@@ -277,11 +267,7 @@ def _narrowed(oracle: ClassOracle, tol: float) -> Any:
 
 
 class CachedRows:
-    """Some n of the examples with their own Gram matrix, as if nothing else could move.
-
-    Is `Extrapolable`: the product of the Gram matrix with a change of all coefficients costs about
-    as much as a sweep. `scale` is the kernel of a class with itself.
-    """
+    """The dual over n examples with their own Gram matrix, others fixed; `Extrapolable`."""
 
     def __init__(
         self, gram: Any, scale: float, scores: Floats, coef: Floats, labels: Any, losses: Floats,
@@ -290,14 +276,14 @@ class CachedRows:
         self.gram, self.scale, self.scores, self.coef = gram, scale, scores, coef
         self.labels, self.losses, self.cost = labels, losses, cost
         self._outside = scores - self._scores_of(coef)
-        """What all other examples add to the scores."""
+        """Scores due to all other examples."""
         self.restart()
         n, width = coef.shape
         self._scratch = np.empty(n), np.empty(n), np.empty(width), np.empty(width)
 
     @property
     def dual(self) -> float:
-        """But for what other examples have by themselves."""
+        """Dual value, but for the terms of other examples alone."""
         coef = self.coef[:, : len(self.scores)]
         linear = float(np.sum(coef * self.losses[self.labels]))
         return -linear - 0.5 * float(np.einsum("im,mi->", coef, self.scores + self._outside))
@@ -332,11 +318,7 @@ class CachedRows:
 
 @registered("KernelRows")
 class _Held(NamedTuple):
-    """Which rows are in which slots, and how they got there.
-
-    Rows that were computed together are computed together again, because the bits of a product of
-    matrices may depend on its shape.
-    """
+    """Rows in slots by batches, computed again as such: bits of a product depend on its shape."""
 
     row_in: Order
     batch_in: Order
@@ -344,11 +326,7 @@ class _Held(NamedTuple):
 
 
 class KernelRowCache(Stateful):
-    """Kernel of some rows with all rows, as many as fit in `max_bytes`, or `least`.
-
-    It is computed in the width of floats that `X` has. `values` has shape (n_slots, n_rows);
-    `evaluations` counts the values of the kernel that were computed.
-    """
+    """Least-recently-used cache of kernel rows, `values` of shape (n_slots, n_samples)."""
 
     state_names: ClassVar[tuple[str, ...]] = ("last_use", "evaluations", "clock", "held")
 
@@ -366,13 +344,13 @@ class KernelRowCache(Stateful):
         self.last_use = np.full(slots, -1, dtype=np.int64)
         self.evaluations = n
         self.clock = 0
-        """Of calls of `slots`; also the number of the batch that a call computes."""
+        """Number of calls of `slots`, and of the batch that a call computes."""
         self._batch_in = np.full(slots, -1, dtype=np.int64)
         self._batches: dict[int, Order] = {}
 
     @property
     def held(self) -> _Held:
-        """What a state needs of the values: how to compute them again."""
+        """What a checkpoint needs to compute the values again."""
         self._forget_batches()
         return _Held(self.row_in, self._batch_in, self._batches)
 
@@ -397,7 +375,7 @@ class KernelRowCache(Stateful):
             self.values[slots[here]] = block[here]
 
     def slots(self, rows: Order) -> Order:
-        """Where in `values` the kernel of these rows, at most `least`, is; computed if need be."""
+        """Slots of the kernel rows of at most `least` rows, computed where they are missing."""
         missing = rows[self.slot_of[rows] < 0]
         self.clock += 1
         held = self.slot_of[rows]
@@ -422,13 +400,13 @@ class KernelRowCache(Stateful):
         return self.slot_of[rows]
 
     def between(self, rows: Order) -> Any:
-        """The Gram matrix of some rows that are all at hand, as a copy."""
+        """The Gram matrix of rows in the cache, copied."""
         gram = np.empty((len(rows), len(rows)), dtype=self.values.dtype)
         _gather(self.values, self.slot_of[rows], rows, gram)
         return gram
 
     def _forget_batches(self) -> None:
-        """Those of which no row is left."""
+        """Forget batches of which no row is left."""
         live = np.unique(self._batch_in[self.row_in >= 0]).tolist()
         self._batches = {batch: self._batches[batch] for batch in live}
 
@@ -455,7 +433,7 @@ def _gather(values, slots, columns, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def project(coef, n_classes, labels, cost):  # type: ignore[no-untyped-def]
-    """The nearest feasible coefficients of each example, in place; see `crammer_singer_step`."""
+    """Project the coefficients of each example on the feasible set, in place."""
     for i in range(len(labels)):
         own = coef[i]
         if cost[i] == 0.0:
@@ -485,7 +463,7 @@ def project(coef, n_classes, labels, cost):  # type: ignore[no-untyped-def]
 
 @compiled
 def survey(scores, coef, labels, losses, cost, highest, lowest):  # type: ignore[no-untyped-def]
-    """Loss-augmented scores of each example: the highest, and the lowest that has coefficient."""
+    """The highest loss-augmented score of each example, and the lowest with a coefficient."""
     n = len(labels)
     for i in range(n):
         highest[i] = NEVER
@@ -501,7 +479,7 @@ def survey(scores, coef, labels, losses, cost, highest, lowest):  # type: ignore
 
 @compiled
 def violations_of(rows, scores, coef, labels, losses, cost, out):  # type: ignore[no-untyped-def]
-    """How far from optimal some examples are: what `survey` says, highest less lowest."""
+    """Violation of the optimality conditions of some examples: highest less lowest of `survey`."""
     for r in range(len(rows)):
         i = rows[r]
         highest = NEVER
@@ -518,10 +496,7 @@ def violations_of(rows, scores, coef, labels, losses, cost, out):  # type: ignor
 def _step(  # type: ignore[no-untyped-def]
     i, row, curvature, scale, scores, coef, labels, losses, cost, threshold, own, change
 ):
-    """An exact step for example `i`, if it violates by the threshold; 1 if it moved, else 0.
-
-    `row` is its kernel row, which scores are brought up to date with.
-    """
+    """Exact step for example `i` with its kernel row, if it violates by the threshold; whether."""
     for m in range(len(own)):
         own[m] = NEVER
     for m in range(len(scores)):
@@ -543,19 +518,12 @@ def _step(  # type: ignore[no-untyped-def]
 def update(  # type: ignore[no-untyped-def]
     rows, slots, kernel, diagonal, scale, scores, coef, labels, losses, cost, goal, own, change
 ):
-    """An exact step for each of the examples `rows` that violates by `goal`; says how many moved.
+    """Exact steps for the examples `rows` that violate by `goal`; returns how many moved.
 
-    Parameters
-    ----------
-    rows, slots : ndarray of int64, shape (n,)
-        Examples, and where their kernel rows are in `kernel`.
-    kernel, diagonal : ndarray of shape (n_slots, n_samples) and (n_samples,)
-    scale : float
-        Kernel of a class with itself.
-    scores, coef, labels, losses, cost, goal
-        As in `polish`, for all examples.
-    own, change : ndarray of shape (padded classes,)
-        Scratch.
+    - rows, slots : (n,), examples, and their kernel rows in `kernel`
+    - kernel, diagonal, scale : (n_slots, n_samples), (n_samples,), kernel of a class with itself
+    - scores, coef, labels, losses, cost, goal : as in `polish`, for all examples
+    - own, change : (padded classes,), scratch
     """
     moved = 0
     for r in range(len(rows)):
@@ -571,23 +539,15 @@ def update(  # type: ignore[no-untyped-def]
 def polish(  # type: ignore[no-untyped-def]
     gram, scale, scores, coef, labels, losses, cost, goal, most, highest, lowest, own, change
 ):
-    """Steps over a few examples with their own Gram matrix, the worst first (shrinking).
+    """Steps over n examples with their own Gram matrix, the most violating first (shrinking).
 
-    Until none violates by `goal`, or about `most` steps have been made; returns their number.
+    Until none violates by `goal`, or after about `most` steps; returns their number.
 
-    Parameters
-    ----------
-    gram : ndarray of shape (n, n)
-    scale : float
-        Kernel of a class with itself.
-    scores, coef : ndarray of shape (n_classes, n) and (n, padded classes)
-    labels, cost : ndarray of shape (n,)
-    losses : ndarray of shape (n_classes, n_classes)
-    goal : float
-    most : int
-    highest, lowest : ndarray of shape (n,)
-    own, change : ndarray of shape (padded classes,)
-        Scratch.
+    - gram, scale : (n, n), kernel of a class with itself
+    - scores, coef : (n_classes, n), (n, padded classes)
+    - labels, cost, losses : (n,), (n,), (n_classes, n_classes)
+    - goal, most : numbers
+    - highest, lowest, own, change : (n,), (n,), (padded classes,) twice, scratch
     """
     moved = 0
     while True:

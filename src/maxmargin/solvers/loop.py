@@ -1,14 +1,11 @@
 """The training loop of all solvers: stopping, history, Ctrl-C, checkpoints, certification.
 
-A solver is a small configuration object. It says what it requires of an oracle, how a run starts
-and what an iteration is; what a run keeps, the loop need not know:
+The loop runs what a solver, a small configuration object, defines:
 
     run = solver.start(oracle, stopping, threads, seed)
     while run.reason_to_stop() is None:
         solver.iterate(run)
     result = solver.finish(run, status)
-
-And Nesterov's extrapolation between sweeps of a dual method, which some of them use.
 """
 
 import math
@@ -32,20 +29,10 @@ from maxmargin.core.threads import Threads
 
 @dataclass
 class Stopping:
-    """Bounds on a solve, and its clock.
+    """Bounds on a solve, and its clock, which starts when this object is made.
 
-    Parameters
-    ----------
-    tol : float
-        Relative duality gap that is good enough.
-    gap : float
-        Duality gap that is good enough, whatever the relative one; minus infinity for none.
-    max_iter : int
-        Most iterations.
-    time_limit : float or None
-        Most seconds, counted from when this object is made.
-    cancelled : threading.Event
-        Set it, from any thread, to stop after the present iteration.
+    A gap is good enough by the relative `tol` or the absolute `gap` (minus infinity for none).
+    Setting `cancelled`, from any thread, stops after the present iteration.
     """
 
     tol: float = 1e-3
@@ -54,10 +41,9 @@ class Stopping:
     time_limit: float | None = None
     cancelled: threading.Event = field(default_factory=threading.Event, repr=False)
     may_be_zero: bool = field(default=True, kw_only=True)
-    """Whether zero weights may be the answer. Convex steps of latent problems go on from it, and
-    would not get away from there."""
+    """Whether zero weights may be the answer; latent problems would get stuck there."""
     earlier: float = 0.0
-    """Seconds of a solve that this one goes on with; the time limit does not count them."""
+    """Seconds of the solve that this one resumes; the time limit does not count them."""
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     @classmethod
@@ -68,26 +54,24 @@ class Stopping:
         return cls(tol, *bounds)
 
     def is_enough(self, primal: float, dual: float) -> bool:
-        """Whether weights and a dual point of these values are good enough."""
+        """Whether the gap between these values is good enough."""
         certificate = Certificate(primal, dual)
         return certificate.relative_gap <= self.tol or certificate.gap <= self.gap
 
     def allowed_gap(self, value: float) -> float:
-        """The gap that is good enough for an objective of about this value."""
+        """Gap that is good enough for an objective of about this value."""
         return max(self.tol * abs(value), self.gap)
 
     def relative_tol(self, value: float) -> float:
-        """The relative gap that is good enough for an objective of about this value."""
+        """Relative gap that is good enough for an objective of about this value."""
         return max(self.tol, self.gap / max(abs(value), TINY))
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
         return self.earlier + time.perf_counter() - self._started
 
     @property
     def out_of_time(self) -> bool:
-        """Whether the time limit has passed."""
         limit = math.inf if self.time_limit is None else self.time_limit
         return self.seconds - self.earlier > limit
 
@@ -122,19 +106,19 @@ class CheckpointFile(Protocol):
     def begin(
         self, state: Stateful, content: Any, solver: Any, stopping: Stopping, seed: int, **more: Any
     ) -> bool:
-        """Note what the run is about, and restore `state` from the file, if it is to; whether."""
+        """Note what the run is about, and restore `state` if asked to; whether it did."""
 
     def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
-        """Write the state if it is time to, or if it is the `final` one."""
+        """Write the state if it is due, or `final`."""
 
 
 class LoopRun(Stateful, ABC):
-    """What the loop needs of a run; `oracle` is whatever the solver requires."""
+    """A run as the loop sees it; `oracle` is whatever the solver requires."""
 
     def __init__(self, oracle: Any, stopping: Stopping, threads: Threads) -> None:
         self.oracle, self.stopping, self.threads = oracle, stopping, threads
         self.evaluated = math.inf
-        """The lowest objective that was evaluated over all examples in this iteration."""
+        """Lowest objective evaluated over all examples in this iteration."""
         self.history: list[Iteration] = []
 
     @abstractmethod
@@ -147,46 +131,43 @@ class LoopRun(Stateful, ABC):
 
     @abstractmethod
     def uncertified(self) -> Any:
-        """What is known when no oracle call can be trusted any more; nothing is promised."""
+        """The result when the oracle can no longer be trusted, without a certificate."""
 
     def note_dual(self) -> None:
-        """Keep the dual value of the present point if it is the highest."""
+        """Keep the present dual value if it is the highest."""
 
     def record(self) -> None:
-        """Write an iteration into the history."""
+        """Add an iteration to the history."""
 
     def heed_checker(self) -> None:
-        """Warn, once, if the answers of a user's oracle have contradicted each other."""
+        """Warn, once, if the answers of a user's oracle contradict each other."""
 
     def confirm(self) -> bool:
-        """Whether a gap that is closed by the run's own account is closed indeed."""
+        """Whether the gap is closed indeed, not only by the run's account."""
         return True
 
     # Checkpoints
 
     @property
     def content(self) -> Any:
-        """All that tells the training data from others."""
+        """What the fingerprint of the training data is made of."""
         return self.oracle.content
 
     @property
     def depends_on(self) -> dict[str, Any]:
-        """What else the answer depends on, beside the data, the solver and its seed."""
+        """What the result depends on beside the data, the solver and its seed."""
         return {}
 
     def state(self) -> Stateful:
-        """All that the next iterations depend on, with the data."""
+        """All that the next iterations depend on, beside the data."""
         return self
 
     def is_whole(self, status: Status | None) -> bool:
-        """Whether the state is that of an iteration that was not cut short.
-
-        To go on from the middle of one would give another answer.
-        """
+        """Whether no iteration was cut short: resuming in the middle would change the result."""
         return status is not Status.TIME_LIMIT
 
     def go_on_from(self, checkpoint: CheckpointFile, solver: "Solver", seed: int) -> bool:
-        """Take over the state of a checkpoint, if it asks for that and there is one."""
+        """Restore the state of a checkpoint, if it asks for that."""
         resumed = checkpoint.begin(
             self.state(), self.content, solver, self.stopping, seed, **self.depends_on
         )
@@ -201,11 +182,11 @@ class LoopRun(Stateful, ABC):
         return resumed
 
     def check_resumed(self) -> None:
-        """Raise an error if a state that was read contradicts the data."""
+        """Raise an error if the restored state contradicts the data."""
 
 
 class SolverRun(LoopRun):
-    """The state of one solve: the best values so far, and what they have cost."""
+    """The state of one solve: the best values so far, and their cost."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         "primal", "best_dual", "random", "calls", "hits", "history",
@@ -227,12 +208,12 @@ class SolverRun(LoopRun):
     @property
     @abstractmethod
     def n_cuts(self) -> int:
-        """Cutting planes, or dual variables that are not zero."""
+        """Cutting planes, or non-zero dual variables."""
 
     @property
     @abstractmethod
     def expected(self) -> float:
-        """Objective of the present weights as it can be estimated without an oracle call."""
+        """Estimated objective of the present weights, without an oracle call."""
 
     @abstractmethod
     def point(self) -> Any:
@@ -244,7 +225,6 @@ class SolverRun(LoopRun):
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap is closed."""
         return self._closes_gap(self.primal)
 
     def _closes_gap(self, primal: float) -> bool:
@@ -255,7 +235,7 @@ class SolverRun(LoopRun):
             self.oracle.checker.warn()
 
     def iterations_due(self, every: int) -> bool:
-        """Whether the iteration under way is one of those `every` so many."""
+        """Whether the present iteration is one of `every` so many."""
         return (len(self.history) + 1) % every == 0
 
     def reason_to_stop(self) -> Status | None:
@@ -273,7 +253,7 @@ class SolverRun(LoopRun):
         return uncertified(self, self.point())
 
     def as_iteration(self) -> Iteration:
-        """The state as a line of history."""
+        """The state as a line of the history."""
         exact = math.isfinite(self.evaluated)
         return Iteration(
             seconds=self.stopping.seconds,
@@ -292,15 +272,10 @@ class Solver(ABC):
     """Base of all solvers: what a run requires, how it starts, and what an iteration is."""
 
     requires: ClassVar[tuple[type, ...]] = (object,)
-    """Classes or runtime-checkable protocols, of which an oracle must be one."""
+    """Classes or runtime-checkable protocols, one of which the oracle must be."""
 
     def check(self, oracle: Any) -> None:
-        """Raise an error, before any work, if `oracle` lacks what this solver requires.
-
-        Raises
-        ------
-        TypeError
-        """
+        """Raise TypeError, before any work, if `oracle` lacks what this solver requires."""
         if not isinstance(oracle, self.requires):
             known = " or ".join(kind.__name__ for kind in self.requires)
             raise TypeError(
@@ -318,7 +293,7 @@ class Solver(ABC):
 
     @abstractmethod
     def finish(self, run: Any, status: Status) -> Result:
-        """The answer of a run, certified from the data alone."""
+        """The result of a run, certified from the data alone."""
 
     def solve(
         self,
@@ -339,24 +314,20 @@ class Solver(ABC):
             See `requires`.
         stopping : Stopping
         n_jobs : int or None
-            Threads for the oracle calls, as scikit-learn counts them; the answer does not depend
-            on it.
+            Threads for the oracle calls; the answer does not depend on it.
         seed : int
             Of the order in which examples are updated.
         start : dual point of an earlier result, or None
         on_iteration : callable or None
-            See `OnIteration`.
         checkpoint : Checkpoint or None
-            Where to keep the state after iterations, and whether to go on from there.
+            Where to keep the state, and whether to resume from there.
 
         Raises
         ------
         ProblemError
             If a method of the problem failed; its ``result`` holds what was learned before.
-        TypeError
-            If the oracle is not of a kind that the solver requires.
-        ValueError
-            If the checkpoint to go on from is of other data or parameters.
+        TypeError, ValueError
+            For an oracle that lacks what is required, for a checkpoint of other data or parameters.
         """
         self.check(oracle)
         with Threads(n_jobs) as threads:
@@ -385,7 +356,7 @@ def run_loop(
     on_iteration: OnIteration | None = None,
     checkpoint: CheckpointFile | None = None,
 ) -> Status:
-    """Iterations until one of the reasons to stop."""
+    """Iterate until there is a reason to stop."""
     run.note_dual()
     status = _confirmed(run, run.reason_to_stop())
     while status is None:
@@ -405,20 +376,20 @@ def run_loop(
 
 
 def _confirmed(run: LoopRun, status: Status | None) -> Status | None:
-    """The reason to stop; if it was a gap that is not closed after all, what else there is."""
+    """The reason to stop, without a gap that is not closed after all."""
     if status is Status.CONVERGED and not run.confirm():
         return run.reason_to_stop()
     return status
 
 
 def uncertified(run: SolverRun, point: Any) -> Result:
-    """What is known when no oracle call can be trusted any more; nothing is promised."""
+    """The result when the oracle can no longer be trusted, without a certificate."""
     certificate = Certificate(math.inf, run.best_dual, not run.oracle.exact)
     return Result(run.answer(), point, certificate, Status.FAILED, len(run.history), run.history)
 
 
 def in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:
-    """Do the work; once more if Ctrl-C comes in between, for an answer without it is worth less."""
+    """Do the work, once more if Ctrl-C interrupts it: the result needs it."""
     try:
         work()
         return status
@@ -428,11 +399,11 @@ def in_spite_of_interrupt(work: Callable[[], None], status: Status) -> Status:
 
 
 SWEEPS_PER_EXTRAPOLATION = 3
-"""Sweeps between extrapolations; three see a steadier direction, at a third of the price."""
+"""Sweeps between extrapolations: three see a steadier direction for less."""
 
 
 class Extrapolable(Protocol):
-    """A dual state that can be extrapolated along its last steps, and back."""
+    """A dual state that can be extrapolated along its last steps, and reverted."""
 
     @property
     def dual(self) -> float:
@@ -442,14 +413,14 @@ class Extrapolable(Protocol):
         """Go on by `momentum` times the change since the last call, as far as is feasible."""
 
     def revert(self) -> None:
-        """Back to where the last call of `extrapolate` started."""
+        """Back to the point before the last `extrapolate`."""
 
     def restart(self) -> None:
         """Forget the steps so far."""
 
 
 class Momentum(Stateful):
-    """Extrapolates now and then, and undoes and restarts whenever the dual would fall."""
+    """Nesterov's extrapolation between sweeps, reverted and restarted when the dual would fall."""
 
     state_names = ("sweeps", "t", "dual", "dual_before", "extrapolated")
 
@@ -461,17 +432,17 @@ class Momentum(Stateful):
         self.extrapolated = False
 
     def check_state(self) -> None:
-        """Refuse a weight that no extrapolation has."""
+        """Refuse an impossible weight."""
         if not 1.0 <= self.t < math.inf or self.sweeps < 0:
             raise ValueError("the extrapolation is none")
 
     def restart(self) -> None:
-        """Begin anew from where the state is."""
+        """Start anew from the present point."""
         self.state.restart()
         self.sweeps, self.t = 0, 1.0
 
     def apply(self) -> None:
-        """Before a sweep: extrapolate, if it is time to."""
+        """Before a sweep: extrapolate, if it is due."""
         if self.enabled and self.sweeps == 0:
             following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
             self.dual_before = self.dual
@@ -480,7 +451,7 @@ class Momentum(Stateful):
             self.t = following
 
     def settle(self, early: bool = False) -> bool:
-        """After a sweep: was it the last before the next extrapolation? Then undo a loss."""
+        """After a sweep: revert the extrapolation, at its end, if the dual fell."""
         self.sweeps += 1
         self.dual = self.state.dual
         if self.enabled and self.sweeps < SWEEPS_PER_EXTRAPOLATION and not early:

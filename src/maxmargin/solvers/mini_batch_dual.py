@@ -1,11 +1,10 @@
 """MiniBatchDual: kernel structural SVMs by cutting planes in mini-batches; He (2016), algorithm 1.
 
-Objective and dual are those of structured.py, with phi given by a joint kernel, so that
+Objective and dual are those of structured.py, with phi given by a joint kernel:
 
     |w|^2 = sum_iy sum_jz a_iy a_jz K(psi_i(y), psi_j(z))
 
-is computed from kernel values only. The dual over the working set is that of his algorithm 2 (the
-diagonal of the Gram matrix included), solved by pairwise steps in closed form.
+The dual over the working set (algorithm 2, with the diagonal) is solved by exact pairwise steps.
 """
 
 import math
@@ -30,10 +29,10 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 _ROUNDING = 1e-6
-"""Relative gap below zero that rounding of kernel values may make."""
+"""Relative gap below zero that rounding of kernel values may cause."""
 
 _MOST_UPDATES = 200_000
-"""Of examples, in one solution of the quadratic program."""
+"""Most updates of examples in one quadratic program."""
 
 _QP_PART = 0.1
 """The quadratic program is solved to this part of the gap that the oracle calls found."""
@@ -44,26 +43,24 @@ _QP_PART = 0.1
 class MiniBatchDual(Solver):
     """Cutting planes of one mini-batch at a time, through a kernel.
 
-    An iteration calls the oracle for the examples of a mini-batch, takes in the outputs that
-    violate their example's slack by more than epsilon, and improves the dual over the working set.
-    Each pass over the examples is in a new random order. Ends when the gap is closed, or when a
-    whole pass found no output that violates by more than epsilon.
+    An iteration calls the oracle for a mini-batch, adds the outputs that violate their example's
+    slack by more than epsilon, and improves the dual over the working set. Ends when the gap is
+    closed, or when no output of a whole pass violates by more than epsilon.
 
     Parameters
     ----------
     batch_size : int, default=None
-        Oracle calls made with the same model; None is a twentieth of them, 8 at least and 64 at
-        most.
+        Oracle calls made with the same model; None is a twentieth of the examples, from 8 to 64.
     outputs_per_call : int, default=1
-        Outputs that an oracle call may give to an example.
+        Outputs that an oracle call may add for an example.
     diversity : float, default=0.0
-        When several are wanted: bonus of an output for each unit of loss between it and those
-        taken before it.
+        Bonus, where several are wanted, for each unit of loss between an output and those before
+        it.
     steps : {"qp", "smo"}, default="qp"
         Solve over the whole working set after each mini-batch, or only make closed-form steps in
         the examples of the mini-batch.
     prune_every : int, default=20
-        Iterations from one removal of idle outputs to the next.
+        Iterations between removals of idle outputs.
     max_idle : int, default=10
         Iterations after which an output without coefficient is idle.
     epsilon : float, default=None
@@ -111,7 +108,7 @@ class MiniBatchDual(Solver):
         run.update_batch()
 
     def finish(self, run: Any, status: Status) -> Result:
-        """The best model and the dual point, evaluated anew from the data and the kernel alone."""
+        """The best model and the dual point, certified from the data and the kernel alone."""
         point = run.point()
         if run.certificate is None:
             status = in_spite_of_interrupt(run.evaluate, status)
@@ -141,28 +138,27 @@ class MiniBatchRun(SolverRun):
         self.solver = solver
         self.cuts = KernelCuts(oracle.C, oracle.kernel, oracle.by_slack)
         self.order: Order = np.zeros(0, dtype=np.int64)
-        """Of the present pass."""
+        """Examples in the order of the present pass."""
         self.inferred = 0
-        """Examples of the present pass for which the oracle was called."""
+        """Oracle calls of the present pass."""
         self.fresh = 0
         """Outputs that violated in the present pass."""
         self.hinges = np.full(oracle.n_examples, math.inf)
-        """Of each example at its last oracle call; infinite before the first."""
+        """Hinge of each example at its last oracle call; infinite before the first."""
         self.best: KernelModel | None = None
         self._best_point: DualPoint | None = None
         self.certificate: Certificate | None = None
-        """Of the present point and the best model; None when either has changed since."""
+        """Of the present point and the best model; None when either has changed."""
         self.nothing_violates = False
 
     def check_state(self) -> None:
-        """Refuse an order of examples that there are not."""
         check_indices("order", self.order, self.oracle.n_examples)
         if self.inferred < 0 or (self.best is None and math.isfinite(self.primal)):
             raise ValueError("the model of its objective is missing")
 
     @property
     def outputs_in_hand(self) -> CutsState:
-        """The state of `cuts`: outputs, and the values between their rows."""
+        """The state of the working set: outputs, and the values between their rows."""
         return self.cuts.state
 
     @outputs_in_hand.setter
@@ -177,7 +173,7 @@ class MiniBatchRun(SolverRun):
 
     @property
     def best_point(self) -> DualPoint | None:
-        """The dual point whose model is the best."""
+        """The dual point of the best model."""
         return self._best_point
 
     @best_point.setter
@@ -195,7 +191,6 @@ class MiniBatchRun(SolverRun):
 
     @property
     def epsilon(self) -> float:
-        """Violation that does not count."""
         if self.solver.epsilon is not None:
             return self.solver.epsilon
         total = float(self.oracle.C.sum())
@@ -208,7 +203,7 @@ class MiniBatchRun(SolverRun):
 
     @property
     def expected(self) -> float:
-        """With the hinges of the last oracle calls; examples to come are taken to be alike."""
+        """By the hinges of the last oracle calls; others are taken to be alike."""
         C, known = self.oracle.C, np.isfinite(self.hinges)
         share = float(C[known].sum()) / max(float(C.sum()), TINY)
         return self.cuts.half_square + float(C[known] @ self.hinges[known]) / max(share, TINY)
@@ -225,7 +220,6 @@ class MiniBatchRun(SolverRun):
         return DualPoint(examples=atoms.examples[used], outputs=outputs, coef=atoms.coef[used])
 
     def model(self) -> KernelModel:
-        """The present model."""
         cuts = self.cuts
         if not len(cuts.atoms.coef):
             return self.oracle.model_of(self.point())
@@ -235,11 +229,10 @@ class MiniBatchRun(SolverRun):
         )
 
     def answer(self) -> KernelModel:
-        """The best model so far; before any evaluation, the present one."""
         return self.model() if self.best is None else self.best
 
     def update_batch(self) -> None:
-        """Oracle calls for the next mini-batch, and steps; each pass is in a new order."""
+        """Oracle calls for the next mini-batch, and steps; each pass has a new order."""
         n = self.oracle.n_examples
         size = self.solver.batch_size or min(max(n // 20, 8), 64)
         if self.inferred >= len(self.order):
@@ -264,26 +257,26 @@ class MiniBatchRun(SolverRun):
         )
 
     def _suboptimality(self, found: Found) -> Floats:
-        """How far outputs that were found exceed the slacks of their examples."""
+        """How far the outputs that were found exceed the slacks of their examples."""
         examples = found.outputs.examples
         suboptimality = found.slopes - self.cuts.slacks()[examples]
         return np.where(self.oracle.C[examples] > 0.0, suboptimality, 0.0)
 
     def _take_in(self, found: Found, suboptimality: Floats) -> int:
-        """Take in what exceeds the slacks by more than epsilon; says how many did."""
+        """Add the outputs that violate by more than epsilon; returns how many."""
         chosen = np.flatnonzero(suboptimality > self.epsilon)
         if len(chosen):
             self._add(found.outputs.take(chosen))
         return len(chosen)
 
     def _add(self, outputs: NewOutputs) -> None:
-        """Put outputs in the working set, after the true ones of their examples."""
+        """Add outputs to the working set, after the true outputs of their examples."""
         examples = np.unique(outputs.examples)
         missing = examples[~self.cuts.has_true_output[examples]]
         self.cuts.add(self.oracle.y_true(missing) if len(missing) else None, outputs)
 
     def _improve(self, examples: Order, gap: float) -> None:
-        """Improve the dual, to a part of the gap that the oracle calls found; then prune."""
+        """Improve the dual to a part of the gap that the oracle calls found; then prune."""
         solver, cuts = self.solver, self.cuts
         self.certificate = None
         if solver.steps == "smo":
@@ -296,14 +289,14 @@ class MiniBatchRun(SolverRun):
             cuts.drop_idle(solver.max_idle)
 
     def _end_pass(self) -> None:
-        """Evaluate the model if the pass, each batch with another, promises the end."""
+        """Evaluate the model if the hinges of the pass promise the end."""
         estimate = self.expected
         close = estimate - self.dual <= 2.0 * self.stopping.allowed_gap(estimate)
         if close or not self.fresh:
             self.evaluate()
 
     def evaluate(self) -> None:
-        """Evaluate the model on all examples, and certify it; take in the outputs that violate."""
+        """Evaluate and certify the model on all examples, and add the outputs that violate."""
         point = self.point()
         model = self.oracle.model_of(point)
         found = self._infer(model, np.arange(self.oracle.n_examples))
@@ -323,10 +316,7 @@ class MiniBatchRun(SolverRun):
         self.nothing_violates = closed or not self._take_in(found, self._suboptimality(found))
 
     def compare_with_zero(self) -> None:
-        """Take the model of no outputs if it is better.
-
-        Its objective is at least the linear term of the dual, which mostly tells.
-        """
+        """Take the zero model if it is better: at least the linear term of the dual."""
         assert self.certificate is not None
         primal, tol = self.certificate.primal, self.stopping.relative_tol(self.dual)
         if primal < (1.0 - tol) * (self.dual + self.cuts.half_square):

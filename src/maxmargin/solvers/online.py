@@ -1,11 +1,8 @@
 """Online: dual coordinate descent on a stream of examples; Ramanan (2013), algorithm 2.
 
-It minimises P(w) of structured.py, summed over a stream, by steps on its n-slack dual. Only the
-cutting planes of examples that violate are kept, in a cache of bounded size. All others have
-coefficients of zero, so that the dual value is a lower bound of the optimum over the whole stream.
-
-A stream gives batches, each of them an `Oracle` in memory. Examples are known by their position in
-the stream. Its certificate comes from the examples, weights and the dual point alone.
+It minimises P(w) of structured.py over a stream of batches, by steps on its n-slack dual. Cutting
+planes of examples that violate are kept in a bounded cache; all others have zero coefficients, so
+the dual value bounds the optimum over the whole stream.
 """
 
 import math
@@ -42,24 +39,20 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 ROUNDING = 1e-9
-"""Relative to its C, how far above it the coefficients of an example may seem to add up."""
+"""How far above C, relatively, rounding may push the coefficients of an example."""
 
 CHUNK = 1024
-"""Examples whose cutting planes are held at the same time."""
+"""Examples whose cutting planes are in memory at the same time."""
 
 
 class FrozenPoint(NamedTuple):
-    """A feasible dual point: coefficients of outputs, and the sum of all the others.
-
-    That each term of that sum is a cutting plane of its example rests on the solver; what the
-    examples have spent on it is checked.
-    """
+    """A feasible dual point: listed outputs, and the frozen sum of all other cutting planes."""
 
     listed: DualPoint
     frozen: Frozen
 
     def dual(self, oracle: Oracle) -> float:
-        """Dual value, with the cutting planes that are listed made anew."""
+        """Dual value, with the listed cutting planes made anew."""
         return Evaluation(self, oracle.n_features).add(oracle, 0).total
 
 
@@ -67,7 +60,7 @@ DualPointOfStream = DualPoint | FrozenPoint
 
 
 class Evaluation:
-    """The dual value of a point, added up batch by batch; an error if it is not feasible."""
+    """The dual value of a point, summed over batches; ValueError if it is not feasible."""
 
     def __init__(self, point: DualPointOfStream, n_features: int) -> None:
         self.weights, self.linear = np.zeros(n_features), 0.0
@@ -83,7 +76,7 @@ class Evaluation:
         self.outputs = [point.outputs[k] for k in order]
 
     def add(self, oracle: Oracle, first: int) -> "Evaluation":
-        """Add the cutting planes of a batch that begins at position `first`."""
+        """Add the cutting planes of a batch from position `first` on."""
         last = first + oracle.n_examples
         low, high = np.searchsorted(self.positions, [first, last])
         examples, coef = self.positions[low:high] - first, self.coef[low:high]
@@ -102,7 +95,7 @@ class Evaluation:
 
     @property
     def total(self) -> float:
-        """The dual value; an error if examples of the point were not among those added."""
+        """The dual value; ValueError if examples of the point did not come."""
         if self.evaluated != len(self.positions):
             raise ValueError(
                 f"The source ended before example {self.positions[-1]}, which it gave before: it "
@@ -112,7 +105,7 @@ class Evaluation:
 
 
 class Batch(NamedTuple):
-    """Examples in memory, and the position of the first of them in the stream."""
+    """Oracle of examples in memory, and the stream position of the first."""
 
     first: int
     oracle: Oracle
@@ -120,10 +113,7 @@ class Batch(NamedTuple):
     def separated(
         self, candidates: Sequence[Floats], hinges: list[Hinges], threads: Threads
     ) -> Iterator[tuple[Order, list[Cuts]]]:
-        """Add the hinges at each of some weights to `hinges`, some examples at a time.
-
-        Yields these examples, and their cutting planes at each of the weights.
-        """
+        """Chunks of examples with their cuts at each of some weights; adds up the `hinges`."""
         for some in self.oracle.chunks():
             found = [self.oracle.separate(weights, some, threads) for weights in candidates]
             for k, (weights, cuts) in enumerate(zip(candidates, found, strict=True)):
@@ -132,22 +122,22 @@ class Batch(NamedTuple):
 
 
 class Stream(ABC):
-    """Examples that are gone through again and again, not all of which need be in memory."""
+    """Examples that come in the same batches on every pass, known by their position."""
 
     oracle_state: Any = None
-    """Oracle calls of a stream remember nothing from one pass to the next."""
+    """Oracle calls of a stream remember nothing."""
 
     checker: OracleChecker | None = None
-    """Looks at the answers of an oracle that a user wrote, in all batches; see `Oracle`."""
+    """Checks the answers of a user's oracle in all batches; see `Oracle`."""
 
     @property
     @abstractmethod
     def content(self) -> Any:
-        """All that tells these examples, and their oracle, from others."""
+        """What tells these examples and their oracle from others, for fingerprints."""
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """All examples from the beginning."""
+        """All batches from the beginning."""
 
     @property
     @abstractmethod
@@ -177,10 +167,7 @@ class Stream(ABC):
 
 
 class InMemory(Stream):
-    """An oracle in memory as a stream of one batch, from position `first` on.
-
-    `checker` has checked the oracle on the examples before, if there were any.
-    """
+    """An oracle in memory as a stream of one batch from position `first` on."""
 
     def __init__(
         self, oracle: Oracle, first: int = 0, checker: OracleChecker | None = None
@@ -206,17 +193,16 @@ class InMemory(Stream):
 
 
 BATCH_PER_SEEN = 0.02
-"""Oracle calls at the same weights, as a part of the examples seen before: the weights are to be
-made of nearly as many examples as there are at the end of a batch."""
+"""Oracle calls at the same weights, as a part of the examples seen: weights should lag little."""
 
 TINY = 1e-300
 
 PRUNE_AFTER = 1.25
-"""Growth of the cache after which cutting planes without a coefficient are looked for."""
+"""Growth of the cache after which it is pruned."""
 
 
 class StreamRun(TrackedRun):
-    """One online solve; `oracle` is what evaluates the answer: an oracle in memory, or a stream."""
+    """One online solve; `oracle`, in memory or a stream, evaluates the answer."""
 
     state_names = (*TrackedRun.state_names, "cache", "tol_cache", "seen", "pruned_to")
 
@@ -237,12 +223,12 @@ class StreamRun(TrackedRun):
         self.checker = stream.checker
         self.rule = StepRule(max_steps=options.max_steps)
         self.tol_cache = options.tol_cache
-        """Relative gap of the cached problem that is good enough at present."""
+        """Relative gap to which the cached problem is solved at present."""
         self.momentum = Momentum(self, options.acceleration)
         self.seen = 0
-        """Examples that were explored, again and again those of further passes."""
+        """Examples explored so far, counted again in each pass."""
         self.hinges = 0.0
-        """Sum of cost times hinge as explored in this pass, at changing weights."""
+        """Sum of C times hinge as explored in this pass, at changing weights."""
         self.pruned_to = 0
 
     @property
@@ -261,12 +247,11 @@ class StreamRun(TrackedRun):
 
     @property
     def tol(self) -> float:
-        """Relative gap that is good enough in the end."""
+        """Relative gap asked of the result."""
         return self.stopping.relative_tol(self.dual)
 
     @property
     def must_stop(self) -> bool:
-        """Whether there is no time left, or somebody has cancelled."""
         return self.stopping.out_of_time or self.stopping.cancelled.is_set()
 
     def is_whole(self, status: Status | None) -> bool:
@@ -300,7 +285,7 @@ class StreamRun(TrackedRun):
         self.cache.recount(self.weights)
 
     def _resume_frozen(self, start: FrozenPoint) -> None:
-        """Take the frozen sum over, as much of it as is feasible now."""
+        """Take over the frozen sum, scaled down to be feasible."""
         frozen = start.frozen.copy()
         if frozen.vector.shape != self.weights.shape:
             raise ValueError("The point belongs to other features.")
@@ -316,13 +301,13 @@ class StreamRun(TrackedRun):
         del self.cache, self.average
 
     def attach(self, stream: Stream, stopping: Stopping, threads: Threads) -> None:
-        """Go on with other examples; the cache stays."""
+        """Go on with other examples, and the same cache."""
         self.oracle: Any = stream
         self.stream, self.stopping, self.threads = stream, stopping, threads
         self.checker = stream.checker
 
     def detach(self) -> None:
-        """Let go of the examples, and of what cannot be copied."""
+        """Release the examples and what cannot be copied."""
         self.settle()
         self.cache.prune(self.weights, self.options.max_idle)
         self.cache.recount(self.weights)
@@ -331,10 +316,7 @@ class StreamRun(TrackedRun):
     # Exploring
 
     def mini_batches(self) -> Iterator[tuple[Batch, Order]]:
-        """All examples, so many at a time as oracle calls are made at the same weights.
-
-        Ends before the end of the stream when there is no time left.
-        """
+        """All examples, in batches for oracle calls at the same weights, until time is up."""
         self.hinges = 0.0
         self.cache.begin_pass()
         for batch in self.stream.batches():
@@ -365,11 +347,7 @@ class StreamRun(TrackedRun):
         return max(1, min(int(MOST_WORK / max(each, 1.0)), int(BATCH_PER_SEEN * self.seen)))
 
     def explore(self, batch: Batch, some: Order) -> None:
-        """Search for cutting planes of new examples, and take in those that violate.
-
-        For those that did, the oracle is called again while they are in memory: by and by other
-        outputs of theirs violate most.
-        """
+        """Call the oracle for new examples, again for those that violate, and cache the cuts."""
         first, oracle = batch
         for turn in range(self.options.oracle_calls):
             cuts = oracle.separate(self.weights, some, self.threads)
@@ -393,31 +371,27 @@ class StreamRun(TrackedRun):
 
     @property
     def cached_certificate(self) -> Certificate:
-        """Of the cached problem as it was seen: the gap of each example at its last update.
-
-        The dual value also bounds the objective of all that was seen. The primal one does not.
-        """
+        """Of the cached problem at the last updates; only the dual bounds that of all examples."""
         gap = float(self.cache.gaps.sum()) + max(-self.cache.frozen_slope(self.weights), 0.0)
         return Certificate(self.dual + gap, self.dual)
 
     @property
     def cached_gap(self) -> float:
-        """Its relative gap."""
         return self.cached_certificate.relative_gap
 
     def look(self) -> Certificate:
-        """The same at the present weights, by a look at every example."""
+        """The same at the present weights."""
         self.cache.update(np.arange(self.cache.n_examples), self.weights, ADD_ONLY)
         return self.cached_certificate
 
     def update_again(self, examples: Order) -> None:
-        """Steps over the working set of some examples, one after the other."""
+        """Block updates of some examples with the working set."""
         self.hits += len(examples)
         self.cache.update(examples, self.weights, self.rule)
         self.cache.thaw(self.weights)
 
     def sweep(self) -> None:
-        """Update again every example whose gap is worth it, in random order."""
+        """Sweep the working set, examples with a gap worth it, in random order."""
         gaps = self.cache.gaps
         worth = np.flatnonzero(gaps >= LEAST_PART_OF_MEAN_GAP * gaps.mean())
         self.update_again(self.random.permutation(worth))
@@ -439,22 +413,19 @@ class StreamRun(TrackedRun):
         self.prune()
 
     def prune(self) -> None:
-        """Forget cutting planes without a coefficient, and examples without cutting planes."""
+        """Drop cutting planes without a coefficient, and examples without cutting planes."""
         self.settle()
         self.cache.prune(self.weights, self.options.max_idle)
         self.cache.recount(self.weights)
         self.pruned_to = self.cache.n_examples
 
     def extrapolate(self, momentum: float) -> None:
-        """See `Extrapolable`."""
         self.cache.extrapolate(momentum, self.weights)
 
     def revert(self) -> None:
-        """See `Extrapolable`."""
         self.cache.revert(self.weights)
 
     def restart(self) -> None:
-        """See `Extrapolable`."""
         self.cache.extrapolate(0.0, self.weights)
 
     # Evaluating
@@ -483,10 +454,10 @@ class StreamRun(TrackedRun):
 SCHEDULES = ("larank", "gap", "one-pass")
 
 UPDATES_AGAIN = 10
-"""Of cached examples for each new one, in LaRank's schedule."""
+"""Updates of cached examples for each new one, in LaRank's schedule."""
 
 CACHE_PART_OF_GAP = 0.5
-"""From pass to pass, the cached problem is solved to this part of the gap that was seen."""
+"""Later passes solve the cached problem to this part of the gap they saw."""
 
 
 @registered("Online")
@@ -494,34 +465,29 @@ CACHE_PART_OF_GAP = 0.5
 class Online(StructuredSolver):
     """Online dual coordinate descent of Ramanan (2013), algorithm 2.
 
-    A stream of examples is explored: the oracle is called for each, and cutting planes that violate
-    enter a cache, with an exact step on their coefficients. In between, examples of the cache are
-    updated again: some for each new one, or all whenever the duality gap of the cached problem is
-    above a tolerance, as in the paper. After a pass the cache is optimised, from where it was, and
-    what has no coefficient leaves it. Only the cache is in memory. Further passes go over the same
-    examples again. In the end one pass evaluates the weights and the dual point over all of them.
+    The oracle is called for each example of a stream; violated cutting planes enter a cache, with
+    an exact step on their coefficients. In between, cached examples are updated again. After a pass
+    the cache is optimised and pruned. Only the cache is in memory; further passes go over the same
+    examples, and a last one evaluates the weights and the dual point over all of them.
 
     Parameters
     ----------
     passes : int, default=None
         Most passes over the examples; None goes on until the gap is closed.
     schedule : {"larank", "gap", "one-pass"}, default="larank"
-        When examples of the cache are updated again: ten of them, at random, for each new one, as
-        in LaRank; all when their gap is above `tol_cache`; or never.
+        When cached examples are updated again: ten of them, at random, for each new one, as in
+        LaRank; all when their gap is above `tol_cache`, as in the paper; or never.
     tol_cache : float, default=0.01
-        Relative duality gap of the cached problem that is good enough to explore further; after a
-        pass it is solved to this or to the tolerance, whichever is less. Later passes lower it to
-        half of the gap that they saw.
+        Relative duality gap to which the cached problem is solved, after a pass at most the
+        tolerance; later passes lower it to half of the gap that they saw.
     bound : {"tracked", "true"}, default="tracked"
         How the gap of the cached problem is known while it is optimised: from the hinges seen on
-        the way, with a look at all of it only when they promise the end; or by such a look after
-        every sweep.
+        the way, or by a look at all of it after every sweep.
     cache_bytes : int, default=2**30
-        Most memory of the cache. When it is used up, cutting planes of the same example are merged;
-        when that is not enough, examples are frozen (see docs/theory-structured.md).
+        Most memory of the cache. Beyond, cutting planes of the same example are merged, then
+        examples frozen (see docs/theory-structured.md).
     oracle_calls : int, default=4
-        Most oracle calls for one example while it is at hand: one that violates may have several
-        cutting planes.
+        Most oracle calls for one example while it is in memory.
     max_idle : int, default=50
         Optimisations of the cache after which a cutting plane whose coefficient stayed zero is
         dropped, if memory lasts; the paper has 1.
@@ -590,7 +556,7 @@ class Online(StructuredSolver):
             run.evaluate()
 
     def explore(self, run: StreamRun) -> None:
-        """One pass over the run's stream, and the cache optimised in the end."""
+        """One pass over the stream, after which the cache is optimised."""
         for batch, some in run.mini_batches():
             run.explore(batch, some)
             if self.schedule == "gap" and run.cached_gap > run.tol_cache:

@@ -1,14 +1,12 @@
 """Partial linearization (Mohapatra et al., 2016) and exponentiated gradient (Collins et al., 2008).
 
-Objective and dual are those of structured.py, the latter with a distribution p_i over the outputs
-of every example, a_iy = C_i p_i(y). The quadratic term is linearised and an entropy is added, so
-that the maximiser, which an expectation oracle gives, is known in closed form:
+Objective and dual are those of structured.py, a_iy = C_i p_i(y) with a distribution p_i over the
+outputs of every example. With the quadratic term linearised and an entropy added, the maximiser is
 
     s_i(y) ~ p_i(y) exp((loss_i(y) - <w, psi_i(y)>) / temperature)
 
-A step goes from p_i to s_i: as far as the dual grows (PartialLinearization; algorithm 1 of the
-paper for all examples, algorithm 2 for one at a time, with the step size (10) clipped to [0, 1]),
-or all the way (ExponentiatedGradient). At temperature zero it is Frank-Wolfe.
+A step goes from p_i towards s_i, as far as the dual grows (algorithm 1 of the paper for all
+examples, algorithm 2 for one at a time, step size (10)), or all the way (ExponentiatedGradient).
 """
 
 import math
@@ -34,7 +32,7 @@ from maxmargin.solvers.structured import (
 SCHEDULED = "scheduled"
 
 FIRST_PASSES = 4
-"""Passes of a schedule before the first hot one: until then there is little to share out."""
+"""Passes of a schedule before the first hot one."""
 
 MOST_HOT = 3
 """Most hot passes in a row."""
@@ -43,36 +41,33 @@ COOL, HOT = 0.01, 0.3
 """Temperatures of the first passes and of the first hot one, in units of the mean largest loss."""
 
 RATIO = math.sqrt(2.0)
-"""Between a hot temperature and those above and below it that are tried."""
+"""Ratio of a hot temperature to those tried above and below it."""
 
 
 class Temperatures(Stateful):
-    """The temperature of every batch of proposals: always the same."""
+    """A constant temperature."""
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
 
     @property
     def temperature(self) -> float:
-        """That of the next batch."""
+        """The temperature of the next batch."""
         return self._temperature
 
     def learn(self, gain: float) -> None:
-        """Growth of the dual by the steps towards the last batch."""
+        """Note the growth of the dual by the steps of the last batch."""
 
     def next_pass(self) -> None:
-        """All blocks have been updated."""
+        """Note the end of a pass."""
 
 
 class Schedule(Temperatures):
     """Cold and hot passes in turn, with a hot temperature that follows what it gains.
 
-    A cold pass, at temperature zero, moves towards the most violating outputs and so finds those
-    that matter; it gains less and less, because it can raise only one of them at a time. A hot
-    pass shares probability out among those that were found, all at once, but finds none. It is
-    made again as long as it gains more than the last cold one. In a hot pass, every other batch is
-    a little hotter or a little cooler, and the side that gains more wins. The `unit` is a loss that
-    is neither large nor small.
+    Cold passes, at temperature zero, find outputs that matter; hot ones share probability out among
+    those found, as long as they gain more than the last cold one. Every other batch of a hot pass
+    is a little hotter or cooler, and the side that gains more wins. The `unit` is a typical loss.
     """
 
     state_names = (
@@ -172,19 +167,19 @@ class DistributionRun(TrackedRun):
         del self.average, self.distributions
 
     def looks_done(self) -> bool:
-        """Whether the hinges of the last pass make it worth an evaluation of the objective."""
+        """Whether the hinges of the last pass make an evaluation worthwhile."""
         primal = self.expected
         return primal - self.dual <= 2.0 * self.stopping.allowed_gap(primal)
 
     @property
     def share(self) -> int:
-        """Blocks to update between two looks at the clock and at the temperature."""
+        """Examples to update between two looks at the clock and at the temperature."""
         most = max(1, self.oracle.n_examples // BATCHES_PER_PASS)
         each = self.oracle.oracle_work
         return most if each is None else max(1, min(int(MOST_WORK / max(each, 1.0)), most))
 
     def update(self, order: Order) -> None:
-        """Step towards the proposals for all the blocks `order`."""
+        """Block updates: step towards the proposals of the examples `order`."""
         total = BlockUpdate(0.0, 0.0, 0.0, 0.0)
         size = self.share if self.batch_size == 1 else self.batch_size
         for start in range(0, len(order), size):
@@ -207,7 +202,7 @@ class DistributionRun(TrackedRun):
         return self.distributions.update(self.weights, examples, temperature, self.fixed_step)
 
     def update_together(self) -> None:
-        """Propose for all blocks, and make one step; the weights before it are offered."""
+        """One step towards the proposals of all examples; offers the weights before it."""
         loss = self._propose(self.everything)
         self.offer(self.weights, Hinges(loss, loss))
         update = self.distributions.step_together(self.weights, self.fixed_step)
@@ -215,7 +210,7 @@ class DistributionRun(TrackedRun):
         self._end_pass()
 
     def evaluate(self) -> None:
-        """Evaluate the candidates, until one is good enough."""
+        """Evaluate the candidates until one is good enough."""
         for weights in self.candidates:
             hinges = self.oracle.all_hinges(weights, self.threads)
             self.calls += self.oracle.n_examples
@@ -234,13 +229,13 @@ class DistributionRun(TrackedRun):
         self._keep_best()
 
     def _keep_best(self) -> None:
-        """Keep a copy where the dual may fall; exact steps never lower it."""
+        """Keep a copy of the dual point, unless steps are exact and never lower the dual."""
         if self.fixed_step is not None and self.dual > self._best[0]:
             self._best = (self.dual, self.distributions.point.copy())
         self.best_dual = max(self.best_dual, self.dual)
 
     def _mean_largest_loss(self) -> float:
-        """What the hinges are worth at weights of zero, on average."""
+        """Mean hinge at zero weights."""
         hinges = self.oracle.all_hinges(self.weights, self.threads)
         self.calls += self.oracle.n_examples
         self.offer(self.weights, hinges)
@@ -289,25 +284,22 @@ def _is_number(value: Any) -> TypeGuard[float]:
 class PartialLinearization(DistributionSolver):
     """Partial linearization of the dual (Mohapatra et al., 2016).
 
-    Every example has a distribution over its outputs. A step leads towards the same distribution
-    with outputs weighted by ``exp((loss - <w, psi>) / temperature)``, as far as the dual grows.
-    At temperature zero this is `FrankWolfe`, and with steps of length one
-    `ExponentiatedGradient`. The problem must list its outputs (``outputs(x)``); chains of order
-    one and graphs of exact inference do without, in memory for the labels of their cliques:
-    ``n_labels ** 2`` numbers a position, or an edge of a tree.
+    A step leads from the distribution over an example's outputs towards the same one reweighted by
+    ``exp((loss - <w, psi>) / temperature)``, as far as the dual grows. The problem must list its
+    outputs (``outputs(x)``); chains of order one and graphs of exact inference keep marginals of
+    their cliques instead, ``n_labels ** 2`` numbers a position, or an edge of a tree.
 
     Parameters
     ----------
     block : bool, default=True
-        One step for each block, or one for all of them.
+        One step for each example, or one for all of them.
     temperature : float or "scheduled", default="scheduled"
-        In units of the loss. "scheduled" makes cold and hot passes in turn and finds out by itself
-        how hot they should be.
+        In units of the loss; zero is `FrankWolfe`. "scheduled" makes cold and hot passes in turn
+        and finds out how hot they should be.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     evaluate_every : int, default=10
-        Passes between evaluations of the weights, if `block`; each costs one or two more
-        passes.
+        Passes between evaluations of the weights, if `block`; each costs one or two more passes.
     batch_size : int, default=1
         Proposals made at the same weights. More let threads share them out, but a step towards an
         old proposal gains less.
@@ -341,21 +333,19 @@ class PartialLinearization(DistributionSolver):
 class ExponentiatedGradient(DistributionSolver):
     """Exponentiated gradient on the dual (Collins et al., 2008).
 
-    `PartialLinearization` with steps of length one. The dual can fall, and will where the
-    temperature is too low for C and the features: one over it is the learning rate. The best dual
-    point is kept.
+    `PartialLinearization` with steps of length one. The dual falls where the temperature, one over
+    the learning rate, is too low for C and the features; the best dual point is kept.
 
     Parameters
     ----------
     block : bool, default=True
-        One step for each block, or one for all of them.
+        One step for each example, or one for all of them.
     temperature : float, default=1.0
         In units of the loss.
     averaging : bool, default=True
         Also try the average of the weights as the answer: its test error falls early.
     evaluate_every : int, default=10
-        Passes between evaluations of the weights, if `block`; each costs one or two more
-        passes.
+        Passes between evaluations of the weights, if `block`; each costs one or two more passes.
     batch_size : int, default=1
         Proposals made at the same weights. More let threads share them out, but ask for a higher
         temperature.
@@ -367,12 +357,11 @@ class ExponentiatedGradient(DistributionSolver):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> X = [[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]
-    >>> y = [["b", "a"], ["a", "a"], ["b"]]
+    >>> X, y = [[[0.0, 1.0], [1.0, 0.0]], [[0.0, 1.0]]], [["b", "a"], ["b"]]
     >>> solver = mm.ExponentiatedGradient(temperature=2.0)
     >>> tagger = mm.SequenceTagger(C=1.0, solver=solver).fit(X, y)
     >>> [labels.tolist() for labels in tagger.predict(X)]
-    [['b', 'a'], ['a', 'a'], ['b']]
+    [['b', 'a'], ['b']]
     """
 
     temperature: float = 1.0

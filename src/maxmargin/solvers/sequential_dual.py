@@ -1,9 +1,8 @@
-"""SequentialDual: the dual of a linear problem, one example at a time, each step exact.
+"""SequentialDual: exact dual steps of one example at a time; Keerthi et al. (2008).
 
-The method of Keerthi et al. (2008). With a row of features x_i, weights w_m and a dual coefficient
-b_im for each class, w_m = sum_i b_im x_i (a prior on the weights adds its mean):
+With a dual coefficient b_im for each class, w_m = sum_i b_im x_i (plus the mean of a prior):
 
-- Crammer-Singer (their section 2, algorithm 2.1):
+- Crammer-Singer (section 2, algorithm 2.1):
 
       min   1/2 sum_m |w_m|^2 + sum_i C_i max_m [loss(y_i, m) - <w_{y_i} - w_m, x_i>]
       max   -sum_im b_im loss(y_i, m) - 1/2 sum_m |w_m|^2
@@ -11,10 +10,8 @@ b_im for each class, w_m = sum_i b_im x_i (a prior on the weights adds its mean)
 
 - Weston-Watkins (section 3, algorithm 3.1): the sum over m != y_i of max(0, .) instead of the
   maximum, and the bounds ``-C_i <= b_im <= 0`` for m != y_i;
-- binary hinge loss and regression: one coefficient an example between two bounds, and coordinate
+- binary hinge loss and regression: one coefficient an example between two bounds, by coordinate
   descent as in LIBLINEAR (Hsieh et al., 2008); one-versus-rest is one such problem a class.
-
-Where weights must not be negative, sums are kept unclipped and ``max(sum, 0)`` is the weight.
 """
 
 import math
@@ -39,36 +36,36 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
 
 LONGEST_WAIT = 63
-"""Iterations after which even an example that never changes is updated again."""
+"""Iterations after which even an idle example is updated again."""
 
 FINISHED = (Status.CONVERGED, Status.MAX_ITER)
-"""Where a part of a problem ends whatever the clock says."""
+"""Statuses of a part that do not depend on the clock."""
 
 SKIPPED_PART_OF_GAP = 0.1
-"""Violations left alone could together close at most this many times the gap."""
+"""Skipped violations could together close at most this many times the gap."""
 
 
 @registered("SequentialDual")
 @dataclass(frozen=True, kw_only=True)
 class SequentialDual(Solver):
-    """Sequential dual method: update the examples in random order, solve each one's part exactly.
+    """Sequential dual method: exact updates of the examples in random order.
 
-    The method of Keerthi et al. (2008) for the multi-class problems; for binary and regression
-    problems it is coordinate descent. Each heuristic can be switched off. Between evaluations, the
-    objective in the history is estimated with the loss of every example at its last update.
+    The method of Keerthi et al. (2008) for multi-class problems; coordinate descent for binary
+    problems and regression. Between evaluations, the objective in the history is estimated with the
+    loss of every example at its last update.
 
     Parameters
     ----------
     skip_idle_examples : bool, default=True
         Update idle examples less and less often.
     skip_small_violations : bool, default=True
-        Leave alone violations that are small for the present gap.
+        Skip violations that are small for the present gap.
     acceleration : bool, default=True
-        Extrapolate along the last iterations' steps (Nesterov's weights, restarted and undone
-        when the dual would fall).
+        Extrapolate along the last iterations' steps (Nesterov's weights, restarted and undone when
+        the dual would fall).
     averaging : bool, default=True
-        Also try the average of the recent weights as the answer; its objective settles long
-        before that of the last weights.
+        Also try the average of the recent weights as the answer; its objective settles long before
+        that of the last weights.
 
     See Also
     --------
@@ -106,7 +103,7 @@ class SequentialDual(Solver):
 
 
 class _ExplicitRun(SolverRun):
-    """A run on a problem with explicit outputs, for which no user wrote an oracle."""
+    """A run on a problem with explicit outputs, without a user's oracle."""
 
     def __init__(
         self, solver: SequentialDual, problem: Any, stopping: Stopping, threads: Threads, seed: int
@@ -123,14 +120,11 @@ class _ExplicitRun(SolverRun):
         return {"n_jobs": self.threads.n_threads}
 
     def heed_checker(self) -> None:
-        """There is none."""
+        """No user wrote the oracle."""
 
 
 class LinearRun(_ExplicitRun):
-    """One solve: the dual state, and the best weights so far, the last ones or their average.
-
-    With several threads, the examples are shared out. `start` are dual coefficients.
-    """
+    """One solve: the dual state, and the best weights so far, the last ones or their average."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         "dual_state", "momentum", "history", "calls", "threshold", "candidates", "n_evaluations",
@@ -156,12 +150,12 @@ class LinearRun(_ExplicitRun):
         self.candidates = ["average", "weights"] if solver.averaging else ["weights"]
         self.n_evaluations = self.n_nonzero = self.calls_evaluated = 0
         self.is_new = False
-        """Whether the best weights have been evaluated since they were last certified."""
+        """Whether the best weights have been evaluated since the last certificate."""
         self.certified: _Certified | None = None
         self._begin(start)
 
     def _begin(self, start: Floats | None) -> None:
-        """From dual coefficients, or from zero."""
+        """Start from dual coefficients, or from zero."""
         longest_wait = LONGEST_WAIT if self.solver.skip_idle_examples else 0
         self.dual_state = make_dual(self.oracle, self.geometry, start, longest_wait, self.seed)
         self.momentum = Momentum(self.dual_state, self.solver.acceleration)
@@ -171,7 +165,6 @@ class LinearRun(_ExplicitRun):
         self.settled_dual = -math.inf if start is None else self.best_dual
 
     def check_state(self) -> None:
-        """Refuse candidates that there are not."""
         if not {*self.candidates} <= {"average", "weights"}:
             raise ValueError("a candidate is no weights")
 
@@ -203,7 +196,7 @@ class LinearRun(_ExplicitRun):
 
     @property
     def is_done(self) -> bool:
-        """Whether the gap of weights that are not certified yet is closed."""
+        """Whether the gap of weights not yet certified is closed."""
         certificate = self.certificate
         return self.is_new and self.stopping.is_enough(certificate.primal, certificate.dual)
 
@@ -238,7 +231,7 @@ class LinearRun(_ExplicitRun):
                 self.threshold = SKIPPED_PART_OF_GAP * self.certificate.gap / self.oracle.C.sum()
 
     def _chunks(self, order: Order) -> Iterator[Order]:
-        """Parts of a pass between which threads agree on the weights and clocks are heeded."""
+        """Chunks of a pass, between which threads synchronise the weights."""
         size, n_threads = self.dual_state.updates_per_call, self.threads.n_threads
         if n_threads > 1:
             size = min(size, max(self.dual_state.updates_per_merge, -(-len(order) // MERGES)))
@@ -246,12 +239,7 @@ class LinearRun(_ExplicitRun):
             yield order[at : at + size]
 
     def _evaluation_is_due(self) -> bool:
-        """Whether an evaluation, which costs about half a pass, could find the gap closed.
-
-        While the dual still gains more than the gap asked for, the gap cannot have been smaller
-        than that gain just before and is hardly smaller now. Something to show is wanted now and
-        then all the same.
-        """
+        """Whether an evaluation could close the gap: hardly, while the dual gains as much."""
         dual, before = self.best_dual, self.settled_dual
         self.settled_dual = dual
         since = self.calls - self.calls_evaluated
@@ -261,11 +249,7 @@ class LinearRun(_ExplicitRun):
         return since > 0.05 * self.calls + 0.6 * n_samples or math.isinf(self.primal)
 
     def _evaluate(self) -> None:
-        """Find the objective of the candidates and keep the best.
-
-        That costs a pass over the data, so the candidate that was the worse one last time is
-        evaluated only every fourth time.
-        """
+        """Evaluate the candidates and keep the best; the one that was worse every fourth time."""
         state = self.dual_state
         self.calls_evaluated = self.calls
         best_primal = self.certificate.primal
@@ -286,7 +270,7 @@ class LinearRun(_ExplicitRun):
         self.n_nonzero = int(np.count_nonzero(state.coef))
 
     def _certified(self) -> "_Certified":
-        """The best weights, or zero, and a dual point, evaluated anew from the data alone."""
+        """The best weights, or zero, and a dual point, certified from the data alone."""
         problem, state = self.oracle, self.dual_state
         state.release()
         try:
@@ -304,7 +288,6 @@ class LinearRun(_ExplicitRun):
             raise
 
     def finish(self, status: Status) -> Result:
-        """The best weights, with their certificate."""
         if self.certified is None:
             self.momentum.settle(early=True)
             self._evaluate()
@@ -320,15 +303,11 @@ class _Certified(NamedTuple):
     certificate: Certificate
 
     def is_enough(self, stopping: Stopping) -> bool:
-        """Whether the gap is closed."""
         return stopping.is_enough(self.certificate.primal, self.certificate.dual)
 
 
 class ClassesRun(_ExplicitRun):
-    """A one-versus-rest problem: an iteration solves the binary problem of one more class.
-
-    With several threads, so many classes are under way at the same time.
-    """
+    """A one-versus-rest problem: an iteration solves the binary problem of one more class."""
 
     state_names: ClassVar[tuple[str, ...]] = ("rows", "history")
 
@@ -352,12 +331,11 @@ class ClassesRun(_ExplicitRun):
 
     @property
     def n_parts(self) -> int:
-        """Binary problems."""
         return len(self.oracle.parts)
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
-        """The finished classes as plain data, without their certificates."""
+        """The solved classes as plain data, without their certificates."""
         return [
             (m, part.weights, part.dual_point, str(part.status), part.iterations, part.history[-1:])
             for m, part in self.results.items()
@@ -372,7 +350,7 @@ class ClassesRun(_ExplicitRun):
         self.results = {m: self._certified_anew(m, *row) for m, *row in rows}
 
     def _certified_anew(self, m: int, weights: Floats, coef: Floats, *rest: Any) -> Result:
-        """A finished class: a file is not believed what its weights are worth."""
+        """A solved class from a file, certified anew."""
         part, (status, iterations, history) = self.oracle.parts[m], rest
         if weights.shape != part.weights_shape or coef.shape != (part.n_samples, 1):
             raise ValueError("a finished class has weights of another shape")
@@ -391,7 +369,7 @@ class ClassesRun(_ExplicitRun):
 
     @property
     def expected(self) -> float:
-        """Objective with zero weights for the classes that are not solved yet."""
+        """Objective with zero weights for classes not solved yet."""
         rest = sum(self.at_zero[m] for m in range(self.n_parts) if m not in self.results)
         return rest + sum(result.certificate.primal for result in self.results.values())
 
@@ -411,7 +389,7 @@ class ClassesRun(_ExplicitRun):
 
     @property
     def _status(self) -> Status:
-        """Of the first class that has not converged, if there is one."""
+        """Status of the first class that has not converged, if any."""
         statuses = [self.results[m].status for m in range(self.n_parts)]
         return next((one for one in statuses if one is not Status.CONVERGED), Status.CONVERGED)
 
@@ -420,7 +398,7 @@ class ClassesRun(_ExplicitRun):
         return last.status in FINISHED
 
     def iterate(self) -> None:
-        """Wait for the next class that is solved, and keep the threads busy meanwhile."""
+        """Wait for the next class to be solved, and keep the threads busy."""
         begun = {*self.results, *self.running.values()}
         waiting = [m for m in range(self.n_parts) if m not in begun]
         if self.threads.n_threads == 1:
@@ -460,7 +438,7 @@ class ClassesRun(_ExplicitRun):
         )
 
     def finish(self, status: Status) -> Result:
-        """All classes; those that are not solved yet, untrained but with their certificate."""
+        """All classes; those not solved yet have zero weights, with their certificate."""
         if len(self.results) < self.n_parts:
             self.stopping.cancelled.set()
         while len(self.results) < self.n_parts:
@@ -478,7 +456,6 @@ class ClassesRun(_ExplicitRun):
 
 
 def _at_zero(part: LinearProblem) -> float:
-    """Objective of weights of zero, which a class has until it is solved."""
     nothing = np.zeros((part.n_samples, part.n_outputs))
     losses = part.losses(nothing, slice(None))
     return part.penalty(np.zeros(part.weights_shape)) + float(part.C @ losses)

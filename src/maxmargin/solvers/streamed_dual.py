@@ -1,16 +1,9 @@
-"""StreamedDual and OnlineDual: dual coordinate ascent on examples that come batch by batch.
+"""StreamedDual and OnlineDual: dual coordinate ascent on examples that come in batches.
 
-They minimise the linear problems of sequential_dual.py by the same steps on the same duals; what
-differs is which examples are in memory. `BatchLearner` makes the steps, with a cache of rows of
-earlier batches whose coefficients still change (Ramanan, 2013, algorithm 2, has such a cache for
-structural SVMs). Sweeps over a batch soon leave most of its examples in a corner of their feasible
-set (no violation, or as much as their cost allows), where they stay. What still moves are few: at
-the optimum about as many as weights. Kept in memory, they go on adapting to the batches that
-follow, which saves most of the passes that would be needed otherwise. Of a batch that is not in
-memory, only the coefficients that are not zero are stored.
-
-`SummedObjective` evaluates weights and dual points by the functions that certify data in memory
-(`maxmargin.core.linear`), summed over the batches: no solver's bookkeeping enters.
+They solve the linear problems of sequential_dual.py by the same steps on the same duals, with a
+cache of rows whose coefficients still change (as in Ramanan, 2013, algorithm 2). Most examples of a
+batch soon rest in a corner of their feasible set; those that move, about as many as weights, adapt
+to the batches that follow, which saves passes. Of others only non-zero coefficients are stored.
 """
 
 import math
@@ -39,15 +32,12 @@ Steps = NDArray[np.unsignedinteger]
 
 
 def parts_of(problem: LinearProblem | OneVersusRest) -> tuple[LinearProblem, ...]:
-    """The independent problems that a problem falls into; often it is the only one."""
+    """The independent problems that a problem consists of; often itself."""
     return problem.parts if isinstance(problem, OneVersusRest) else (problem,)
 
 
 class SummedObjective:
-    """Values of some weights, and of one dual point, summed up over batches of examples.
-
-    Each candidate has one array of weights for each part of the problem.
-    """
+    """Values of some weights, one array for each part, and of a dual point, summed over batches."""
 
     def __init__(self, candidates: Sequence[list[Floats]]) -> None:
         self.candidates = candidates
@@ -60,7 +50,7 @@ class SummedObjective:
     def add(
         self, batch: LinearProblem | OneVersusRest, dual_coefs: Sequence[Floats | None]
     ) -> None:
-        """Count the examples of a batch; None stands for coefficients that are all zero."""
+        """Add a batch; None stands for coefficients that are all zero."""
         parts = parts_of(batch)
         nothing = np.zeros(0, dtype=np.intp)
         if not self._geometry:
@@ -73,7 +63,7 @@ class SummedObjective:
                 self._sums[m] += replace(part, origin=None).unclipped_weights(dual_coef)
 
     def primals(self) -> Floats:
-        """Objective values of shape (n_parts, n_candidates)."""
+        """Primal values of shape (n_parts, n_candidates)."""
         penalties = [
             [part.penalty(candidate[m]) for candidate in self.candidates]
             for m, part in enumerate(self._geometry)
@@ -88,25 +78,20 @@ class SummedObjective:
         ]
 
     def dual(self) -> float:
-        """Dual value."""
         values = zip(self._geometry, self._linear, self.unclipped(), strict=True)
         return sum(part.dual_of_sums(linear, unclipped) for part, linear, unclipped in values)
 
 
 _MOST_CELLS = 1 << 28
-"""Of a matrix in a file, where nothing but a number says how large it is."""
+"""Largest matrix of which a file says no more than the shape."""
 
 
 @registered("StoredCoefficients", check="check")
 class StoredCoefficients(NamedTuple):
-    """Non-zero coefficients as fractions of the examples' costs.
+    """Non-zero coefficients as fractions of C, without those of the true classes.
 
-    Most are at a bound: the fraction is one or minus one, and only its place is stored, as the step
-    from the place before, which takes a byte or two. The others take four bytes more. The
-    coefficient of an example's own class is left out: it is minus the sum of the others.
-
-    `lowest`, `highest` and `between` are steps between places, in the flattened matrix, of the
-    fractions -1, 1, and all others.
+    `lowest`, `highest` and `between` are steps between places, in the flattened matrix, of
+    fractions of -1, 1 and all others. Most are at a bound and take a byte or two.
     """
 
     shape: tuple[int, int]
@@ -137,7 +122,6 @@ class StoredCoefficients(NamedTuple):
                 raise ValueError(f"{name} coefficients stand outside their matrix")
 
     def dense(self) -> Fractions:
-        """The matrix of fractions."""
         result = np.zeros(self.shape, dtype=np.float32)
         flat = result.ravel()
         flat[_places(self.lowest)] = -1.0
@@ -157,7 +141,6 @@ class StoredCoefficients(NamedTuple):
 
     @property
     def n_stored(self) -> int:
-        """How many there are."""
         return len(self.lowest) + len(self.highest) + len(self.between)
 
 
@@ -171,7 +154,7 @@ def _places(steps: Steps) -> NDArray[np.int64]:
 
 
 def fractions_of(problem: LinearProblem, dual_coef: Floats) -> Fractions:
-    """What `StoredCoefficients` keeps of coefficients, still as a dense matrix."""
+    """The dense matrix of fractions that `StoredCoefficients` stores."""
     own_too = not isinstance(problem, MulticlassProblem)
     needed = dual_coef if own_too else np.minimum(dual_coef, 0.0)
     cost = problem.C[:, None]
@@ -181,27 +164,23 @@ def fractions_of(problem: LinearProblem, dual_coef: Floats) -> Fractions:
 Rows = NDArray[np.int32]
 
 LONGEST_WAIT = 63
-"""Sweeps after which even an example that never moves is looked at again."""
+"""Sweeps after which even an idle example is updated again."""
 
 _OWN = ("coef", "linear", "losses", "updates", "iteration", "random")
 """Attributes of batches that belong to their examples, not to the weights."""
 
 ROOM_AFTER_THINNING = 0.75
-"""Share of its memory that a full cache uses after it has dropped what it can do without."""
+"""Share of its memory that a full cache uses after rows were dropped."""
 
 SMALL_PORTION = 0.05
 """Share of the memory below which a batch is dropped as a whole."""
 
 WORTH_COPYING = 0.7
-"""Share of a batch's examples below which those that move are worth a copy without the others."""
+"""Share of a batch's examples below which those that move are copied, to release the others."""
 
 
 class BatchDual:
-    """The dual state of some examples of one batch, for each part of the problem.
-
-    `rows` tells which examples of their batch they are; all batches share the weights, which
-    contain the dual coefficients in `starts`.
-    """
+    """The dual state of the examples `rows` of a batch, for each part; weights are shared."""
 
     def __init__(
         self,
@@ -223,34 +202,31 @@ class BatchDual:
 
     @property
     def parts(self) -> list[LinearProblem]:
-        """The parts of the problem on these examples."""
         return [dual.problem for dual in self.duals]
 
     @property
     def dual_coefs(self) -> list[Floats]:
-        """Dual coefficients of each part."""
         return [dual.dual_coef for dual in self.duals]
 
     @property
     def linear(self) -> float:
-        """Linear term of these examples in the dual."""
+        """Linear term of the dual."""
         return sum(dual.linear for dual in self.duals)
 
     @property
     def loss(self) -> float:
-        """Sum of cost times loss of these examples, as their last updates saw it."""
+        """Sum of C times loss, as of the last updates."""
         return sum(float(dual.losses.sum()) for dual in self.duals)
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes, about."""
         X = self.parts[0].X
         entries = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes if sp.issparse(X) else X.nbytes
         per_row = [dual.coef.itemsize * dual.n_columns + 128 for dual in self.duals]
         return int(entries + len(self) * sum(per_row))
 
     def sweep(self, threads: Threads) -> int:
-        """Update the examples that are due; how many, on average over the parts."""
+        """Update the examples that are due; returns how many, averaged over the parts."""
 
         def sweep_one(dual: LinearDual, threads: Threads = ONE_THREAD) -> int:
             order = dual.due_examples()
@@ -263,7 +239,7 @@ class BatchDual:
         return sum(threads.map(sweep_one, self.duals)) // len(self.duals)
 
     def moving(self) -> Rows:
-        """Examples that, when last updated, moved or were in no corner, in some part."""
+        """Examples that moved, or were in no corner, at their last update, in some part."""
         moving = [
             (b.updates[:, WAIT] == 0) & (b.updates[:, DUE] <= b.iteration + LONGEST_WAIT)
             for b in self.duals
@@ -271,13 +247,13 @@ class BatchDual:
         return np.flatnonzero(np.any(moving, axis=0)).astype(np.int32)
 
     def worth_keeping(self) -> Rows:
-        """Those that are moving; all, if the others are too few to copy the rest."""
+        """The moving examples; all, if the others are too few for a copy."""
         moving = self.moving()
         few = len(moving) < WORTH_COPYING * len(self)
         return moving if few else np.arange(len(self), dtype=np.int32)
 
     def some(self, examples: Rows) -> "BatchDual":
-        """A batch of this one, its features copied."""
+        """The state of some of these examples, their features copied."""
         coefs = [coef[examples] for coef in self.dual_coefs]
         parts = _with_same_features([part.some(examples) for part in self.parts])
         weights = [dual.shared for dual in self.duals]
@@ -288,7 +264,7 @@ class BatchDual:
 
     @classmethod
     def joined(cls, batches: "Sequence[BatchDual]") -> "BatchDual":
-        """One batch of the examples of several."""
+        """The state of the examples of several batches."""
         first = batches[0]
         same = zip(*(batch.parts for batch in batches), strict=True)
         parts = _with_same_features([part.joined(others) for part, *others in same])
@@ -300,28 +276,28 @@ class BatchDual:
         return batch
 
     def fractions(self) -> list[Fractions]:
-        """Coefficients of each part as `StoredCoefficients` wants them."""
+        """Coefficients of each part as `StoredCoefficients` takes them."""
         return [fractions_of(dual.problem, dual.dual_coef) for dual in self.duals]
 
     def round_coefs(self) -> None:
-        """Round the coefficients to what `fractions` tells of them."""
+        """Round the coefficients as `fractions` does."""
         for dual, fractions in zip(self.duals, self.fractions(), strict=True):
             dual.set_coef(fractions * dual.problem.C[:, None])
 
     def attach(self, weights: Sequence[SharedWeights]) -> None:
-        """Work on these weights from now on."""
+        """Use these weights from now on."""
         for dual, shared in zip(self.duals, weights, strict=True):
             dual.attach(shared)
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """All of it but the weights, as plain data."""
+        """Plain data of all but the weights."""
         states = [[getattr(dual, name) for name in _OWN] for dual in self.duals]
         return self.parts, self.rows, self.seed, states
 
     @classmethod
     def of_plain(cls, plain: Sequence[Any], weights: Sequence[SharedWeights]) -> "BatchDual":
-        """The batch that was `plain`, on weights that contain its coefficients."""
+        """Inverse of `plain`, on weights that contain the coefficients."""
         parts, rows, seed, states = plain
         n_rows, n_outputs = parts[0].weights_shape
         if n_rows > len(weights[0].weights) or n_outputs != weights[0].n_outputs:
@@ -352,11 +328,11 @@ LetGo = Callable[[int, BatchDual, Rows], None]
 
 
 def _forget(number: int, batch: BatchDual, examples: Rows) -> None:
-    """What is let go is lost."""
+    """Ignore the rows that are dropped."""
 
 
 class RowCache(Stateful):
-    """Rows of batches that are not in memory, by the number of their batch, in bounded memory."""
+    """Rows of earlier batches that still move, by batch number, in bounded memory."""
 
     state_names = ("nbytes", "_random", "_turn")
 
@@ -368,13 +344,13 @@ class RowCache(Stateful):
         self._turn = 0
 
     def take(self, number: int) -> BatchDual | None:
-        """What is kept of a batch, which is no longer kept then."""
+        """Remove and return what is kept of a batch."""
         batch = self.batches.pop(number, None)
         self.nbytes -= 0 if batch is None else batch.nbytes
         return batch
 
     def keep(self, number: int, batch: BatchDual, let_go: LetGo = _forget) -> None:
-        """Keep what still moves of a batch; `let_go` is told which rows go if there is no room."""
+        """Keep the moving rows of a batch; `let_go` is told which rows are dropped."""
         self._put(number, batch, batch.moving())
         while self.nbytes > self.max_bytes:
             self._thin(let_go)
@@ -383,10 +359,7 @@ class RowCache(Stateful):
         return sum(map(len, self.batches.values()))
 
     def sweep(self, n_updates: int, threads: Threads) -> tuple[int, float, float]:
-        """Sweep batches, each in its turn, until that was about `n_updates` examples.
-
-        Returns how many it was, and the changes of the linear term and of the losses seen.
-        """
+        """Sweep batches in turn for about `n_updates`; returns updates, linear and loss changes."""
         batches = list(self.batches.values())
         updated, linear, loss = 0, 0.0, 0.0
         for _ in range(len(batches)):
@@ -400,10 +373,7 @@ class RowCache(Stateful):
         return updated, linear, loss
 
     def join_small(self) -> None:
-        """Join the last batches where the last is not much smaller than the one before.
-
-        That leaves few of many small batches. Which batch rows came from is forgotten.
-        """
+        """Join the last batches while the last is not much smaller than the one before."""
         while len(self.batches) > 1:
             before, last = list(self.batches)[-2:]
             if len(self.batches[before]) > 2 * len(self.batches[last]):
@@ -420,10 +390,7 @@ class RowCache(Stateful):
         self.nbytes += batch.nbytes
 
     def _thin(self, let_go: LetGo) -> None:
-        """Drop what has come to rest and, if that is not enough, some of the rest at random.
-
-        Small batches go or stay as a whole, which takes less time than to copy a part of each.
-        """
+        """Drop idle rows, then others at random; small batches as a whole, which saves copies."""
         stay = {number: batch.worth_keeping() for number, batch in self.batches.items()}
         left = sum(len(stay[b]) * p.nbytes / len(p) for b, p in self.batches.items())
         share = min(1.0, ROOM_AFTER_THINNING * self.max_bytes / max(left, 1.0))
@@ -441,12 +408,12 @@ class RowCache(Stateful):
 
 
 SWEEPS = 5
-"""Sweeps over a batch while it is in memory, each followed by as many updates of cached rows. Noisy
-MNIST (C = 0.1, 40 batches, 5 % of the rows cached): five sweeps leave the dual 2.7 % below the
-optimum after two passes, twenty 1.3 %, at two and a half times the updates."""
+"""Sweeps over a batch in memory, each followed by as many updates of cached rows. Noisy MNIST (C =
+0.1, 40 batches, 5 % cached): the dual is 2.7 % below the optimum after two passes, 1.3 % with
+twenty."""
 
 SPARE_ROWS = 1.25
-"""Weights are given this much room to grow when new features turn up."""
+"""Factor of spare room in the weights for new features."""
 
 
 def _kind_of(parts: Sequence[LinearProblem]) -> tuple[type, int, int]:
@@ -461,7 +428,7 @@ class BatchLearner(Stateful):
     def __init__(self, cache_bytes: int, seed: int) -> None:
         self.cache_bytes, self.seed = cache_bytes, seed
         self.updates = self.cache_updates = 0
-        """Updates of examples so far, and those of cached ones among them."""
+        """Updates of examples so far, and of cached ones among them."""
         self._kind: tuple[type, int, int] | None = None
         self._forget()
 
@@ -469,7 +436,7 @@ class BatchLearner(Stateful):
         self.weights: list[SharedWeights] = []
         self.cache = RowCache(self.cache_bytes, self.seed)
         self.linear = self.loss = 0.0
-        """Linear term of the dual; cost times loss as the last updates saw it, both summed."""
+        """Linear term of the dual, and C times loss as of the last updates."""
         self.geometry: tuple[LinearProblem, ...] = ()
 
     @property
@@ -504,7 +471,7 @@ class BatchLearner(Stateful):
         }
 
     def prepare(self, parts: Sequence[LinearProblem]) -> bool:
-        """Be ready for a batch; False if its problem has other outputs: all learned is lost."""
+        """Prepare for a batch; False if its outputs differ, and all that was learned is lost."""
         kind = _kind_of(parts)
         known = kind == self._kind
         n_rows = parts[0].weights_shape[0]
@@ -519,7 +486,7 @@ class BatchLearner(Stateful):
         return known
 
     def resize(self, n_rows: int) -> None:
-        """Have weights for so many features, the constant one included."""
+        """Resize the weights to so many features, the constant one included."""
         if n_rows == len(self.weights[0].weights):
             return
         for weights in self.weights:
@@ -530,7 +497,7 @@ class BatchLearner(Stateful):
     def load(
         self, number: int, parts: Sequence[LinearProblem], starts: Sequence[Floats] | None
     ) -> BatchDual:
-        """A batch ready for sweeps; `starts` are coefficients that the weights contain already."""
+        """The dual state of a batch; the weights contain the coefficients `starts` already."""
         rows = np.arange(parts[0].n_samples, dtype=np.int32)
         seed = self.seed + 7919 * (number + 1)
         batch = BatchDual(parts, rows, self.weights, starts or [None] * len(parts), seed)
@@ -539,7 +506,7 @@ class BatchLearner(Stateful):
         return batch
 
     def learn(self, batch: BatchDual, threads: Threads) -> None:
-        """Sweep a batch, and with it the cached rows of others."""
+        """Sweep a batch and, with it, the cached rows."""
         before = batch.linear
         try:
             for _ in range(SWEEPS):
@@ -569,13 +536,13 @@ class BatchLearner(Stateful):
 
     @property
     def dual(self) -> float:
-        """Dual value of all coefficients so far, as the sweeps have kept account of it."""
+        """Dual value of all coefficients, by the account of the sweeps."""
         sums = zip(self.geometry, self.unclipped(), strict=True)
         return self.linear + sum(part.dual_of_sums(0.0, unclipped) for part, unclipped in sums)
 
     @property
     def expected(self) -> float:
-        """Objective of the present weights on the batches learned from, if `loss` still holds."""
+        """Estimated objective over the batches so far, with `loss` as it was seen."""
         weights = self.clipped(self.unclipped())
         pairs = zip(self.geometry, weights, strict=True)
         return self.loss + sum(part.penalty(own) for part, own in pairs)
@@ -585,13 +552,13 @@ class BatchLearner(Stateful):
         return [shared.without_padding(shared.unclipped) for shared in self.weights]
 
     def clipped(self, unclipped: list[Floats]) -> list[Floats]:
-        """Weights that belong to `unclipped`; the same arrays where nothing has to be clipped."""
+        """Weights of `unclipped`; the same arrays unless they must be nonnegative."""
         if not self.weights[0].nonnegative:
             return unclipped
         return [np.vstack([np.maximum(sums[:-1], 0.0), sums[-1:]]) for sums in unclipped]
 
     def correct(self, wrong: list[Floats], right: list[Floats]) -> None:
-        """Take out rounding errors, by which `unclipped` was `wrong` at an earlier time."""
+        """Subtract the rounding errors by which `unclipped` was `wrong` at an earlier time."""
         for shared, before, exact in zip(self.weights, wrong, right, strict=True):
             shared.unclipped[:, : shared.n_outputs] += exact - before
             shared.clip()
@@ -612,18 +579,14 @@ BATCH_SETTLED = 0.05
 """Cached rows have settled when a sweep over them gains less than this times `tol`, relatively."""
 
 UPDATES_AGAIN = 4
-"""Most updates of cached rows after a batch, for each update with it. One pass over MNIST (C = 0.1)
-ends 4.3 % above the optimum without any, 2.2 % with four, and no nearer with eight."""
+"""Most updates of cached rows for each update of a batch. One pass over MNIST (C = 0.1) ends 4.3 %
+above the optimum without any, 2.2 % with four, and no nearer with eight."""
 
 
 class OnlineDual:
-    """Weights that learn from one batch of examples after the other.
+    """Learns from one batch after the other, for ``partial_fit``.
 
-    Batches are swept like the batches of `StreamedDual`. Afterwards rows that still move stay in
-    the cache. The others are let go, but not what the weights have of them: their dual coefficients
-    count on as they are. So the dual value remains a lower bound of the objective over all examples
-    so far, whatever the weights. The objective in the history is estimated: with the losses that
-    batches had when they were learned from.
+    Coefficients of rows that leave memory stay in the weights, so the dual remains a lower bound.
     """
 
     def __init__(self, cache_bytes: int, seed: int) -> None:
@@ -633,7 +596,7 @@ class OnlineDual:
     def learn(
         self, problem: LinearProblem | OneVersusRest, n_jobs: int | None, stopping: Stopping
     ) -> None:
-        """Learn from a batch with the same features and outputs, then let cached rows settle."""
+        """Learn from a batch with the same features and outputs, then sweep the cached rows."""
         parts = parts_of(problem)
         learner = self.learner
         updates = learner.updates
@@ -651,16 +614,14 @@ class OnlineDual:
 
     @property
     def weights(self) -> Floats:
-        """The average of recent weights."""
         return np.hstack(self.learner.average())
 
     @property
     def certificate(self) -> Certificate:
-        """A lower bound; the objective cannot be known without the examples that are gone."""
+        """A lower bound only; the objective is unknown without the earlier examples."""
         return Certificate(math.inf, self.learner.dual)
 
     def as_iteration(self, seconds: float) -> Iteration:
-        """The state as a line of history."""
         batches = self.learner.cache.batches.values()
         coefs = [coef for batch in batches for coef in batch.dual_coefs]
         return Iteration(
@@ -675,11 +636,11 @@ class OnlineDual:
 
 
 SETTLED = 1e-3
-"""Cached rows have settled when a sweep over them gains less than this times `tol`, relatively.
-With each pass that was not the last, the bar is four times lower, and there is time for more."""
+"""Cached rows have settled when a sweep gains less than this times `tol`, relatively; the bar is
+four times lower in each further pass."""
 
 RESUMED = 1e-5
-"""Relative difference that rounding may make between values kept and evaluated anew."""
+"""Relative difference that rounding may cause between values kept and evaluated anew."""
 
 BatchProblem = LinearProblem | OneVersusRest
 Stored = tuple[StoredCoefficients, ...]
@@ -688,7 +649,7 @@ Stored = tuple[StoredCoefficients, ...]
 
 @registered("LateCoefficients")
 class _Late(NamedTuple):
-    """Coefficients of some rows of a batch, newer than those that are stored of the batch."""
+    """Coefficients of some rows of a batch, newer than the stored ones."""
 
     rows: NDArray[np.int32]
     coefs: list[StoredCoefficients]
@@ -699,13 +660,11 @@ class _Late(NamedTuple):
 class StreamedDual(Solver):
     """Dual coordinate ascent on batches of examples that need not be in memory all at once.
 
-    In memory are one batch (and the next, which a thread reads meanwhile), the weights, the dual
-    coefficients that are not zero, and the rows of earlier batches that still move, as far as
-    `cache_bytes` allows. Each batch is swept a few times, and the cached rows with it. Every pass
-    but the first also evaluates the weights and the dual point it began with, from the
-    data alone: the certificate costs one pass in all. So the objective in the history is exact, of
-    the weights before the pass; in the first pass it is estimated with the losses that batches had
-    when they were learned from.
+    In memory are one batch (and the next, which a thread reads meanwhile), the weights, the
+    non-zero dual coefficients, and rows of earlier batches that still move. Each batch is swept a
+    few times, and the cached rows with it. Every pass but the first also evaluates, from the data
+    alone, the weights and the dual point it began with: the objective in the history is exact, of
+    the weights before the pass, but in the first pass estimated with the losses at the time.
 
     Parameters
     ----------
@@ -721,14 +680,12 @@ class StreamedDual(Solver):
     --------
     >>> from sklearn.datasets import load_digits
     >>> import maxmargin as mm
-    >>> from maxmargin.data.sources import Examples, Source
-    >>> from maxmargin.solvers.streamed_dual import StreamedDual
-    >>> class Parts(Source):
+    >>> class Parts(mm.data.Source):
     ...     def batches(self):
     ...         X, y = load_digits(return_X_y=True)
     ...         for at in range(0, len(y), 500):
-    ...             yield Examples(X[at : at + 500] / 16, y[at : at + 500])
-    >>> solver = StreamedDual(cache_bytes=1_000_000)
+    ...             yield mm.data.Examples(X[at : at + 500] / 16, y[at : at + 500])
+    >>> solver = mm.StreamedDual(cache_bytes=1_000_000)
     >>> model = mm.LinearClassifier(tol=0.01, solver=solver).fit(Parts())
     >>> model.certificate_.relative_gap <= 0.01
     True
@@ -743,13 +700,11 @@ class StreamedDual(Solver):
         threads: Threads,
         seed: int,
     ) -> "StreamedRun":
-        """A run over the sum of the problems that `oracle` gives; an iteration is a pass.
+        """A run over the sum of the problems that ``oracle()`` yields; an iteration is a pass.
 
-        ``oracle()`` goes through the batches, each a problem on its own examples; None stands for a
-        batch of which nothing can be made yet. In the first pass problems may become wider from
-        batch to batch; if they get more outputs, what was learned before is lost. Later passes must
-        give the same examples. For checkpoints it must have a `content`, which tells it from
-        others, and be `Stateful`. Same seed and number of threads, same answer.
+        None stands for a batch of which nothing can be made yet. In the first pass problems may get
+        more features, or more outputs, which starts anew; later passes must yield the same
+        examples. For checkpoints `oracle` must have a `content` and be `Stateful`.
         """
         return StreamedRun(oracle, stopping, threads, seed, self.cache_bytes)
 
@@ -766,7 +721,7 @@ class StreamedDual(Solver):
 
 
 class StreamedRun(SolverRun):
-    """One solve: what was learned, what is stored, and the best answer so far."""
+    """One solve: the learner, stored coefficients, and the best answer so far."""
 
     state_names: ClassVar[tuple[str, ...]] = (
         "learner", "oracle", "stored", "late", "n_rows", "surveyed", "best", "best_primals",
@@ -793,7 +748,7 @@ class StreamedRun(SolverRun):
         """Objective of zero weights; infinite before it is evaluated."""
 
     def check_state(self) -> None:
-        """Refuse what is no list of coefficients, or of weights."""
+        """Refuse coefficients or weights of wrong types."""
         state = {"stored": self.stored, "late": self.late, "best": self.best}
         types = list[Stored | None], dict[int, list[_Late]], list[Floats]
         check_types("the state", state, dict(zip(state, types, strict=True)))
@@ -812,7 +767,7 @@ class StreamedRun(SolverRun):
             raise ValueError("the weights of its objective are missing")
 
     def check_resumed(self) -> None:
-        """Evaluate the best weights and the dual point anew: a file is not believed."""
+        """Evaluate the best weights and the dual point anew instead of trusting the file."""
         if not self.best:
             return
         self._write_back()
@@ -832,14 +787,14 @@ class StreamedRun(SolverRun):
         return {"n_jobs": self.threads.n_threads}
 
     def heed_checker(self) -> None:
-        """There is no oracle that a user wrote."""
+        """No user wrote the oracle."""
 
     def is_whole(self, status: Status | None) -> bool:
         return self.stopping.reason(-1) is None
 
     @property
     def dual(self) -> float:
-        """Of the last certified point: what sweeps keep account of is not believed."""
+        """Of the last certified point, not by the account of the sweeps."""
         return self.best_dual
 
     @property
@@ -889,10 +844,7 @@ class StreamedRun(SolverRun):
         self.history.append(self.as_iteration())
 
     def read(self, learn: bool) -> None:
-        """One pass over the batches, which evaluates what was known at its beginning.
-
-        The first complete pass cannot: it only finds out how many features and outputs there are.
-        """
+        """One pass over the batches; all but the first evaluate the weights it began with."""
         objective = None
         updates, self.learner.loss = self.learner.updates, 0.0
         if self.surveyed:
@@ -919,11 +871,7 @@ class StreamedRun(SolverRun):
     def _evaluated(
         self, objective: SummedObjective | None
     ) -> Iterator[tuple[int, BatchProblem | None]]:
-        """The batches with their numbers, evaluated where they are read: in the reader's thread.
-
-        Values belong to the beginning of the pass. What is stored of a batch stays as it was then
-        until the batch is learned from, and that is after it has come from here.
-        """
+        """Numbered batches, evaluated by the reader's thread before they are learned from."""
         k = -1
         for k, problem in enumerate(self.oracle()):
             if objective is not None:
@@ -936,7 +884,7 @@ class StreamedRun(SolverRun):
             raise ValueError("The source gave fewer blocks than on the first pass.")
 
     def _prepare(self, k: int, problem: BatchProblem | None) -> None:
-        """In the first pass: make room for what this batch is the first to have."""
+        """In the first pass: make room for new features and outputs."""
         if k == len(self.stored):
             self.stored.append(None)
         if problem is None:
@@ -947,7 +895,7 @@ class StreamedRun(SolverRun):
             self.late.clear()
 
     def _learn(self, k: int, parts: tuple[LinearProblem, ...]) -> None:
-        """Improve the dual over a batch, and over the cached rows of others."""
+        """Improve the dual over a batch and the cached rows."""
         starts = self._restored(self._current(k), parts)
         self.late.pop(k, None)
         self.learner.cache.take(k)
@@ -959,12 +907,12 @@ class StreamedRun(SolverRun):
         self.learner.cache.keep(k, batch, self._let_go)
 
     def _let_go(self, number: int, batch: BatchDual, examples: NDArray[np.int32]) -> None:
-        """Remember the coefficients of rows that the cache drops, until their batch is stored."""
+        """Keep the coefficients of rows dropped by the cache until their batch is stored."""
         coefs = [StoredCoefficients.of(part[examples]) for part in batch.fractions()]
         self.late.setdefault(number, []).append(_Late(batch.rows[examples], coefs))
 
     def _polish(self, updates_of_pass: int) -> None:
-        """Before the next pass, which costs far more: let the cached rows settle."""
+        """Sweep the cached rows until they settle, before the next pass, which is expensive."""
         allowed = self.stopping.allowed_gap(self.learner.dual)
         passes = len(self.history) + 1
         enough = SETTLED * 4.0 ** (1 - passes) * allowed
@@ -984,7 +932,7 @@ class StreamedRun(SolverRun):
         return [kept.restore(part) for kept, part in zip(stored, parts, strict=True)]
 
     def _current(self, k: int) -> Stored | None:
-        """What is stored of a batch, with what its cached rows have learned since."""
+        """Stored coefficients of a batch, updated with those of its cached rows."""
         stored = self.stored[k]
         kept = self.learner.cache.batches.get(k)
         changes = [(rows, [part.dense() for part in coefs]) for rows, coefs in self.late.get(k, [])]
@@ -997,7 +945,7 @@ class StreamedRun(SolverRun):
         return stored
 
     def _write_back(self) -> None:
-        """Store all that cached rows have learned."""
+        """Store the coefficients of all cached rows."""
         for k in {*self.late, *self.learner.cache.batches}:
             self.stored[k] = self._current(k)
         self.late.clear()
@@ -1005,7 +953,7 @@ class StreamedRun(SolverRun):
             batch.round_coefs()
 
     def _settle(self, objective: SummedObjective) -> None:
-        """Keep what a pass has found to be better, part by part."""
+        """Keep what a pass found to be better, part by part."""
         primals = objective.primals()
         self.evaluated = float(primals.min(axis=1).sum())
         if not self.best:

@@ -1,19 +1,13 @@
-"""What the solvers of structured problems share: runs with their steps, and the certificate.
+"""What solvers of structured problems share: runs with their steps, and the certificate.
 
-They minimise, over w,
+They minimise, with psi_i(y) = phi(x_i, y_i) - phi(x_i, y) (times loss_i(y) for slack rescaling),
 
     P(w) = 1/2 |w|^2 + sum_i C_i max_y [loss_i(y) - <w, psi_i(y)>]
-
-with psi_i(y) = phi(x_i, y_i) - phi(x_i, y).
 
 Its dual has a variable for every output y of every example i (the n-slack formulation):
 
     max   D(a) = sum_iy a_iy loss_i(y) - 1/2 |w|^2,    w = sum_iy a_iy psi_i(y)
     s.t.  a_iy >= 0,    sum_y a_iy <= C_i
-
-What is left of C_i belongs to the true output, whose psi and loss are zero. With slack rescaling,
-psi_i(y) is multiplied by loss_i(y). A solver is a small configuration object that decides which
-steps to make on a `Run`; the loop (loop.py) records and stops.
 """
 
 import math
@@ -47,17 +41,16 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 ADD_ONLY = StepRule(max_steps=0)
-"""Take new cutting planes in, and change nothing."""
+"""Add new cutting planes without a step."""
 
 EVALUATE_WITHIN = 1.4
-"""An evaluation is worth its passes if the gap that oracle calls let expect is at most so many
-times the tolerance: hinges were seen at weights that have got better since."""
+"""Gap by the hinges of the last pass, in tolerances, up to which an evaluation is made."""
 
 AVERAGE_BELOW = 1 << 22
-"""Weights up to which their average is kept, too: beyond, it would cost too much memory."""
+"""Number of weights up to which their average is kept."""
 
 LEAST_PART_OF_MEAN_GAP = 0.1
-"""Examples with less than this part of the mean gap are left out of sweeps."""
+"""Sweeps leave out examples with less than this part of the mean gap."""
 
 RESUMED = 1e-6
 """Relative difference that rounding may make between a dual value kept and one evaluated anew."""
@@ -66,16 +59,14 @@ ROUNDING = 1e-9
 """Relative gap below zero that rounding may make."""
 
 FIRST_WORK, MOST_WORK = 2e5, 1e7
-"""Multiplications of the oracle calls made at the same weights. At first weights change quickly,
-and a cutting plane found at old ones is soon worth nothing; later there is time to keep threads
-busy."""
+"""Multiplications of oracle calls at the same weights: few at first, when weights change quickly
+and cutting planes age; more later, to keep threads busy."""
 
 LEAST_BATCH = 8
-"""But so many oracle calls at least, however costly, for threads to share: it makes a pass no
-worse."""
+"""Oracle calls at the same weights at least, however expensive, for threads to share."""
 
 BATCHES_PER_PASS = 10
-"""Nor more than let the weights change at least this often in a pass over all examples."""
+"""Batches of oracle calls in a pass at least, after each of which the weights change."""
 
 
 class Run(SolverRun):
@@ -90,44 +81,38 @@ class Run(SolverRun):
     oracle: Oracle
 
     def __init__(self, oracle: Oracle, stopping: Stopping, threads: Threads, seed: int) -> None:
-        # A stream has none.
+        # A stream has no warm oracle.
         own = oracle.warm() if isinstance(oracle, Oracle) else oracle
         super().__init__(own, stopping, threads, seed)
         self.weights = np.zeros(oracle.n_features)
         self.best: Floats | None = None
         self.guess = math.inf
-        """The objective at the best weights, if oracle calls that are not exact miss half of what
-        they may; else the same as `primal`."""
+        """Middle of the bounds of the objective at the best weights."""
         self.least_primal = math.inf
-        """Of the last weights that were offered, as far as oracle calls that are not exact can
-        tell."""
+        """Lower bound of the objective of the last weights offered, if the oracle is not exact."""
         self.certificate = Certificate(math.inf, -math.inf)
         self.momentum: Momentum | None = None
-        """Set by a solver that extrapolates."""
 
     def settle(self) -> None:
-        """End an extrapolation that is under way, so that the present point is the best."""
+        """End an extrapolation under way, so that the present point is the best."""
         if self.momentum is not None:
             self.momentum.settle(early=True)
 
     def release(self) -> None:
-        """Give back what no certificate needs; the answer stays."""
+        """Release what no certificate needs."""
         self.best = self.answer()
         del self.weights
 
     @property
     def everything(self) -> Order:
-        """All examples, in order."""
         return np.arange(self.oracle.n_examples, dtype=np.int64)
 
     @property
     def shuffled(self) -> Order:
-        """All examples, in random order."""
         return self.random.permutation(self.oracle.n_examples)
 
     @property
     def half_square(self) -> float:
-        """``1/2 |w|^2``."""
         return 0.5 * float(self.weights @ self.weights)
 
     @property
@@ -137,11 +122,10 @@ class Run(SolverRun):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether all that is left of the gap is what relaxed oracle calls cannot tell."""
+        """Whether the rest of the gap is only the suboptimality bound of relaxed oracle calls."""
         return self._closes_gap(self.least_primal) and not self.is_done
 
     def reason_to_stop(self) -> Status | None:
-        """Why to stop after the iterations so far; None to go on."""
         if self.history and self.is_done:
             return Status.CONVERGED
         if self.history and self.is_stuck:
@@ -149,7 +133,7 @@ class Run(SolverRun):
         return self.stopping.reason(len(self.history))
 
     def check_resumed(self) -> None:
-        """Evaluate the dual point anew: a file is not believed what it is worth."""
+        """Evaluate the dual point anew instead of trusting the file."""
         if self.best is None and min(self.primal, self.guess) < math.inf:
             raise ValueError("the weights of its objective are missing")
         for weights in (self.weights, self.best):
@@ -163,13 +147,12 @@ class Run(SolverRun):
             raise ValueError(f"its dual value is {dual:.6g}, not {self.dual:.6g}")
 
     def state(self) -> "_RunState":
-        """All that the next iterations depend on, with the data."""
         return _RunState(self)
 
     def offer(self, weights: Floats, hinges: Hinges, ends_iteration: bool = False) -> None:
-        """Keep `weights` if their objective, with this sum of cost times hinge, is the best.
+        """Keep `weights` if their objective, with this sum of C times hinge, is the best.
 
-        If this closes the gap and `ends_iteration`, nothing moves any more, and no copy is made.
+        If this closes the gap and `ends_iteration`, no copy is made: the weights stay.
         """
         objective = _objective(weights, hinges)
         self.least_primal = objective.least
@@ -177,11 +160,7 @@ class Run(SolverRun):
         self._consider(weights, objective, ends_iteration and self._closes_gap(objective.most))
 
     def _consider(self, weights: Floats, objective: Hinges, at_rest: bool) -> None:
-        """Keep `weights`, or a copy unless they are `at_rest`, if this objective is the best.
-
-        Where oracle calls are not exact, a guess must do: the upper bound would favour weights at
-        which they happen to be exact, such as zero. But what closes the gap is the answer.
-        """
+        """Keep `weights`, or a copy unless they are `at_rest`, if they are the best by `guess`."""
         closes = self._closes_gap(objective.most) and objective.most < self.primal
         if not (closes or objective.middle < self.guess):
             return
@@ -195,19 +174,15 @@ class Run(SolverRun):
         self.primal, self.guess = objective.most, objective.middle
 
     def may_close_gap(self, weights: Floats, known: float) -> bool:
-        """Whether `weights` may be good enough, with a sum of cost times hinge of `known` or more.
-
-        The working set tells what it is at least, for less than oracle calls would take.
-        """
+        """Whether `weights` may be good enough, by `known` hinges and the working set."""
         return self._closes_gap(_objective(weights, Hinges(known, known)).least)
 
     def detach_best(self) -> None:
-        """Copy the best weights if they are the present ones, which will move after all."""
+        """Copy the best weights if they are the present ones, which will change."""
         if self.best is self.weights:
             self.best = self.weights.copy()
 
     def answer(self) -> Floats:
-        """The best weights so far; before any evaluation, the present ones."""
         return self.weights if self.best is None else self.best
 
     def evaluate_candidates(self) -> None:
@@ -217,16 +192,13 @@ class Run(SolverRun):
             self._consider(weights, _objective(weights, hinges), at_rest=True)
 
     def choose_as_expected(self) -> None:
-        """Let the present weights be the answer, unless others have been evaluated and seem better.
-
-        No oracle call is made for it: whoever has pressed Ctrl-C does not want to wait.
-        """
+        """Take the present weights unless evaluated ones seem better; makes no oracle call."""
         if self.best is None or self.expected < self.primal:
             self.best = self.weights
 
 
 class _RunState(Stateful):
-    """A run, and what its oracle calls remember."""
+    """A run, and what its warm oracle remembers."""
 
     state_names = ("run", "oracle_calls")
 
@@ -243,16 +215,12 @@ class _RunState(Stateful):
 
 
 def _objective(weights: Floats, hinges: Hinges) -> Hinges:
-    """Bounds of the objective."""
     half_square = 0.5 * float(weights @ weights)
     return hinges + Hinges(half_square, half_square)
 
 
 class TrackedRun(Run):
-    """A run that tracks the objective by the hinges it sees, and asks rarely for its true value.
-
-    With `averaging` it keeps an average of the weights, too.
-    """
+    """A run that tracks the objective by the hinges of oracle calls and is rarely evaluated."""
 
     state_names = (
         *Run.state_names, "passes", "passes_evaluated", "dual_asked", "average", "snapshots",
@@ -268,15 +236,15 @@ class TrackedRun(Run):
         self.average = self.weights.copy() if averaging else None
         self.snapshots = np.zeros(1, dtype=np.int64)
         self.estimate = math.inf
-        """Sum of cost times hinge as seen in the last pass of oracle calls, at changing weights."""
+        """Sum of C times hinge as seen in the last pass of oracle calls, at changing weights."""
 
     def snapshot(self) -> None:
-        """Let the present weights count in the average."""
+        """Add the present weights to the average."""
         if self.average is not None:
             add_snapshot(self.weights[None, :], self.average[None, :], self.snapshots)
 
     def note_hinges(self, loss: float, examples: Order) -> None:
-        """Take it that all have such hinges as `examples`, with a sum of cost times hinge."""
+        """Extrapolate the hinges of `examples` to all."""
         C = self.oracle.C
         self.estimate = loss * float(C.sum()) / max(float(C[examples].sum()), TINY)
 
@@ -286,15 +254,11 @@ class TrackedRun(Run):
 
     @property
     def expected(self) -> float:
-        """With the hinges that the last pass of oracle calls saw, at changing weights."""
+        """By the hinges of the last pass of oracle calls, at changing weights."""
         return self.half_square + self.estimate
 
     def looks_done(self) -> bool:
-        """Whether an evaluation, which costs a pass or two, could find the gap closed.
-
-        Either the hinges of the last pass of oracle calls say so; or the dual has hardly grown
-        since the last question, when the average may be better than the weights of any moment.
-        """
+        """Whether an evaluation may close the gap, by the last hinges or for the average."""
         primal, stopping = self.expected, self.stopping
         settled = self.dual - self.dual_asked <= stopping.allowed_gap(self.dual)
         self.dual_asked = self.dual
@@ -304,10 +268,7 @@ class TrackedRun(Run):
 
 
 class BlockRun(TrackedRun):
-    """A run that keeps cutting planes for each example.
-
-    `batch_size` oracle calls are made at the same weights; None chooses by their work.
-    """
+    """A run with a working set of cutting planes for each example."""
 
     state_names = (*TrackedRun.state_names, "working_set", "gap")
 
@@ -324,7 +285,7 @@ class BlockRun(TrackedRun):
         self.fixed_batch_size = batch_size
         self.working_set = WorkingSet(oracle.C, oracle.n_features)
         self.gap = math.inf
-        """The gap that the oracle calls of the last iteration found, where a solver asks for it."""
+        """Gap that the oracle calls of the last iteration found."""
 
     @property
     def dual(self) -> float:
@@ -348,7 +309,7 @@ class BlockRun(TrackedRun):
 
     @property
     def batch_size(self) -> int:
-        """Oracle calls to make at the same weights: one by one where Python makes them."""
+        """Oracle calls at the same weights; one where Python makes them."""
         if self.fixed_batch_size is not None:
             return self.fixed_batch_size
         each = self.oracle.oracle_work
@@ -359,7 +320,7 @@ class BlockRun(TrackedRun):
         return max(1, min(size, self.oracle.n_examples // BATCHES_PER_PASS))
 
     def infer(self, order: Order, rule: StepRule) -> BlockUpdate:
-        """Call the oracle for the examples `order`, and update each with its cutting plane."""
+        """Call the oracle for the examples `order`, with a block update of each."""
         total, inferred = BlockUpdate(0.0, 0.0, 0.0, 0.0), 0
         for examples, cuts in self._found(order, self.weights):
             total += self.working_set.update(examples, self.weights, rule, cuts)
@@ -374,14 +335,11 @@ class BlockRun(TrackedRun):
         return total
 
     def estimate_from_gaps(self, gap: float) -> None:
-        """Estimate the hinges from a duality gap that the oracle calls have found."""
+        """Estimate the hinges from a duality gap that oracle calls found."""
         self.estimate = self.dual + gap - self.half_square
 
     def infer_at(self, weights: Floats) -> Hinges:
-        """Call the oracle for all examples at fixed weights, and keep the cutting planes.
-
-        Returns the sum of cost times hinge; infinity if time ran out.
-        """
+        """Sum of C times hinge at fixed weights, infinite if time ran out; keeps the cuts."""
         total = Hinges(0.0, 0.0)
         for examples, cuts in self._found(self.everything, weights):
             total += self.oracle.hinges(cuts, weights, examples)
@@ -392,7 +350,7 @@ class BlockRun(TrackedRun):
         return total
 
     def _found(self, order: Order, weights: Floats) -> Iterator[tuple[Order, Cuts]]:
-        """Batches of examples with their cuts, found at weights that may change in between."""
+        """Batches of examples with their cuts; weights may change in between."""
         size = self.batch_size
         for start in range(0, len(order), size):
             examples = order[start : start + size]
@@ -401,23 +359,19 @@ class BlockRun(TrackedRun):
             yield examples, cuts
 
     def sweep(self, order: Order, rule: StepRule) -> BlockUpdate:
-        """Update the examples `order` with the working set."""
+        """Sweep the working set of the examples `order`."""
         self.hits += len(order)
         update = self.working_set.update(order, self.weights, rule)
         self.snapshot()
         return update
 
     def evaluate(self) -> None:
-        """Evaluate the candidates, until one is good enough; the cutting planes found are kept."""
+        """Evaluate the candidates until one is good enough; keeps the cutting planes."""
         self.best_dual = max(self.best_dual, self.dual)
         self._evaluate(self.candidates)
 
     def evaluate_if_done(self) -> None:
-        """Evaluate the candidates that seem to close the gap, which none does most of the time.
-
-        What oracle calls let expect comes first, and then the working set: they may rule out what
-        the average or the hinges of changing weights let hope for.
-        """
+        """Evaluate the candidates that may close the gap by the hinges and the working set."""
         if self.looks_done():
             self.settle()
             self.best_dual = max(self.best_dual, self.dual)
@@ -434,15 +388,12 @@ class BlockRun(TrackedRun):
         self.passes_evaluated = self.passes
 
     def extrapolate(self, momentum: float) -> None:
-        """See `Extrapolable`."""
         self.working_set.extrapolate(momentum, self.weights)
 
     def revert(self) -> None:
-        """See `Extrapolable`."""
         self.working_set.revert(self.weights)
 
     def restart(self) -> None:
-        """See `Extrapolable`."""
         self.working_set.extrapolate(0.0, self.weights)
 
 
@@ -450,9 +401,8 @@ class BlockRun(TrackedRun):
 class StructuredSolver(Solver):
     """Base of the solvers of structured problems.
 
-    Unless a solver says otherwise, the objective in its history is exact when its weights were
-    evaluated, and else estimated with the hinges that the last pass of oracle calls saw, at weights
-    that have changed since.
+    Between evaluations, the objective in the history is estimated with the hinges of the last pass
+    of oracle calls, unless a solver says otherwise.
     """
 
     requires: ClassVar[tuple[type, ...]] = (Oracle,)
@@ -461,12 +411,11 @@ class StructuredSolver(Solver):
     """Whether it trains on shards of the data."""
 
     def finish(self, run: Any, status: Status) -> Result:
-        """The answer of a run, certified by `Oracle.primal` and `Oracle.dual` alone."""
         return _certified(run, status)
 
 
 def _certified(run: Run, status: Status) -> Result:
-    """The best weights and the dual point, evaluated anew from the data alone."""
+    """The best weights and the dual point, certified from the data alone."""
     status = in_spite_of_interrupt(run.settle, status)
     point = run.point()
     linear = run.dual + run.half_square
@@ -491,7 +440,7 @@ def _certified(run: Run, status: Status) -> Result:
 
 
 def _within_rounding(stopping: Stopping, certificate: Certificate) -> bool:
-    """Whether a gap is closed but for what rounding may make of the values."""
+    """Whether a gap is closed but for rounding."""
     rounding = RESUMED * max(abs(certificate.primal), abs(certificate.dual))
     return stopping.is_enough(certificate.primal - rounding, certificate.dual)
 
@@ -505,11 +454,7 @@ def _certify(run: Run, point: Any) -> None:
 
 
 def _compare_with_zero(run: Run, linear: float) -> None:
-    """Take zero weights if they are better.
-
-    Their objective, the sum of cost times the largest loss, is at least the linear term of any dual
-    point: mostly that tells, and no oracle call is needed.
-    """
+    """Take zero weights if they are better; `linear`, of any dual point, bounds their objective."""
     primal, tol = run.certificate.primal, run.stopping.relative_tol(linear)
     if not run.stopping.may_be_zero or primal < (1.0 - tol) * linear:
         return
@@ -523,10 +468,7 @@ def _compare_with_zero(run: Run, linear: float) -> None:
 
 
 def _refute(oracle: Oracle, weights: Floats, point: DualPoint, threads: Threads) -> None:
-    """The primal value is below the dual one, so some oracle call was no maximum: say which.
-
-    Unless oracle calls may be just that, and did not say by how much.
-    """
+    """Say which oracle call missed a maximum, as the primal value is below the dual one."""
     cuts = oracle.separate(weights, point.examples, threads)
     if not oracle.exact and cuts.suboptimality is None:
         return
