@@ -1,14 +1,9 @@
-"""The dual over the cutting planes of one example, on their Gram matrix.
+"""The dual over the cuts of one example, on their Gram matrix.
 
-Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``. What is left of
-the total belongs to the true output, an implicit cutting plane without features or loss. The slope
-of cutting plane ``j`` is ``loss_j - <w, psi_j>``, that of the true output zero. `gram` holds the
-inner products from position `at` on, in rows of length `stride`.
-
-Inner products of sparse cutting planes are computed through a small hash table: one is spread out
-in the table, and any number of others are multiplied with it. Entries need not be sorted, and
-columns may repeat on either side. With few features, the table has a place for each of them, and a
-column is its own hash.
+Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``; the rest
+belongs to the true output, a cut without features or loss. The slope of cut ``j`` is
+``loss_j - <w, psi_j>``. `gram` has rows of length `stride` from position `at` on. Inner products
+of sparse cuts go through a small hash table: columns may repeat and need not be sorted.
 """
 
 from typing import NamedTuple
@@ -22,7 +17,7 @@ EMPTY = np.uint32(0xFFFFFFFF)
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 DIRECT_BELOW = 1 << 16
-"""Features up to which a table has a place for each: half a megabyte, which a cache holds."""
+"""Features up to which a table has a place for each: half a megabyte, which fits in a cache."""
 
 
 class HashTable(NamedTuple):
@@ -112,11 +107,7 @@ def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-de
 
 @inlined
 def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_steps):  # type: ignore[no-untyped-def]
-    """Move coefficient between the most violating pair until none violates by `tolerance`.
-
-    Changes `slopes` and `coef` of the `size` cutting planes; returns the gain of the dual and the
-    number of steps.
-    """
+    """Step between most violating pairs, in place; returns the gain of the dual and the steps."""
     rest = total
     for j in range(size):
         rest -= coef[j]
@@ -162,10 +153,7 @@ def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_s
 
 @inlined
 def frank_wolfe_step(gram, at, stride, size, slopes, coef, total, away):  # type: ignore[no-untyped-def]
-    """An exact line search towards the best cutting plane or, if `away` and better, from the worst.
-
-    Changes `coef` in place and leaves `slopes` as they were; returns the gain of the dual.
-    """
+    """Exact line search to the best cut or `away` from the worst, on `coef`; returns the gain."""
     best = worst = ZERO_CUT
     highest = 0.0
     used = value = square = 0.0
