@@ -330,7 +330,6 @@ class GrowingArray:
         self._file.close()
 
     def close(self) -> None:
-        """Give up."""
         self._file.close()
 
     def _write_header(self) -> None:

@@ -196,7 +196,6 @@ class _Decompressed(io.RawIOBase):
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the decompressor complains, not the disk."""
     if isinstance(error, OSError):
         return error.errno is None
     is_zstd = type(error).__name__ == "ZstdError"
@@ -204,10 +203,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def open_bytes(path: PathLike) -> Stream:
-    """Open a file, or standard input (``"-"``), for its decompressed bytes.
-
-    Reading raises FileFormatError where the file is damaged.
-    """
+    """Open a file, or standard input (``"-"``), for its bytes, decompressed and checked."""
     return Stream(_opened(path))
 
 
@@ -365,7 +361,6 @@ def shown_name(path: PathLike) -> str:
 
 
 def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
-    """From bytes to text with one kind of line ends."""
     try:
         io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses codecs of other things
         name = codecs.lookup(encoding or "utf-8").name
@@ -378,7 +373,6 @@ def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
 
 
 def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: UnicodeError) -> str:
-    """The text before the first error."""
     if not isinstance(error, UnicodeDecodeError):
         return ""
     held = len(error.object) - len(batch)  # bytes of a character that began in the bytes before

@@ -131,16 +131,14 @@ class Head:
 
     @property
     def grouped_rows(self) -> Lines | None:
-        """Sparse rows that belong to queries or to sequences."""
         rows = self.rows if self.queries else None
         return rows if rows is not None and len(rows.labels) else None
 
     @cached_property
     def signs_of_documents(self) -> list[bool]:
-        """What speaks for documents of queries, against positions of sequences: both have ``qid:``.
+        """What speaks for documents of queries, against positions of sequences.
 
-        Tags are numbered from 1 and positions have few of many features; relevance starts at 0 and
-        documents have nearly all features.
+        Both have ``qid:``. Relevance starts at 0, tags at 1; positions have few of many features.
         """
         rows = self.grouped_rows
         if rows is None:
@@ -311,7 +309,6 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
 
 
 def _open_whole(data: Any, options: dict[str, Any]) -> Source:
-    """A source of an object that holds both inputs and targets."""
     if isinstance(data, Source):
         if options:
             raise ValueError(f"{data!r} is open already: options must be given when it is made.")
@@ -369,7 +366,6 @@ def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
 
 
 def _kind_of_path(path: str, options: dict[str, Any]) -> Callable[..., Source]:
-    """The source for a file or folder, by its content."""
     if os.path.isdir(path):
         if Path(path, META).is_file():
             return CsrFolder

@@ -1,12 +1,10 @@
 """Compiled parsing of lines ``label index:value index:value``, in batches of whole lines.
 
-A line is a label (or several, with commas), perhaps ``qid:3``, pairs ``index:value`` in any order,
-and perhaps a comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Repeated
-indices and values that are not finite are refused.
-
-Decimal numbers are read to the same bits as in Python (Lemire, *Number parsing at a gigabyte per
-second*, 2021): ``w * 10^q = w * 5^q * 2^q``, with the first 128 bits of ``5^q`` from a table. Of
-more than 19 digits the first 19 and their successor are tried; what stays open is left to Python.
+A line is a label (or several, with commas), perhaps ``qid:3``, pairs in any order, and perhaps a
+comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Decimal numbers are
+read to the same bits as in Python (Lemire, *Number parsing at a gigabyte per second*, 2021):
+``w * 10^q = w * 5^q * 2^q``, with the first 128 bits of ``5^q`` from a table. Of more than 19
+digits the first 19 and their successor are tried; what stays open is left to Python.
 """
 
 from collections.abc import Iterator
@@ -199,10 +197,7 @@ def _named_bits(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def read_decimal(text, at):  # type: ignore[no-untyped-def]
-    """Read the number at `at`: what was found, where it ends, and the bits of the double.
-
-    After `text`, which must not end within a number, there must be `PADDING`.
-    """
+    """Read the number at `at`: what was found, where it ends, and the bits of the double."""
     negative = text[at] == 45
     if negative or text[at] == 43:
         at += 1
@@ -465,7 +460,6 @@ def _second(text, at, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_group(text, at):  # type: ignore[no-untyped-def]
-    """Whether ``qid:`` is there."""
     return (
         text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == _COLON
     )
@@ -473,7 +467,6 @@ def _is_group(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_cost(text, at):  # type: ignore[no-untyped-def]
-    """Whether ``cost:`` is there."""
     return (
         text[at] == 99
         and text[at + 1] == 111

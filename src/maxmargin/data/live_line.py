@@ -33,10 +33,7 @@ def _joined(fields: Fields) -> str:
 
 
 class LiveLine:
-    """Writes a line to a stream, and again when it has changed.
-
-    In a terminal rich rewrites it in place; where it cannot, each text is a line of its own.
-    """
+    """Writes a line to a stream again when it has changed; in a terminal, rich does so in place."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         # A notebook shows what goes to standard error as something to worry about.

@@ -139,7 +139,6 @@ class CountedSource(Source):
         return f"{type(self).__name__}({self._name()}, {', '.join(counts)})"
 
     def _name(self) -> str:
-        """What it reads, for messages."""
         return ""
 
     def _as_wide(self, X: Any, width: int, n_examples: int) -> Any:
@@ -248,7 +247,6 @@ def _plain(label: Any) -> Any:
 
 
 def _labels(y: Any) -> Any:
-    """Labels of some examples, as Python's own objects."""
     if isinstance(y, np.ndarray) and y.dtype != object:
         return np.unique(y).tolist()
     labels: set[Any] = set()
@@ -270,8 +268,7 @@ USUAL_TARGETS = ("y", "target", "label", "labels")
 class Columns(NamedTuple):
     """Names of the columns with the inputs and the target.
 
-    By default the inputs are the only column of lists, else all columns of numbers, and the target
-    is the one of `USUAL_TARGETS` that is there.
+    By default the only column of lists, else all of numbers; and the one of `USUAL_TARGETS`.
     """
 
     features: str | Sequence[str] | None = None
@@ -592,7 +589,6 @@ def gathered(x: list[Any], y: list[Any], start: int) -> Examples:
 
 
 def _inputs(X: Any) -> Any:
-    """A CSR array, a matrix of numbers, or a list."""
     if sp.issparse(X):
         return sp.csr_array(X)
     if not isinstance(X, (np.ndarray, list, tuple)) and hasattr(X, "__array__"):

@@ -89,11 +89,7 @@ class NameTable(Remade):
     def read(
         self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
     ) -> sp.csr_array:
-        """Feature rows of positions; new names get columns if `grow`.
-
-        `plain` gives the features by name of a position with values other than strings, numbers,
-        booleans and None.
-        """
+        """Feature rows of positions; `plain` gives the features of those with unusual values."""
         pointed = np.fromiter(positions, dtype=object, count=len(positions))
         pointers = _addresses(pointed)
         sizes = _sizes(positions)
@@ -163,7 +159,6 @@ def _check_parts(ends: Any, text: Any, slots: Any) -> None:
 
 
 def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:
-    """Addresses of the objects in an array, on the same memory."""
     memory = (ctypes.c_ssize_t * len(objects)).from_address(objects.ctypes.data)
     return np.ctypeslib.as_array(memory)
 
@@ -186,7 +181,6 @@ _routine = compiled_with(error_model="numpy", _nrt=False)  # the lock is held
 
 @intrinsic
 def _byte(typing_context: Any, address: Any) -> Any:
-    """The byte at an address."""
     signature = types.uint8(types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -214,10 +208,7 @@ def _hashed(address, length, code):
 
 @_routine
 def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch):
-    """Note hash and parts of each feature of a position; returns how many, or -1 if one is unusual.
-
-    A value of length 0 is none, one of length 1 is empty: the separator counts.
-    """
+    """Note hash and parts of a position's features; returns how many, or -1 if one is unusual."""
     n = 0
     cursor, address = scratch[:3], scratch[3:]
     cursor[0] = 0
@@ -445,17 +436,12 @@ class Vocabulary(Remade, Mapping[str, int]):
         return self._by_name()[name]
 
     def _by_name(self) -> dict[str, int]:
-        """As a dictionary, made on demand."""
         if len(self._columns) != len(self):
             self._columns = {name: column for column, name in enumerate(self._table.names())}
         return self._columns
 
     def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Feature rows of all positions, and where each sequence ends.
-
-        New names get columns if `grow`, else they are left out. ValueError if a position or value
-        is none of those understood.
-        """
+        """Feature rows of all positions, and where each sequence ends; new names if `grow`."""
         ends = ends_of([len(sequence) for sequence in sequences])
         positions = list(chain.from_iterable(sequences))
 

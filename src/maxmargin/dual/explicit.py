@@ -126,9 +126,8 @@ class Geometry(NamedTuple):
 class LinearDual(Stateful, ABC):
     """The dual state of a linear problem: what does not depend on its kind.
 
-    It starts from `start`, of shape (n_samples, n_outputs), or zero. Idle examples wait
-    `longest_wait` iterations at most. With `shared` weights, in which `start` counts already, there
-    is no extrapolation.
+    `start` is of shape (n_samples, n_outputs), or None for zero. Examples in `shared` weights, in
+    which `start` counts already, cannot be extrapolated.
     """
 
     routines: ClassVar["_Routines"]
@@ -209,7 +208,6 @@ class LinearDual(Stateful, ABC):
         )  # fmt: skip
 
     def _scratch(self) -> Floats:
-        """Scores and change of one example, for one caller."""
         return np.zeros((2, self.n_columns))
 
     def _linear(self) -> float:

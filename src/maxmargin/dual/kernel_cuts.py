@@ -1,10 +1,9 @@
 """The dual of a kernel structural SVM over the working set.
 
 An *atom* is an output of an example: a part row and a label row of two tables, with the kernel
-``parts[p, p'] * labels[l, l']`` between atoms. The true output is an atom with what is left of the
-example's C, so that steps move coefficient between atoms of an example. The model is
-``w = sum a_y s_y (phi(y_true) - phi(y))``, with scale ``s_y`` one (margin rescaling) or the loss
-(slack rescaling).
+``parts[p, p'] * labels[l, l']``. The true output is an atom, too, with what is left of the C, and a
+step moves coefficient between two atoms of an example. The model is ``w = sum a_y s_y (phi(y_true)
+- phi(y))``, with scale ``s_y`` one (margin rescaling) or the loss (slack rescaling).
 """
 
 from typing import Any, NamedTuple
@@ -286,7 +285,6 @@ class KernelCuts:
         return n
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
-        """Scores of outputs with these rows."""
         out = np.zeros(len(parts))
         atoms = self.atoms
         if len(atoms.coef):
@@ -297,11 +295,7 @@ class KernelCuts:
         return out
 
     def solve(self, examples: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
-        """Update these examples (None: all) until the gap over the working set is small.
-
-        The violation of an example is its highest loss-augmented score less the lowest of those
-        with a coefficient. Returns the gap that is left and the number of updates.
-        """
+        """Update these examples (None: all) until the gap is small; returns it and the updates."""
         atoms = self.atoms
         if not len(atoms.coef):
             return 0.0, 0

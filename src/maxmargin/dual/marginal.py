@@ -74,7 +74,6 @@ class DistributionPoint(ABC):
 
     @property
     def n_variables(self) -> int:
-        """Number of probabilities."""
         return sum(map(len, self.masses))
 
     def copy(self) -> Self:
@@ -111,11 +110,9 @@ class MarginalPoint(DistributionPoint):
 class Distributions(Stateful, ABC):
     """A distribution over the outputs of every example, and steps that improve it.
 
-    `point` is uniform at first, `sizes` are the numbers of each example in each of its masses, and
-    `linear` is the dual's linear term, kept up by the steps. At temperature zero a solve starts
-    from the true outputs and zero weights. Otherwise every output needs some probability, as
-    proposals only reweight: one exact step leads from the true outputs towards the uniform
-    distributions.
+    `point` is uniform at first, and `sizes` are the numbers of each example in each of its masses.
+    A solve starts from the true outputs; at a temperature above zero one exact step towards the
+    uniform distributions follows, because proposals only reweight what has some probability.
     """
 
     state_names = ("point", "linear")
@@ -149,11 +146,7 @@ class Distributions(Stateful, ABC):
     def propose(
         self, weights: Floats, examples: Order, temperature: float, threads: Threads
     ) -> float:
-        """Find the distributions to step towards; returns the sum of C times hinge.
-
-        The temperature is in units of the loss; at zero it is the most violating output of each
-        example.
-        """
+        """Find what to step towards, at a temperature in units of loss; returns C times hinge."""
         found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
         move = Move(True, False, temperature, LINE_SEARCH)
@@ -162,10 +155,7 @@ class Distributions(Stateful, ABC):
         return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
-        """Step towards the proposals, one example after the other; None is exact line search.
-
-        Gap and loss of the update are those at the weights of the proposals.
-        """
+        """Step towards the proposals, one example after the other; None is an exact line search."""
         return self._move_all(self._step_of(fixed_step), weights)
 
     def update(
@@ -229,7 +219,7 @@ class Distributions(Stateful, ABC):
 
     @abstractmethod
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        """Move some examples, one by one; returns gain, change of the linear term, and work."""
+        """Propose or step (or both) example by example; returns gain, linear change, and work."""
 
     @abstractmethod
     def _add_direction(self, direction: Floats) -> float:
@@ -246,7 +236,7 @@ def best_step(slope, square, longest):  # type: ignore[no-untyped-def]
 
 @inlined
 def step_size(move, slope, square):  # type: ignore[no-untyped-def]
-    """The step of a move along which the dual grows by ``slope * step - 1/2 square * step^2``."""
+    """Step size of a `Move` that gains ``slope * step - 1/2 square * step^2``."""
     if move.fixed_step >= 0.0:
         return move.fixed_step
     return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
@@ -264,8 +254,7 @@ def old_and_new(first, masses, found, i, k):  # type: ignore[no-untyped-def]
 def mix(old, new, step):  # type: ignore[no-untyped-def]
     """``old = (1 - step) * old + step * new``, exact to the last digit however small they are.
 
-    The maximum keeps LLVM from making it ``old + step * (new - old)``, which rounds in units of the
-    larger.
+    The maximum keeps LLVM from ``old + step * (new - old)``, which rounds in units of the larger.
     """
     for j in range(len(old)):
         old[j] = max(1.0 - step, 0.0) * old[j] + step * new[j]
@@ -454,10 +443,7 @@ class ExplicitDistributions(Distributions):
 
 
 def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
-    """Cuts of all outputs of example `b`, and the position of the true one.
-
-    That is a cut without entries or loss: outputs need not be comparable.
-    """
+    """Cuts of all outputs of example `b`, and which is true: the one without entries or loss."""
     cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
     zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
     if len(zero) or not isinstance(oracle, PythonOracle):

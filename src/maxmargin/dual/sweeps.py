@@ -1,15 +1,12 @@
 """Compiled passes over the examples of linear problems: sweep, extrapolate, evaluate weights.
 
-A step maximises the dual exactly over the variables of one example: ``coef[m]``, with which its row
-enters the weights of class ``m``, given its loss-augmented ``scores[m]``, its C ``cost`` and
-``inverse = 1 / |x|^2``. It writes the change of `coef` to `change` and returns `MOVED`, `STAYED`
-(no violation above the threshold) or `CORNER` (stayed, with all variables held at their bounds).
-Padding has scores of `NEVER`; conditional values instead of branches let the loops vectorise.
-
-Steps are added to ``unclipped = origin + X' coef``; ``weights`` is the same array or, where weights
-must not be negative, ``max(unclipped, 0)``. An example at a corner waits 1, 3, 7, ... iterations
-for its next update; ``updates[i]`` is when it is `DUE`, its `WAIT`, and whether its coefficients
-are `MOVING`, that is have changed since the last extrapolation.
+A step maximises the dual exactly over the variables ``coef[m]`` of one example, with which its row
+enters the weights of class ``m``, given its loss-augmented ``scores[m]`` (`NEVER` in the padding),
+its C ``cost`` and ``inverse = 1 / |x|^2``. It writes to `change` and returns `MOVED`, `STAYED` or
+`CORNER` (stayed, all variables held at their bounds), after which an example waits 1, 3, 7, ...
+iterations: ``updates[i]`` is when it is `DUE`, its `WAIT`, and whether it was `MOVING` since the
+last extrapolation. Steps are added to ``unclipped = origin + X' coef``; where weights must not be
+negative, ``weights = max(unclipped, 0)``, else both are one array.
 """
 
 from typing import NamedTuple
@@ -39,7 +36,7 @@ CHUNK, STREAMS = 32, 8
 class MulticlassRows(NamedTuple):
     """Examples of a multi-class problem; a row of `terms` is C, margin and ``1 / |x|^2``.
 
-    ``loss[y, m]`` is that of class m where y is true; `separate_slacks` is Weston-Watkins.
+    ``loss[y, m]`` is that of class m where y is true; Weston-Watkins has `separate_slacks`.
     """
 
     rows: Rows
@@ -210,7 +207,7 @@ def random_below(bound, state):  # type: ignore[no-untyped-def]
 def update_order(updates, now, state, due, runs, order):  # type: ignore[no-untyped-def]
     """Set `order` to the examples that are due, shuffled; returns how many there are.
 
-    Runs of `CHUNK` neighbours are shuffled and `STREAMS` of them interleaved: a random permutation
+    Runs of `CHUNK` examples are shuffled and `STREAMS` of them interleaved: a random permutation
     converges no faster, and its cache misses double the time of an update.
     """
     count = 0

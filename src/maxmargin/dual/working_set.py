@@ -47,7 +47,7 @@ _SLACK = 8
 
 PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
 PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
-"""Arrays with a place for each example, and for each cutting plane number."""
+"""Arrays with a place for each example, and for each cut number."""
 
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
@@ -156,7 +156,6 @@ class WorkingSet(Stateful):
         self._widen_scratch(int(self._table.capacity.max(initial=0)))
 
     def _widen_scratch(self, widest: int) -> None:
-        """Make room for the slopes and coefficients of so many cuts of one example."""
         if widest > self._scratch.shape[1]:
             self._scratch = np.zeros((2, 2 * widest))
 
@@ -221,7 +220,10 @@ class WorkingSet(Stateful):
         _drop_idle(self._table, max_idle)
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
-        """Add the most violating cut of each example times C to `vector`: their loss, and they."""
+        """Add C times the most violating cut of each example to `vector`.
+
+        Returns the loss of the sum and the cuts in it, which `keep_latest` takes for just used.
+        """
         self._note_outputs()
         best, loss = self._add_best(weights, vector)
         examples = np.flatnonzero(best >= 0)
@@ -277,7 +279,6 @@ class WorkingSet(Stateful):
         self.dual = self.linear - 0.5 * float(weights @ weights)
 
     def _make_room(self, examples: Order, cuts: Cuts) -> None:
-        """Make room for one more cut in each example."""
         table = self._table
         full = examples[table.size[examples] == table.capacity[examples]]
         if len(full):
@@ -397,7 +398,6 @@ def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
 
 
 def _check_lists(table: _Table) -> None:
-    """Check that the list and the Gram matrix of every example lie in their arrays."""
     size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
     if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
         raise ValueError("an example has more cutting planes than there is room for")
@@ -434,7 +434,6 @@ def _without_repeats(examples: Order) -> list[Order]:
 
 
 def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
-    """`array` padded with zeros."""
     longer = np.zeros(max(length, len(array)), dtype=array.dtype)
     longer[: len(array)] = array
     return longer

@@ -111,10 +111,10 @@ class Checkpoint:
         seed: int,
         **parameters: Any,
     ) -> bool:
-        """Note what the solve is about, and restore `state` and clock from the file if asked to.
+        """Note what the solve is about, and resume `state` and clock from the file if asked to.
 
         `content`, the ``repr`` of `solver` and `parameters` identify the solve; ValueError if the
-        file is damaged or of another. Returns whether it was restored.
+        file is damaged or of another. Returns whether it was resumed.
         """
         self._about = {
             "data": fingerprint(content),

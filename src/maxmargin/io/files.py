@@ -62,7 +62,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _refuse_others(path: Path, target: Path) -> None:
-    """Refuse to replace what is no regular file."""
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
     if target.exists() and not target.is_file():
@@ -119,7 +118,6 @@ def _remove_stale(target: Path) -> None:
 
 
 def _keep_permissions(target: Path, file: BinaryIO) -> None:
-    """Give the new file the mode and, if allowed, the owner of the old one."""
     if os.name != "posix":
         return
     with suppress(FileNotFoundError):
@@ -130,7 +128,6 @@ def _keep_permissions(target: Path, file: BinaryIO) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the rename durable."""
     if os.name != "posix":
         return
     with suppress(OSError):
@@ -185,8 +182,7 @@ def write_tensors(path: Path, header: Any, arrays: Mapping[str, NDArray[Any]]) -
 def read_tensors(path: Path, *, mapped: bool = False) -> tuple[Any, dict[str, NDArray[Any]]]:
     """Header and arrays of a file; DamagedFileError says what is wrong with it.
 
-    `mapped` arrays stay in the file until they are used, without a check of their checksum; writes
-    to them stay in memory.
+    `mapped` arrays stay in the file, without a check of their checksum; writes stay in memory.
     """
     path.stat()
     _refuse_others(path, path)

@@ -311,7 +311,6 @@ def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]
 
 
 def _estimator_class(name: Any) -> Any:
-    """The estimator of a name, if any."""
     found = getattr(maxmargin, name) if name in maxmargin.__all__ else None
     return found if isinstance(found, type) and issubclass(found, BaseEstimator) else None
 

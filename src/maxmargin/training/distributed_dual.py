@@ -1,9 +1,9 @@
 """DistributedDual: shards ascend the dual in parallel, and the driver adds up their updates.
 
-The objective is that of `Auto`, the method CoCoA+ (Ma et al., 2015). Of an update, a change of its
-dual variables, a shard sends the effect on weights and linear term; any step in [0, 1] along it is
-feasible, the best one is known exactly, and the next request says which was made. A shard counts
-its own updates `scale` times by keeping coefficients times `scale`, of sum ``scale * C`` at most.
+It maximises the n-slack dual (see `maxmargin.dual.working_set`) as CoCoA+ does (Ma et al., 2015).
+Of an update of its dual variables a shard sends the effect on weights and linear term; any step in
+[0, 1] along it is feasible, the best is known exactly, and the next request says which was made.
+A shard counts its updates `scale` times: it keeps coefficients times `scale`, up to ``scale * C``.
 """
 
 import math
@@ -81,7 +81,6 @@ class Request(NamedTuple):
     restart: bool = False
     """Restart the momentum of a single shard."""
     seconds: float | None = None
-    """Approximate limit of time."""
 
     @property
     def nbytes(self) -> int:
@@ -247,7 +246,6 @@ class DualShard:
         return self._update(started, done)
 
     def _sweep(self) -> None:
-        """Sweep the working set until the gain is small."""
         rule, first = StepRule(max_steps=self.options.max_steps), 0.0
         for _ in range(MOST_SWEEPS):
             gain = self.run.sweep(self.options.worth_sweeping(self.run), rule).gain
@@ -342,7 +340,6 @@ class ShardRecord:
 
     base: Floats
     version: int = -1
-    """Of the weights in `base`."""
     update: ShardUpdate | None = None
     """Its last, until it is told the step made along it."""
     step: float = 1.0
@@ -352,7 +349,6 @@ class ShardRecord:
     pass_seconds: float = math.nan
     restart: bool = False
     t: float = 1.0
-    """Of Nesterov's sequence."""
     gain_rate: float = 0.0
     """Gain of the last update with oracle calls, by its cost."""
     sweeps: int = 0
@@ -399,7 +395,7 @@ class DistributedRun(Run):
         """Seconds of a request and its answer beside the work."""
         self.linear = self.dual_value = 0.0
         self.average = True if oracle.n_features <= AVERAGE_BELOW else None
-        """Whether shards keep an average."""
+        """None if shards keep none."""
         self.dual_asked = -math.inf
         self.settled = False
         """Whether the dual has hardly grown since the last check."""
@@ -646,7 +642,6 @@ class DistributedRun(Run):
         return [shard for shard in range(len(self.records)) if shard not in self.lost]
 
     def _coming(self) -> Iterator[Answer]:
-        """Answers of busy shards, as they come."""
         while self.shards.busy:
             answer = self._answer()
             if answer is not None:
@@ -740,7 +735,7 @@ class DistributedRun(Run):
 
 
 class _DistributedState(Stateful):
-    """A run, and its dual point over all examples: first, as a loss meanwhile lowers the dual."""
+    """A run and its dual point, which is fetched first: a shard lost meanwhile lowers the dual."""
 
     state_names = ("point", "run")
 

@@ -49,7 +49,11 @@ class Engine(ABC):
         """
 
     def result(self, pending: Pending, timeout: float) -> Any:
-        """Return or raise what the function did, or `LostWorkerError`, or `NoAnswerYetError`."""
+        """What the function returned or raised.
+
+        `LostWorkerError` if the answer is lost with its worker, `NoAnswerYetError` after `timeout`
+        seconds.
+        """
         return pending.result()
 
     def scatter(self, worker: Any, data: Any) -> Any:
@@ -177,7 +181,6 @@ class DaskEngine(Engine):
         self._shares_our_terminal = isinstance(client.cluster, LocalCluster)
         """Whether Ctrl-C in our terminal would end the workers."""
         self._told: dict[str, Pending] = {}
-        """Workers that ignore Ctrl-C."""
 
     @property
     def workers(self) -> list[str]:

@@ -228,10 +228,7 @@ def train(
     attributes: Attributes,
     cancelled: threading.Event | None = None,
 ) -> Result:
-    """Solve, with callbacks, and set what was learned: at the end, or nothing if it fails.
-
-    `solve` takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps `checkpoint`.
-    """
+    """Solve, with callbacks, and set what was learned; if that fails, the estimator stays."""
     if estimator.n_jobs == 0:
         raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
     context = estimator._init_callback_context(max_subtasks=None)
@@ -269,7 +266,6 @@ def train(
 def _calls_back(
     estimator: Any, X: Any, y: Any, attributes: Attributes
 ) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
-    """Hand each iteration to the callbacks, if any."""
     if not getattr(estimator, "_skl_callbacks", None):
         return None
     fit_context = estimator._callback_fit_ctx
@@ -292,10 +288,7 @@ def _calls_back(
 
 @contextmanager
 def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set `cancelled`, to complete the iteration; the second raises.
-
-    Only in the main thread, and unless somebody else handles Ctrl-C.
-    """
+    """Let the first Ctrl-C set `cancelled`, to complete the iteration; the second raises."""
     usual = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not usual:
@@ -376,10 +369,7 @@ def partial_fit(
     sample_weight: ArrayLike | None,
     classes: NDArray[Any] | None = None,
 ) -> None:
-    """Learn from a batch, of which only cuts of the hard examples are kept.
-
-    The first call starts anew, and so does the first after `fit`.
-    """
+    """Learn from a batch, of which only the cuts of hard examples are kept."""
     refuse_checkpoint(estimator)
     C = costs(estimator, examples.n_examples, sample_weight)
     metadata = known_metadata(estimator) or estimator._metadata(examples, classes)

@@ -31,10 +31,7 @@ class Partition(NamedTuple):
 
 
 class SourcePartition(NamedTuple):
-    """Batches of a source, read where they are needed; each worker must have access to it.
-
-    Of a source that cannot be split, a worker keeps every `of`-th batch from `number` on.
-    """
+    """Batches of a source, which workers read themselves: all, or every `of`-th from `number`."""
 
     source: Source
     number: int = 0

@@ -61,7 +61,7 @@ PATIENCE_SECONDS = 3600.0
 """Time without an answer before a shard is made again; solvers set their own once it is made."""
 
 MOST_LOSSES, ANSWERS_TO_RECOVER = 20, 100
-"""Losses of a shard, within so many answers, that show that it ends its workers itself."""
+"""Losses of a shard without so many answers in a row, after which it must be ending its workers."""
 
 
 class LostShardError(RuntimeError):
@@ -114,7 +114,6 @@ class Shards:
 
     @property
     def busy(self) -> KeysView[int]:
-        """Shards that have not answered yet."""
         return self._requests.keys()
 
     def make(self, shard: int) -> None:
@@ -311,7 +310,7 @@ class _Request(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     pending: Pending | None = None
-    """None if the worker was lost before it could be asked."""
+    """None if the worker was lost before."""
     trials: int = 0
     fetch_seconds: float = FETCH_SECONDS
 
@@ -442,10 +441,7 @@ class Sums(NamedTuple):
 
 
 class Shard:
-    """Some of the examples on their worker, and what a solver keeps with them.
-
-    `firsts` are the numbers of the partitions' first examples among all, if known.
-    """
+    """Examples of some partitions, whose first ones have the numbers `firsts`, and solver state."""
 
     def __init__(
         self,
@@ -488,7 +484,6 @@ class Shard:
             raise ProblemError(told) from error
 
     def _told(self, sentence: str) -> str:
-        """A sentence about an example with its number among all, if known."""
         numbers = []
         for k, own in enumerate(self.partitions):
             if isinstance(own, np.ndarray):
@@ -624,10 +619,7 @@ def shard_oracle(
     content: Any,
     counts: Sequence[int] | None = None,
 ) -> ShardedOracle:
-    """The oracle of partitions in shards, each where most of its data lie.
-
-    `counts` are the numbers of examples in the partitions, if known.
-    """
+    """The oracle of partitions (of `counts` examples, if known) in shards, each near its data."""
     holders = [engine.holder(partition) for partition in partitions]
     known = [holder for holder in dict.fromkeys(holders) if holder is not None][:n_shards]
     numbers: list[list[int]] = [[] for _ in range(n_shards)]
@@ -654,7 +646,6 @@ class ClusterIteration(Iteration):
     """A line of history of a fit on shards; its own fields are of this iteration alone."""
 
     sent: int = 0
-    """Bytes of the arrays sent to the shards."""
     received: int = 0
     updates: int = 0
     work_seconds: float = 0.0

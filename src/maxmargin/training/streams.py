@@ -141,11 +141,7 @@ def _entries(values: Floats, first: int, count: int, name: str) -> Floats:
 
 
 class LinearStream(Stateful, ABC):
-    """Batches of a source as linear problems, for `StreamedDual.solve`.
-
-    Each is as wide as the widest so far. `sample_weight` multiplies the C of each example, and the
-    estimator is a `LinearEstimator`.
-    """
+    """Batches of a source as linear problems for `StreamedDual`, as wide as the widest so far."""
 
     state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
     state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
@@ -250,7 +246,6 @@ def _grouped(batches: Iterator[CheckedExamples]) -> Iterator[CheckedExamples]:
 
 
 def _bytes_per_row(X: Any) -> float:
-    """Approximate memory of a row in a sweep."""
     entries = 12 * X.nnz / X.shape[0] if sp.issparse(X) else X.itemsize * X.shape[1]
     return 100.0 + float(entries)
 
