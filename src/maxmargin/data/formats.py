@@ -255,14 +255,14 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
         - a `Source`, which is returned as it is;
         - inputs in memory, with `y`: array, sparse matrix, data frame, or list; or a pair of both;
         - the path of a file, whose content tells the format: LIBSVM's, SVM-hmm's (if lines have a
-          ``qid``), Parquet, Feather, Arrow, or an ``.npy`` array, with `y` another or an array.
+          ``qid``), Parquet, Feather, Arrow, or an ``.npy`` array, with `y` another or in memory.
           ``"-"`` is standard input, in LIBSVM's format or in SVM-hmm's;
         - with `templates`, the path of a file of tagged sentences in columns;
         - the path of a folder, written by `convert` or with Parquet or Arrow files;
         - a function that returns an iterator of pairs ``(x, y)``, of dictionaries or of `Examples`,
           such as a generator function; it is called anew for each pass;
         - a data set as PyTorch and Hugging Face have them: a length, and pairs or dictionaries by
-          number; or any iterable that starts anew each time;
+          number (a list of pairs is one, too); or any iterable that starts anew each time;
         - a data frame of pandas with its target among the columns;
         - a bag or a data frame of dask; an array of dask, with `y` another.
 

@@ -1,10 +1,11 @@
 """Compiled parsing of lines ``label index:value index:value``, in batches of whole lines.
 
 A line is a label (or several, with commas), perhaps ``qid:3``, pairs in any order, and perhaps a
-comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Decimal numbers are
-read to the same bits as in Python (Lemire, *Number parsing at a gigabyte per second*, 2021):
-``w * 10^q = w * 5^q * 2^q``, with the first 128 bits of ``5^q`` from a table. Of more than 19
-digits the first 19 and their successor are tried; what stays open is left to Python.
+comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Repeated indices and
+values that are not finite are refused. Decimal numbers are read to the same bits as in Python
+(Lemire, *Number parsing at a gigabyte per second*, 2021): ``w * 10^q = w * 5^q * 2^q``, with the
+first 128 bits of ``5^q`` from a table. Of more than 19 digits the first 19 and their successor are
+tried; what stays open is left to Python.
 """
 
 from collections.abc import Iterator
@@ -197,7 +198,10 @@ def _named_bits(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def read_decimal(text, at):  # type: ignore[no-untyped-def]
-    """Read the number at `at`: what was found, where it ends, and the bits of the double."""
+    """Read the number at `at`: what was found, where it ends, and the bits of the double.
+
+    `text` must end with something that is no part of a number, and `PADDING` after that.
+    """
     negative = text[at] == 45
     if negative or text[at] == 43:
         at += 1

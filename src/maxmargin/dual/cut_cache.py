@@ -1,10 +1,10 @@
 """A working set for streams, whose examples come and go within a limit of memory.
 
-To free memory, cuts without a coefficient are dropped; cuts of one example are merged, as ``sum_j
-(a_j / a) (psi_j, loss_j)`` with ``a = sum_j a_j`` is a mean of lower bounds of its hinge; examples
-are frozen into one sum, a cutting plane of ``sum_i a_i hinge_i``, which exact steps of the dual
-shrink or exchange for one of a later pass. None of that changes the weights or the dual value, and
-compiled routines leave both consistent: Ctrl-C may come after any of them.
+Three things free memory, and change neither weights nor dual value: cuts without a coefficient are
+dropped; cuts of one example are merged, as ``sum_j (a_j / a) (psi_j, loss_j)``, ``a = sum_j a_j``,
+is a mean of lower bounds of its hinge; examples are frozen into one sum, a cutting plane of
+``sum_i a_i hinge_i``. Exact steps of the dual shrink that sum, or exchange it for one of a later
+pass. Compiled routines leave weights and coefficients consistent: Ctrl-C may come after any.
 """
 
 import sys

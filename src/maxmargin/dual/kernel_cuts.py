@@ -377,10 +377,10 @@ def _solve(  # type: ignore[no-untyped-def]
     parts, labels : ndarrays of int64, shape (n_atoms,), the rows of each atom
     losses, scales : ndarrays of shape (n_atoms,)
     coef, scores : ndarrays of shape (n_atoms,), changed
-    members, starts : ndarrays of int64, the atoms by example, true output first: (n_atoms,), (n +
-    1,)
-    wanted : ndarray of int64, shape (n_wanted,), examples to update
-    cost : ndarray of shape (n,), C of the examples
+    members : ndarray of int64, shape (n_atoms,), atoms by example, the true output first
+    starts : ndarray of int64, shape (n_present + 1,), where examples begin in `members`
+    wanted : ndarray of int64, shape (n_wanted,), examples to update, by their place in `starts`
+    cost : ndarray of shape (n_present,), C of the examples
     tolerance, max_updates : float, int
     violations, gram, values, change : scratch of shapes (n_wanted,), (most^2,), (most,), (most,)
     """

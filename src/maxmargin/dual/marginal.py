@@ -146,7 +146,11 @@ class Distributions(Stateful, ABC):
     def propose(
         self, weights: Floats, examples: Order, temperature: float, threads: Threads
     ) -> float:
-        """Find what to step towards, at a temperature in units of loss; returns C times hinge."""
+        """Find what to step towards, for examples without repeats; returns C times hinge.
+
+        The temperature is in units of the loss; at zero all probability is on the most violating
+        output.
+        """
         found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
         move = Move(True, False, temperature, LINE_SEARCH)
@@ -252,7 +256,7 @@ def old_and_new(first, masses, found, i, k):  # type: ignore[no-untyped-def]
 
 @compiled
 def mix(old, new, step):  # type: ignore[no-untyped-def]
-    """``old = (1 - step) * old + step * new``, exact to the last digit however small they are.
+    """``old = (1 - step) * old + step * new``, exact but for the last digit, however small.
 
     The maximum keeps LLVM from ``old + step * (new - old)``, which rounds in units of the larger.
     """
@@ -262,7 +266,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
 
 @inlined
 def mix_example(first, masses, found, k, step):  # type: ignore[no-untyped-def]
-    """Step from example ``examples[k]`` towards its proposal."""
+    """Step with example ``examples[k]`` towards its proposal."""
     for i in range(len(masses)):
         old, new = old_and_new(first, masses, found, i, k)
         mix(old, new, step)

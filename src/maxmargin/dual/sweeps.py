@@ -6,7 +6,8 @@ its C ``cost`` and ``inverse = 1 / |x|^2``. It writes to `change` and returns `M
 `CORNER` (stayed, all variables held at their bounds), after which an example waits 1, 3, 7, ...
 iterations: ``updates[i]`` is when it is `DUE`, its `WAIT`, and whether it was `MOVING` since the
 last extrapolation. Steps are added to ``unclipped = origin + X' coef``; where weights must not be
-negative, ``weights = max(unclipped, 0)``, else both are one array.
+negative, ``weights = max(unclipped, 0)`` is another array, because clipping in place would forget
+the negative part that later steps must fill first.
 """
 
 from typing import NamedTuple
@@ -58,8 +59,8 @@ class ScalarRows(NamedTuple):
 def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change):  # type: ignore[no-untyped-def]
     """One slack for all classes: Euclidean projection on the simplex ``a >= 0, sum(a) = cost``.
 
-    With ``a[m] = -coef[m]`` for a wrong class and ``cost - coef[label]`` for the true one, the
-    Hessian is a multiple of the identity.
+    In ``a[m] = -coef[m]`` for a wrong class and ``cost - coef[label]`` for the true one, the
+    Hessian is a multiple of the identity, so ``a + scores * inverse`` is projected.
     """
     coef[label] -= cost  # now a = -coef for every class
     top = NEVER
@@ -208,7 +209,8 @@ def update_order(updates, now, state, due, runs, order):  # type: ignore[no-unty
     """Set `order` to the examples that are due, shuffled; returns how many there are.
 
     Runs of `CHUNK` examples are shuffled and `STREAMS` of them interleaved: a random permutation
-    converges no faster, and its cache misses double the time of an update.
+    converges no faster, and its cache misses double the time of an update. `due` and `runs` are
+    scratch as long as `order`.
     """
     count = 0
     for i in range(len(updates)):
@@ -286,7 +288,8 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
     threshold : float, violations up to which are left alone
     weights, unclipped, average : ndarrays of shape (n_features + 1, n_columns), changed
     nonnegative : bool; if not, the first two are the same array
-    coef, losses : ndarrays of shape (n_samples, n_columns) and (n_samples,), changed
+    coef : ndarray of shape (n_samples, n_columns), changed
+    losses : ndarray of shape (n_samples,), set to C times hinge as seen before the steps
     updates : ndarray of int32, shape (n_samples, 3), changed
     now, longest_wait : ints, the iteration and the most that an idle example waits
     snapshots, every : ndarray of int64, shape (1,), and int, updates from one snapshot to the next

@@ -542,8 +542,7 @@ def _update_examples(  # type: ignore[no-untyped-def]
     examples : ndarray of int64, shape (n_updates,)
     weights, table : ndarray of shape (n_features,) and _Table, changed
     kind, max_steps, tolerance : see `StepRule`
-    new_starts, new_columns, new_values, new_losses : a new cut for each example as in `Cuts`, or
-    empty
+    new_starts, new_columns, new_values, new_losses : a cut for each example as in `Cuts`, or empty
     added : ndarray of int32, shape (n_updates,), set to the numbers of the cuts that are kept
     hashed, scratch : HashTable, empty also afterwards, and ndarray of shape (2, most_cuts)
     sums : ndarray of shape (5,); adds gain, gap, C times hinge, work and change of the linear term

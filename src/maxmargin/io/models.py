@@ -48,7 +48,8 @@ def save(
     """Write a fitted estimator to a file.
 
     The file holds arrays in the safetensors format and a header: parameters, what was learned, the
-    certificate and the history of the fit, a fingerprint of the data. It replaces another at once.
+    certificate and the history of the fit, a fingerprint of the data. A file of
+    this name is replaced as a whole, and never half written.
 
     Parameters
     ----------
@@ -137,11 +138,13 @@ def save(
 def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> Any:
     """The estimator that a file holds.
 
+    The file is read whole, compared with its checksums, and closed.
+
     Parameters
     ----------
     path : path
     mmap : bool, default=False
-        Map the arrays of a large model into memory, and read them when they are used. That starts
+        Map the arrays of a large model into memory instead, and read them when used. That starts
         at once and shares memory among processes, but compares no checksum, and if another program
         cuts the file short or writes into it (`save` does neither), predictions change, or the
         operating system ends the process.

@@ -286,7 +286,7 @@ class DualShard:
         return self.run.average
 
     def resume(self, point: DualPoint) -> ShardUpdate:
-        """Start from a dual point; the update is from zero."""
+        """Start from a dual point, before any update; that returned is from zero."""
         started = time.perf_counter()
         self._set_scale(1.0)  # that of the point
         self.run.working_set.begin_update()

@@ -228,7 +228,10 @@ def train(
     attributes: Attributes,
     cancelled: threading.Event | None = None,
 ) -> Result:
-    """Solve, with callbacks, and set what was learned; if that fails, the estimator stays."""
+    """Solve, with callbacks, and set what was learned; if that fails, the estimator stays.
+
+    `solve` takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps `checkpoint`.
+    """
     if estimator.n_jobs == 0:
         raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
     context = estimator._init_callback_context(max_subtasks=None)

@@ -73,7 +73,7 @@ class LostShardError(RuntimeError):
 
 
 class Loader(NamedTuple):
-    """How a shard is made, ``make(partitions)``, and the worker that holds most of them, if any."""
+    """How a shard is made: ``make(partitions)``, which may be lazy; `holder` has most of them."""
 
     make: Callable[[list[Any]], Any]
     partitions: list[Any]
@@ -163,7 +163,10 @@ class Shards:
         self._call(shard, _ask, key, generation, number, method, *arguments)
 
     def answer(self, timeout: float | None = None) -> Answer | None:
-        """The next answer, or that a shard is lost; None if none comes in so many seconds."""
+        """The next answer, or that a shard is lost; None if none comes in so many seconds.
+
+        `EngineError` if none can come any more.
+        """
         until = None if timeout is None else time.monotonic() + timeout
         while self._requests:
             # What is done, not what the queue says: Ctrl-C may come between the two.
