@@ -1,8 +1,7 @@
 """A folder with a sparse matrix and its targets, mapped into memory.
 
-``indptr.npy`` (int64), ``indices.npy`` (int32), ``data.npy`` (float32 or float64), ``y.npy`` and
-``meta.json``, which says what the others must hold. Targets that are no numbers are numbered; their
-names are in ``meta.json``.
+``indptr.npy`` (int64), ``indices.npy`` (int32), ``data.npy``, ``y.npy``, and ``meta.json``, which
+says what these must hold and names targets that are no numbers.
 """
 
 import json
@@ -27,7 +26,6 @@ META = "meta.json"
 FORMAT = "maxmargin CSR folder 1"
 
 _KINDS = {"indptr": "i", "indices": "i", "data": "f", "y": "if"}
-"""Kinds of numbers that the arrays hold."""
 
 _WHOLE_UP_TO = 2.0**53
 _CHUNK = 1 << 20
@@ -139,7 +137,7 @@ class CsrFolder(NumberedSource):
             start, self._position = stop, last
 
     def _rows(self, start: int, stop: int) -> sp.csr_array:
-        """Some rows, whose columns may be anything before they are checked."""
+        """Some rows, their columns not yet checked."""
         first, last = int(self._indptr[start]), int(self._indptr[stop])
         with self._damage_named(f" between rows {start} and {stop}"):
             X = checked_csr(
@@ -206,9 +204,7 @@ class CsrFolder(NumberedSource):
 
 
 class CsrFolderWriter:
-    """Writes a `CsrFolder`, batch by batch: the whole folder appears at the end, or none.
-
-    Use it in a ``with`` statement; anything that ends it early leaves nothing behind.
+    """Writes a `CsrFolder` in batches, in a ``with`` statement; it appears when it is complete.
 
     Parameters
     ----------
@@ -263,7 +259,7 @@ class CsrFolderWriter:
         self._width = max(self._width, X.shape[1])
 
     def _numbers(self, y: Any) -> NDArray[np.float64]:
-        """Targets as numbers, or else numbered in the order they come in."""
+        """Targets as numbers, or else numbered as they come."""
         values = as_targets(y)
         if not isinstance(values, np.ndarray):
             raise ValueError(
@@ -313,7 +309,7 @@ class CsrFolderWriter:
 
 
 class GrowingArray:
-    """A new ``.npy`` file of one dimension that is written piece by piece."""
+    """A new one-dimensional ``.npy`` file, written piece by piece."""
 
     def __init__(self, path: Path, dtype: DTypeLike) -> None:
         self.dtype = np.dtype(dtype)
@@ -322,12 +318,11 @@ class GrowingArray:
         self._write_header()
 
     def append(self, piece: NDArray[Any]) -> None:
-        """Write more."""
         self._file.write(np.ascontiguousarray(piece, dtype=self.dtype).data)
         self.size += len(piece)
 
     def finish(self) -> None:
-        """Write how long it has become, and have the disk keep it."""
+        """Write the final length, and flush to disk."""
         self._file.seek(0)
         self._write_header()
         self._file.flush()
@@ -335,7 +330,6 @@ class GrowingArray:
         self._file.close()
 
     def close(self) -> None:
-        """Give up."""
         self._file.close()
 
     def _write_header(self) -> None:

@@ -1,10 +1,8 @@
 r"""Files: their bytes, plain or compressed (told apart by how they begin), and their lines of text.
 
-The names of files matter only when they are written, and for one check: a file whose name says
-that it is compressed, and which is not, has been cut short or is something else.
-
-Lines end in ``\n``, ``\r\n`` or ``\r`` alone, the last one perhaps in nothing. A byte order mark
-is left out. Text is UTF-8; anything else must be named, because a wrong guess would go unnoticed.
+A name matters when a file is written, and where it says compressed of a file that is not: that was
+cut short or is something else. Lines end in ``\n``, ``\r\n`` or ``\r``; byte order marks are left
+out. Text is UTF-8; another encoding must be named, as a wrong guess would go unnoticed.
 """
 
 import bz2
@@ -55,7 +53,7 @@ class FileFormatError(ValueError):
 _BUFFER_BYTES = 1 << 16
 
 _ZSTD_BYTES = 1 << 10
-"""Compressed bytes that are taken at a time: they may be 32 megabytes of zeros."""
+"""Compressed bytes taken at a time: they may be 32 megabytes of zeros."""
 
 
 def _gzip(file: Any, mode: str) -> gzip.GzipFile:
@@ -63,7 +61,7 @@ def _gzip(file: Any, mode: str) -> gzip.GzipFile:
 
 
 def _zstd(file: Any, mode: str) -> Any:
-    """A file in Zstandard's format, by Python's own module (from 3.14 on) or zstandard's."""
+    """A Zstandard file, by Python's own module (from 3.14 on) or the package zstandard."""
     with suppress(ImportError):
         from compression import zstd  # type: ignore[import-not-found, unused-ignore]
 
@@ -81,7 +79,7 @@ def _zstd(file: Any, mode: str) -> Any:
 
 
 class _ZstandardReader(io.RawIOBase):
-    """Frames one after the other; unlike the package's own reader it notices a missing end."""
+    """Consecutive frames; unlike the package's own reader it notices a missing end."""
 
     def __init__(self, stream: BinaryIO, decompressor: Callable[[], Any]) -> None:
         self._stream, self._decompressor = stream, decompressor
@@ -110,7 +108,7 @@ class _ZstandardReader(io.RawIOBase):
 
 
 def _moved(ready: memoryview, buffer: Any) -> tuple[int, memoryview]:
-    """Copy as many bytes as the buffer has room for: how many, and those that are left."""
+    """Copy what the buffer has room for: how many bytes, and the rest."""
     count = min(len(buffer), len(ready))
     buffer[:count] = ready[:count]
     return count, ready[count:]
@@ -132,7 +130,7 @@ _MAGIC_BYTES = max(len(way.magic) for way in _COMPRESSIONS)
 
 
 class Stream(io.BufferedReader):
-    """The bytes of a file, decompressed; it is stored in `n_bytes`, None if that is unknown."""
+    """The bytes of a file, decompressed; `n_bytes` is its stored size, None if unknown."""
 
     def __init__(self, content: "_Decompressed") -> None:
         super().__init__(content, _BUFFER_BYTES)
@@ -144,7 +142,7 @@ class Stream(io.BufferedReader):
 
     @property
     def bytes_read(self) -> int | None:
-        """Bytes of the stored file that have been read; None if `n_bytes` is."""
+        """Bytes of the stored file read so far; None if `n_bytes` is."""
         return None if self.n_bytes is None else int(self._stored.tell())
 
 
@@ -198,7 +196,6 @@ class _Decompressed(io.RawIOBase):
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether a decompressor complains, and not the disk."""
     if isinstance(error, OSError):
         return error.errno is None
     is_zstd = type(error).__name__ == "ZstdError"
@@ -206,19 +203,16 @@ def _is_damage(error: Exception) -> bool:
 
 
 def open_bytes(path: PathLike) -> Stream:
-    """Open a file, or standard input (``"-"``), for reading its bytes, decompressed.
-
-    Reading from the stream raises FileFormatError where the file is damaged.
-    """
+    """Open a file, or standard input (``"-"``), for its bytes, decompressed and checked."""
     return Stream(_opened(path))
 
 
 _looked_at: dict[str, _Decompressed] = {}
-"""Pipes of which `head_of` has seen the beginning: it must not be lost to who reads them."""
+"""Pipes of which `head_of` has seen the beginning, which their readers must not miss."""
 
 
 def head_of(path: PathLike, n_bytes: int) -> bytes:
-    """The first bytes of a file, decompressed; of standard input or a pipe nothing is used up."""
+    """The first decompressed bytes of a file; of standard input or a pipe nothing is used up."""
     content = _opened(path)
     try:
         head = content.head(n_bytes)
@@ -248,7 +242,7 @@ def _opened(path: PathLike) -> _Decompressed:
 
 
 def plain_size(path: PathLike) -> int | None:
-    """Bytes of a file that is not compressed; None of others, of pipes and of standard input."""
+    """Bytes of a plain file; None if it is compressed, a pipe or standard input."""
     if str(path) == STANDARD_INPUT or not os.path.isfile(path):
         return None
     compressed = begins_with(path, *(way.magic for way in _COMPRESSIONS))
@@ -287,30 +281,26 @@ def create(path: PathLike) -> BinaryIO:
 
 
 LONGEST_LINE = 1 << 24
-"""Characters after which a text without an end of a line is given up, by every reader.
-
-A few megabytes of a compressed file may be gigabytes without a line: memory must not follow them.
-"""
+"""Characters of a line or small file at most: few compressed bytes may be gigabytes."""
 
 _BATCH_BYTES = 1 << 18
 
 _WIDE_MARKS = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE
-"""How files begin that editors call Unicode, and that are not UTF-8."""
+"""How UTF-16 and UTF-32 files begin."""
 
 
 def lines_of(path: PathLike, encoding: str | None = None) -> Iterator[str]:
-    r"""Lines of a text file, plain or compressed, without their ends; ``"-"`` is standard input.
+    """Lines of a text file, plain or compressed, without their ends; ``"-"`` is standard input.
 
-    Only ``\n``, ``\r\n`` and ``\r`` end a line: other things that Unicode calls line ends may be
-    part of words. FileFormatError names the line if the bytes are not of the encoding (UTF-8 if
-    None), if there is a NUL, which no text has, or if a line does not end.
+    Other line ends of Unicode may be part of words. FileFormatError names a line that is not of the
+    encoding (None: UTF-8), has a NUL, or does not end.
     """
     with open_bytes(path) as stream:
         yield from lines_of_stream(stream, shown_name(path), encoding)
 
 
 def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -> Iterator[str]:
-    """The same of a stream that is open already, whose name is for messages."""
+    """`lines_of` an open stream, whose name is for messages."""
     decoder = _decoder(encoding)
     begun, n_lines = "", 0  # the last line, which may go on; lines before it
     batch = stream.read(_BATCH_BYTES)
@@ -348,13 +338,13 @@ def lines_of_stream(stream: IO[bytes], name: str, encoding: str | None = None) -
 
 
 def endless_line(name: str, line: int) -> FileFormatError:
-    """What is said of a line beyond `LONGEST_LINE`, whoever reads it."""
+    """The error for a line beyond `LONGEST_LINE`."""
     reason = f"the line does not end within {LONGEST_LINE} characters: is this a text?"
     return FileFormatError(name, line, reason)
 
 
 def text_of(path: PathLike, encoding: str | None = None) -> str:
-    """A small text file as one string with one kind of line ends; else as `lines_of` reads it."""
+    r"""A small text file as one string with ``\n`` for line ends; else as `lines_of`."""
     lines, size = [], 0
     for line in lines_of(path, encoding):
         lines.append(line)
@@ -371,7 +361,6 @@ def shown_name(path: PathLike) -> str:
 
 
 def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
-    """From bytes to text in which all line ends are the same."""
     try:
         io.TextIOWrapper(io.BytesIO(), encoding=encoding)  # refuses codecs of other things
         name = codecs.lookup(encoding or "utf-8").name
@@ -384,7 +373,6 @@ def _decoder(encoding: str | None) -> io.IncrementalNewlineDecoder:
 
 
 def _good_text(decoder: io.IncrementalNewlineDecoder, batch: bytes, error: UnicodeError) -> str:
-    """What of the bytes can be read before the first error."""
     if not isinstance(error, UnicodeDecodeError):
         return ""
     held = len(error.object) - len(batch)  # bytes of a character that began in the bytes before

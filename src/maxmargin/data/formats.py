@@ -1,7 +1,7 @@
-"""What holds examples: `guess_format`, `open_examples`, and `convert` to what is read faster.
+"""Formats and sources of examples: `guess_format`, `open_examples`, and `convert`.
 
-A module that reads a format of text files holds a `FileFormat` as ``FILE_FORMAT`` and stands in the
-list `maxmargin.structures.READERS`, whose modules are imported when a file has to be recognised.
+A module that reads a text format holds a `FileFormat` as ``FILE_FORMAT`` and is listed in
+`maxmargin.structures.READERS`, which are imported when a file has to be recognised.
 """
 
 import codecs
@@ -54,13 +54,13 @@ from maxmargin.data.tables import (
 )
 
 HEAD_BYTES = 1 << 20
-"""Bytes that are looked at, if nobody says otherwise."""
+"""Bytes that are looked at by default."""
 
 MOST_WRONG = 0.2
-"""Fraction of the lines that may be malformed: which, the reader will say."""
+"""Fraction of the lines that may be malformed: the reader will say which."""
 
 _MOST_GRADES = 5
-"""Degrees of relevance that ranking data have at most: 0 to 4."""
+"""Degrees of relevance in ranking data, at most: 0 to 4."""
 
 _SPARSE = re.compile(r"\s*(?:[^\s:#]+\s+)?(?:cost:\S+\s+)?(?:qid:\S+\s+)?[0-9]+:[-+.\w]+(?:\s|#|$)")
 _QUERY = re.compile(r"\s*[^\s:#]+\s+(?:cost:\S+\s+)?qid:(\S*)")
@@ -105,7 +105,7 @@ class Format:
 
 
 class Head:
-    """Lines at the beginning of a text file, and its name for messages."""
+    """The first lines of a text file, and its name for messages."""
 
     def __init__(self, name: str, lines: list[str]) -> None:
         self.name, self.lines = name, lines
@@ -115,11 +115,11 @@ class Head:
         self._is_sparse = n_sparse >= 0.5 * max(len(some), 1)
         found = map(_QUERY.match, self.examples if self._is_sparse else [])
         self.queries = [match[1] for match in found if match]
-        """What stands after ``qid:`` in sparse rows."""
+        """What follows ``qid:`` in sparse rows."""
 
     @cached_property
     def rows(self) -> Lines | None:
-        """The lines as sparse rows; None if they are none, or too many are malformed."""
+        """The lines as sparse rows; None if too many are malformed."""
         if not self._is_sparse:
             return None
         reader = LineReader(self.name, first_index=0, multilabel=True, weighted=True, skip=True)
@@ -131,16 +131,14 @@ class Head:
 
     @property
     def grouped_rows(self) -> Lines | None:
-        """Sparse rows that belong to queries or to sequences."""
         rows = self.rows if self.queries else None
         return rows if rows is not None and len(rows.labels) else None
 
     @cached_property
     def signs_of_documents(self) -> list[bool]:
-        """What speaks for documents of queries, and against positions of sequences.
+        """What speaks for documents of queries, against positions of sequences.
 
-        Both have ``qid:``. Tags are numbered from 1, and positions have few of many features.
-        Documents have degrees of relevance from 0 on, and nearly all of their features.
+        Both have ``qid:``. Relevance starts at 0, tags at 1; positions have few of many features.
         """
         rows = self.grouped_rows
         if rows is None:
@@ -166,7 +164,7 @@ class FileFormat:
 
 @cache
 def file_formats() -> dict[str, FileFormat]:
-    """All formats by their names, in the order in which files are tried."""
+    """All formats by name, in the order in which they are tried."""
     readers = import_module("maxmargin.structures").READERS
     formats = [import_module(f"maxmargin.{reader}").FILE_FORMAT for reader in readers]
     return {one.name: one for one in formats}
@@ -178,8 +176,8 @@ def guess_format(data: PathLike | bytes, n_bytes: int = HEAD_BYTES) -> Format:
     Parameters
     ----------
     data : path or bytes
-        A file, plain or compressed; ``"-"`` is standard input, of which nothing is used up: it can
-        be read afterwards from its beginning. Bytes are the beginning of a text.
+        A file, plain or compressed; ``"-"`` is standard input, which can still be read from its
+        beginning afterwards. Bytes are the beginning of a text.
     n_bytes : int, default=2**20
         How much of it to look at.
 
@@ -222,7 +220,7 @@ def guess_format(data: PathLike | bytes, n_bytes: int = HEAD_BYTES) -> Format:
 
 
 def _lines(head: bytes, is_cut: bool, name: str) -> list[str]:
-    """Whole lines, in whatever encoding: the readers will care."""
+    """Whole lines, in any encoding: the readers will check it."""
     if not head.strip(b"\xef\xbb\xbf \t\r\n"):
         raise FileFormatError(name, None, "is empty.")
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in head:
@@ -243,7 +241,7 @@ def _lines(head: bytes, is_cut: bool, name: str) -> list[str]:
 
 _NUMPY = b"\x93NUMPY"
 _LOOKED_AT = 1 << 16
-"""Bytes of a text that must hold the beginning of its first example."""
+"""Bytes in which the first example of a text must begin."""
 
 
 def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
@@ -256,24 +254,23 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
 
         - a `Source`, which is returned as it is;
         - inputs in memory, with `y`: array, sparse matrix, data frame, or list; or a pair of both;
-        - the path of a file in LIBSVM's format, in SVM-hmm's (if lines have a ``qid``), of a
-          Parquet, Feather or Arrow file, or of an array in an ``.npy`` file, with `y` the path of
-          another or an array; which of them it is, its content tells. ``"-"`` is standard input,
-          in LIBSVM's format or in SVM-hmm's;
+        - the path of a file, whose content tells the format: LIBSVM's, SVM-hmm's (if lines have a
+          ``qid``), Parquet, Feather, Arrow, or an ``.npy`` array, with `y` another or in memory.
+          ``"-"`` is standard input, in LIBSVM's format or in SVM-hmm's;
         - with `templates`, the path of a file of tagged sentences in columns;
         - the path of a folder, written by `convert` or with Parquet or Arrow files;
         - a function that returns an iterator of pairs ``(x, y)``, of dictionaries or of `Examples`,
           such as a generator function; it is called anew for each pass;
         - a data set as PyTorch and Hugging Face have them: a length, and pairs or dictionaries by
-          number; a list of pairs is one, too; or any iterable that starts anew each time;
+          number (a list of pairs is one, too); or any iterable that starts anew each time;
         - a data frame of pandas with its target among the columns;
         - a bag or a data frame of dask; an array of dask, with `y` another.
 
     y : array-like, list or path, default=None
         Targets, where `data` has only the inputs.
     **options
-        Of the source that is found: see its documentation. Tables and dictionaries take `features`
-        and `target`, names of columns.
+        Of the source that is found. Tables and dictionaries take `features` and `target`, names of
+        columns.
 
     Returns
     -------
@@ -292,11 +289,10 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from maxmargin.data import open_examples
     >>> def examples():
     ...     for i in range(5):
-    ...         yield np.array([i, i * i]), i % 2
+    ...         yield [i, i * i], i % 2
     >>> source = open_examples(examples)
     >>> [batch.X.shape for batch in source.batches()], source
     ([(5, 2)], FunctionSource(examples, 5 examples, 2 features))
@@ -313,7 +309,6 @@ def open_examples(data: Any, y: Any = None, **options: Any) -> Source:
 
 
 def _open_whole(data: Any, options: dict[str, Any]) -> Source:
-    """A source of objects that hold both inputs and targets."""
     if isinstance(data, Source):
         if options:
             raise ValueError(f"{data!r} is open already: options must be given when it is made.")
@@ -371,7 +366,6 @@ def _open_path(path: str, y: Any, options: dict[str, Any]) -> Source:
 
 
 def _kind_of_path(path: str, options: dict[str, Any]) -> Callable[..., Source]:
-    """The source for a file or folder, by its content."""
     if os.path.isdir(path):
         if Path(path, META).is_file():
             return CsrFolder
@@ -433,7 +427,7 @@ def _made(kind: Callable[..., Source], options: dict[str, Any], *data: Any) -> S
 
 
 _SECONDS_IN_PLACE, _SECONDS_IN_LOG = 0.1, 5.0
-"""Between two progress lines, in a terminal and in a log file."""
+"""Between two progress lines, in a terminal and in a log."""
 
 
 def convert(
@@ -443,15 +437,15 @@ def convert(
     dtype: DTypeLike = np.float64,
     progress: bool | None = None,
 ) -> CsrFolder:
-    r"""Write rows and targets to a CSR folder, in one pass and with the memory of one batch.
+    """Write rows and targets to a CSR folder, in one pass and with the memory of one batch.
 
     Parameters
     ----------
     source : Source, or anything that `open_examples` opens
         Rows of numbers, sparse or dense, with a number or a string as target.
     folder : path
-        To be made; it must not exist. It appears under this name when it is complete; if the
-        conversion ends early, by Ctrl-C too, nothing is left behind.
+        Must not exist. It appears when it is complete; if the conversion ends early, by Ctrl-C too,
+        nothing is left behind.
     dtype : {numpy.float64, numpy.float32}, default=numpy.float64
         Of the values.
     progress : bool, default=None
@@ -475,15 +469,13 @@ def convert(
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import tempfile
     >>> from maxmargin.data import convert
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "data.svm")
-    ...     _ = path.write_text("1 1:0.5 3:2\n2 2:1\n")
-    ...     stored = convert(path, f"{folder}/stored", progress=False)
+    ...     stored = convert(([[0.5, 2], [0, 1]], [1, 2]), f"{folder}/stored", progress=False)
     ...     print(stored.X.toarray(), stored.y)
-    [[0.5 0.  2. ]
-     [0.  1.  0. ]] [1. 2.]
+    [[0.5 2. ]
+     [0.  1. ]] [1 2]
     """
     opened = open_examples(source)
     shown = sys.stderr.isatty() if progress is None else progress
@@ -499,7 +491,7 @@ def convert(
 
 
 def _watched(source: Source, shown: bool) -> Generator[Examples, None, None]:
-    """The batches, and if it is to be shown, how far the pass is on standard error."""
+    """The batches, with progress on standard error if it is to be shown."""
     if not shown:
         yield from source.batches()
         return

@@ -1,9 +1,7 @@
-"""Text files of sparse rows, in LIBSVM's format: as a source, or read whole.
+"""Text files of sparse rows in LIBSVM's format, as a source or read whole.
 
-    2 1:0.5 3:1.0  # anything
-
-is an example of label 2 with features 1 and 3, counted from 1; the others are zero. The part after
-the hash is a comment. See `maxmargin.data.libsvm_lines` for all that a line may have.
+``2 1:0.5 3:1.0  # comment`` is an example of label 2 with features 1 and 3, counted from 1; see
+`maxmargin.data.libsvm_lines` for all that a line may have.
 """
 
 import io
@@ -34,7 +32,7 @@ from maxmargin.data.sources import BATCH_BYTES, CountedSource, Examples, Source,
 
 
 class LineFile(CountedSource):
-    """What files of lines ``label index:value`` have in common: see `LibsvmFile`."""
+    """A file of lines ``label index:value``: see `LibsvmFile`."""
 
     _grouped = False
 
@@ -89,7 +87,6 @@ class LineFile(CountedSource):
         return content.text()
 
     def lines(self) -> Iterator[Lines]:
-        """The lines, taken apart."""
         if self._begun:
             self._refuse_standard_input("can be read only once")
         self._begun = True
@@ -117,13 +114,13 @@ class LineFile(CountedSource):
         return partitions
 
     def _cut(self, file: BinaryIO, at: int) -> int:
-        """The first place at or after a byte where a partition may begin."""
+        """The first place from a byte on where a partition may begin."""
         file.seek(max(at - 1, 0))
         file.readline()
         return file.tell()
 
     def widened(self, n_features: int | None) -> Self:
-        """The same source, of which nothing was read yet, but the width is known."""
+        """The same source, nothing of it read, with a known width."""
         source = copy(self)
         CountedSource.__init__(source, n_features=n_features)
         return source
@@ -161,7 +158,7 @@ class LineFile(CountedSource):
         )
 
     def _check_state(self, stream: Stream) -> None:
-        """Refuse a file that has been written since the first pass."""
+        """Refuse a file that was written to since the first pass."""
         if stream.n_bytes is None:
             return
         status = os.stat(self.path)
@@ -189,8 +186,7 @@ class LibsvmFile(LineFile):
         Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input, which can be read
         only once.
     n_features : int, default=None
-        Number of features, if it is known; larger indices are then malformed. None learns it from
-        the first pass.
+        Number of features; larger indices are then malformed. None learns it from the first pass.
     multilabel : bool, default=False
         Lines have any number of labels, with commas between them; ``y`` is a list of tuples.
     first_index : {1, 0}, default=1
@@ -210,8 +206,8 @@ class LibsvmFile(LineFile):
     Raises
     ------
     FileFormatError
-        While it is read, if a line is malformed or the file damaged: names the line, and the byte
-        at which it starts.
+        While it is read, if a line is malformed (names it, and the byte at which it starts) or the
+        file damaged.
 
     See Also
     --------
@@ -319,7 +315,7 @@ def read_libsvm(
 
 
 def stacked(batches: list[Any], width: int) -> sp.csr_array:
-    """CSR arrays on top of each other, `width` columns wide."""
+    """Concatenate CSR arrays, `width` columns wide."""
     if not batches:
         return sp.csr_array((0, width))
     wide = [widened(batch, width) for batch in batches]

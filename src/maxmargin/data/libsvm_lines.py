@@ -1,18 +1,11 @@
 """Compiled parsing of lines ``label index:value index:value``, in batches of whole lines.
 
-A line is a label (or several, with commas between them), perhaps ``qid:3``, then ``index:value``
-pairs in any order, and perhaps a comment after ``#``. SVM-light's ``cost:2.5``, the weight of the
-example, may stand anywhere after the label, once. Indices that do not ascend are sorted; one
-that stands twice is refused, and so are values that are not finite. A stream of any length takes
-the memory of one batch.
-
-Decimal numbers are read to the same bits that Python reads. A number ``w * 10^q`` with a whole
-``w`` of up to 19 digits is ``w * 5^q * 2^q``. The first 128 bits of ``5^q`` are in a table; the
-first bits of their product with ``w`` are those of the answer, but for the rounding, which is known
-unless the bits that are cut off are all ones or all zeros (Lemire, *Number parsing at a gigabyte
-per second*, 2021). Of more than 19 digits the first 19 and their successor are taken: mostly both
-have the same double. What is left open, a few numbers in a billion, and what no double has room
-for, is left to Python's own reading.
+A line is a label (or several, with commas), perhaps ``qid:3``, pairs in any order, and perhaps a
+comment after ``#``; SVM-light's ``cost:2.5`` may stand once after the label. Repeated indices and
+values that are not finite are refused. Decimal numbers are read to the same bits as in Python
+(Lemire, *Number parsing at a gigabyte per second*, 2021): ``w * 10^q = w * 5^q * 2^q``, with the
+first 128 bits of ``5^q`` from a table. Of more than 19 digits the first 19 and their successor are
+tried; what stays open is left to Python.
 """
 
 from collections.abc import Iterator
@@ -35,10 +28,10 @@ MOST_DIGITS = 19
 """As many always fit in 64 bits."""
 
 PADDING = 8
-"""Bytes that must follow a text in memory, because digits are looked at eight at a time."""
+"""Bytes after a text in memory, because digits are read eight at a time."""
 
 DOUBLE, HARD, NO_NUMBER = range(3)
-"""What `read_decimal` found: a double, a number for Python to read, or something else."""
+"""What `read_decimal` found: a double, a number for Python to read, or neither."""
 
 _U = np.uint64
 _ONE, _TEN = _U(1), _U(10)
@@ -50,7 +43,7 @@ _TENS = np.array([10**i for i in range(9)], dtype=np.uint64)
 
 
 def _powers_of_five() -> NDArray[np.uint64]:
-    """The first 128 bits of each ``5^q``, upper half first; rounded up where they are cut off."""
+    """The first 128 bits of each ``5^q``, upper half first, rounded up."""
     table = []
     for q in range(LEAST_POWER, MOST_POWER + 1):
         if q >= 0:
@@ -72,7 +65,7 @@ _I64, _I128 = ir.IntType(64), ir.IntType(128)
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _eight_bytes(context, text, at):  # type: ignore[no-untyped-def]
-    """The eight bytes of `text` from `at` on as one number, the first lowest."""
+    """Eight bytes of `text` from `at` on as a number, the first lowest."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, args[0])
@@ -84,7 +77,7 @@ def _eight_bytes(context, text, at):  # type: ignore[no-untyped-def]
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _product(context, a, b):  # type: ignore[no-untyped-def]
-    """Upper and lower half of the product of two 64-bit numbers."""
+    """Upper and lower half of a 64-bit product."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         whole = builder.mul(builder.zext(args[0], _I128), builder.zext(args[1], _I128))
@@ -98,7 +91,6 @@ def _product(context, a, b):  # type: ignore[no-untyped-def]
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _leading_zeros(context, w):  # type: ignore[no-untyped-def]
-    """Zero bits before the first one of a number that is not 0."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.ctlz(args[0], ir.IntType(1)(1))
@@ -108,7 +100,6 @@ def _leading_zeros(context, w):  # type: ignore[no-untyped-def]
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _trailing_zeros(context, w):  # type: ignore[no-untyped-def]
-    """Zero bits after the last one; 64 if there is none."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], ir.IntType(1)(0))
@@ -150,12 +141,10 @@ def double_bits(w, q):  # type: ignore[no-untyped-def]
 
 @compiled
 def read_digits(text, at, w):  # type: ignore[no-untyped-def]
-    """Digits from `at` on, put behind those of `w` (modulo 2^64), and where they end.
+    """Append the digits from `at` on to `w` (modulo 2^64); also returns where they end.
 
-    Eight bytes at a time. What is no digit is found in all of them at once: with the 48 of a zero
-    taken off by exclusive or, digits are the bytes below 10. They are moved to the end, behind
-    zeros, and pairs, then fours, then all are put together side by side. However many they are, no
-    branch has to be guessed.
+    Eight bytes at a time and without branches: exclusive or with the code of "0" makes digits the
+    bytes below 10, which are joined to pairs, fours and eights side by side.
     """
     count = 8
     while count == 8:
@@ -175,7 +164,7 @@ def read_digits(text, at, w):  # type: ignore[no-untyped-def]
 
 @compiled
 def _first_digits(text, start, end):  # type: ignore[no-untyped-def]
-    """First `MOST_DIGITS` significant digits, how many follow, and how many are fractions."""
+    """The first `MOST_DIGITS` significant digits, how many follow, and how many are fractions."""
     w, kept, dropped, fractions = _U(0), 0, 0, 0
     point = False
     for at in range(start, end):
@@ -194,7 +183,7 @@ def _first_digits(text, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _named_bits(text, at):  # type: ignore[no-untyped-def]
-    """Bits of nan, inf or infinity in any case, and where the word ends; 0 if it is another."""
+    """Bits of nan, inf or infinity in any case, and where the word ends; else 0."""
     start = at
     word = _U(0)
     while 97 <= text[at] | 32 <= 122:
@@ -211,7 +200,7 @@ def _named_bits(text, at):  # type: ignore[no-untyped-def]
 def read_decimal(text, at):  # type: ignore[no-untyped-def]
     """Read the number at `at`: what was found, where it ends, and the bits of the double.
 
-    `text` must end with something that is no part of a number, and with `PADDING` after that.
+    `text` must end with something that is no part of a number, and `PADDING` after that.
     """
     negative = text[at] == 45
     if negative or text[at] == 43:
@@ -265,15 +254,15 @@ _UNIT_COST = np.float64(1.0).view(np.uint64)
 """What may be wrong with a line; the last is only that space is missing."""
 
 ROWS, LABELS, ENTRIES, HARD_ONES, LINES, COSTS, N_COUNTS = range(7)
-"""What is counted while lines are parsed."""
+"""Places in `counts`."""
 
 IN_LABELS, IN_VALUES, IN_COSTS = 0, 1, 2
-"""Where a number belongs that is left to Python."""
+"""Where a number left to Python belongs."""
 
 
 @compiled
 def after_last_line(text, start, end):  # type: ignore[no-untyped-def]
-    """Where the last line that ends does so; 0 if none does."""
+    """End of the last complete line; 0 if there is none."""
     while end > start:
         if text[end - 1] == LINE_END:
             return end
@@ -283,7 +272,7 @@ def after_last_line(text, start, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def has_returns(text):  # type: ignore[no-untyped-def]
-    """Whether there is a carriage return: without a branch, so that many bytes are seen at once."""
+    """Whether there is a carriage return; vectorised, as it has no branch."""
     found = False
     for at in range(len(text)):
         found |= text[at] == _RETURN
@@ -292,7 +281,7 @@ def has_returns(text):  # type: ignore[no-untyped-def]
 
 @compiled
 def end_lines_at_returns(text, is_all):  # type: ignore[no-untyped-def]
-    """Make a carriage return that no line feed follows one itself, as old files have them."""
+    """Replace carriage returns that no line feed follows, as old files have them, by line feeds."""
     for at in range(len(text) - 1):
         if text[at] == _RETURN and text[at + 1] != LINE_END:
             text[at] = LINE_END
@@ -302,7 +291,7 @@ def end_lines_at_returns(text, is_all):  # type: ignore[no-untyped-def]
 
 @compiled
 def count_marks(text, end):  # type: ignore[no-untyped-def]
-    """Ends of lines, colons and commas."""
+    """Number of line ends, colons and commas."""
     lines, colons, commas = 0, 0, 0
     for at in range(end):
         lines += text[at] == LINE_END
@@ -320,7 +309,7 @@ def _after_space(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _ends(byte):  # type: ignore[no-untyped-def]
-    """Whether what stands before it is complete: a space or a comment follows."""
+    """Whether a token is complete before it: a space or a comment."""
     return byte <= 32 or byte == _HASH
 
 
@@ -333,6 +322,16 @@ def parse_lines(  # type: ignore[no-untyped-def]
 
     Returns where it stopped, what is wrong there (0: nothing), and where that line starts. A
     malformed line leaves no trace in the arrays.
+
+    Parameters
+    ----------
+    text, at, end : ndarray of uint8 with `PADDING`, and the range to read
+    first_index, last_column : ints, the index of column 0 and the largest column allowed
+    multilabel, grouped, weighted : bools, see `LineReader`
+    labels, label_starts, groups, costs : labels (CSR), ``qid`` and weight of the rows, set
+    columns, values, starts : CSR arrays of the rows, set; numbers are bits of doubles in uint64
+    hard : ndarray of int64, shape (n, 4): kind, place, start and end of numbers left to Python, set
+    counts : ndarray of int64, shape (N_COUNTS,), changed
     """
     while at < end and counts[HARD_ONES] == 0:
         line_start = at
@@ -431,7 +430,7 @@ def parse_lines(  # type: ignore[no-untyped-def]
 
 @compiled
 def _sort(columns, values):  # type: ignore[no-untyped-def]
-    """Sort a row by its columns, by Shell's method; returns one that stands twice, or -1."""
+    """Shell sort of a row by column; returns a repeated column, or -1."""
     gap = 1
     while gap < len(columns) // 3:
         gap = 3 * gap + 1
@@ -451,7 +450,7 @@ def _sort(columns, values):  # type: ignore[no-untyped-def]
 
 @compiled
 def _second(text, at, index):  # type: ignore[no-untyped-def]
-    """Where an index stands for the second time in a line that has been read before."""
+    """Where an index occurs for the second time in a line."""
     seen = 0
     while True:
         number, colon = read_digits(text, at, np.uint64(0))
@@ -465,7 +464,6 @@ def _second(text, at, index):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_group(text, at):  # type: ignore[no-untyped-def]
-    """Whether ``qid:`` stands there."""
     return (
         text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100 and text[at + 3] == _COLON
     )
@@ -473,7 +471,6 @@ def _is_group(text, at):  # type: ignore[no-untyped-def]
 
 @compiled
 def _is_cost(text, at):  # type: ignore[no-untyped-def]
-    """Whether ``cost:`` stands there."""
     return (
         text[at] == 99
         and text[at + 1] == 111
@@ -503,13 +500,13 @@ def _cost(text, at, weighted, row, costs, hard, n_hard):  # type: ignore[no-unty
 
 @compiled
 def _note(hard, count, where, place, start, end):  # type: ignore[no-untyped-def]
-    """Note a number for Python to read, and its label or column; returns how many there are."""
+    """Note a number for Python to read; returns how many there are."""
     hard[count, 0], hard[count, 1], hard[count, 2], hard[count, 3] = where, place, start, end
     return count + 1
 
 
 MOST_MESSAGES = 100
-"""Skipped lines whose message is kept; the others are only counted."""
+"""Skipped lines whose message is kept."""
 
 _LAST_COLUMN = 2**31 - 2
 
@@ -533,7 +530,7 @@ _COMPLAINTS = {
 
 
 class Lines(NamedTuple):
-    """Some lines of a file, read; as many columns as the largest index needs."""
+    """Some lines of a file; as many columns as the largest index needs."""
 
     X: sp.csr_array
     labels: NDArray[np.float64]  # of all rows
@@ -544,12 +541,10 @@ class Lines(NamedTuple):
 
 
 class LineReader:
-    """Reads a stream, and knows where in it the reading is.
+    """Reads a stream, and knows the place in it.
 
-    Indices go from `first_index`, and with `n_features` not beyond as many. Lines may have several
-    labels or none if `multilabel`, must have a ``qid:`` if `grouped`, may have a ``cost:`` if
-    `weighted`. With `skip` malformed ones are left out and counted in `n_skipped`; `skipped` says
-    what was wrong.
+    With `multilabel` a line has any number of labels, with `grouped` a ``qid:``, with `weighted`
+    perhaps a ``cost:``. With `skip` malformed lines are left out and counted.
     """
 
     def __init__(
@@ -600,7 +595,7 @@ class LineReader:
                 text = np.concatenate([text[:held], np.empty(room - held + 1 + PADDING, np.uint8)])
 
     def _fill(self, stream: BufferedIOBase, text: _Text, start: int, end: int) -> int:
-        """Read until `text` is full up to `end`, or nothing is left; returns how far it is."""
+        """Read until `text` is full up to `end`, or to the end of the stream; returns how far."""
         view = memoryview(text)  # type: ignore[arg-type]
         while start < end:
             try:
@@ -614,7 +609,6 @@ class LineReader:
         return start
 
     def _parse(self, text: _Text, end: int) -> Lines:
-        """What the lines before `end` say."""
         n_rows, n_pairs, n_commas = count_marks(text, end)
         labels, values = np.empty(n_rows + n_commas, np.uint64), np.empty(n_pairs, np.uint64)
         columns = np.empty(n_pairs, np.int32)

@@ -1,4 +1,4 @@
-"""A line of text that tells how far work has come: rewritten in a terminal, repeated elsewhere."""
+"""A line of text that shows progress: rewritten in a terminal, repeated elsewhere."""
 
 import multiprocessing
 import os
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TextIO
 
 REFRESHES_PER_SECOND = 2
-"""How often a line in a terminal is rendered again if there is no news: its clock moves on."""
+"""Of a line in a terminal, whose clock moves on."""
 
 
 class Field(NamedTuple):
-    """A part of a line; where there is no room for all, the least important go."""
+    """A part of a line; the least important go where there is no room."""
 
     text: str
     importance: int
@@ -33,12 +33,7 @@ def _joined(fields: Fields) -> str:
 
 
 class LiveLine:
-    """Writes a line to a stream, and again when it has changed.
-
-    In a terminal rich rewrites it in place, and it never wraps. In a file, a notebook, a terminal
-    that cannot move its cursor, or a process that shares its terminal with others, each text is a
-    line of its own.
-    """
+    """Writes a line to a stream again when it has changed; in a terminal, rich does so in place."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         # A notebook shows what goes to standard error as something to worry about.
@@ -55,7 +50,7 @@ class LiveLine:
         self._live: Any = None
 
     def show(self, fields: Fields | Callable[[], Fields]) -> None:
-        """Write the line, or rewrite it; what a function returns is rendered again and again."""
+        """Write or rewrite the line; what a function returns is rendered again and again."""
         self._fields = fields if callable(fields) else lambda: fields
         if not self.in_place:
             self.stream.write(_joined(self._fields()) + "\n")
@@ -74,7 +69,6 @@ class LiveLine:
             self._live = None
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
-        """The line as it is now, for rich."""
         from rich.text import Text
 
         # In the last column some terminals wrap.
@@ -110,7 +104,6 @@ def _live(renderable: Any, stream: TextIO) -> Any:
 
 
 def _in_notebook() -> bool:
-    """Whether a Jupyter kernel runs this."""
     shell = sys.modules.get("IPython")
     return shell is not None and hasattr(shell.get_ipython(), "kernel")
 
@@ -126,7 +119,7 @@ def short(number: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Time that has passed: 3 min 20 s."""
+    """Elapsed time: 3 min 20 s."""
     if seconds < 59.95:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -135,7 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """Time that something will take, no finer than can be known: 1.6 min."""
+    """Time to go, roughly: 1.6 min."""
     for unit, size, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 24)):
         amount = seconds / size
         digits = 2 if amount < 3 and size > 1 else 1

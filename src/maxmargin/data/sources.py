@@ -1,7 +1,4 @@
-"""Sources: examples in batches, which need not fit in memory and can be read again and again.
-
-What all sources share, and those of arrays, lists, functions and data sets.
-"""
+"""Sources: examples in batches, which need not fit in memory and can be read again and again."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -18,10 +15,10 @@ from maxmargin.core.arrays import SampledHash, places, release
 from maxmargin.core.inputs import label_array
 
 BATCH_BYTES = 1 << 24
-"""What a batch takes in memory or on disk, about, if nobody says otherwise."""
+"""Approximate memory of a batch, by default."""
 
 BATCH_EXAMPLES = 1024
-"""Examples of a batch, where their size is not known before they are looked at."""
+"""Examples of a batch, where their size is not known."""
 
 _SAMPLED_ITEMS = 16
 
@@ -44,54 +41,46 @@ class Examples(NamedTuple):
 class Source(ABC):
     """Examples in batches, the same ones in the same order in each pass.
 
-    Matrices are `n_features` wide. Where that is not known before all has been seen (LIBSVM's
-    format does not tell), batches of the first pass are as wide as the widest so far: they never
-    get narrower.
+    Matrices are `n_features` wide; until that is known, batches of the first pass are as wide as
+    the widest so far.
     """
 
     @abstractmethod
     def batches(self) -> Iterator[Examples]:
-        """All examples from the beginning, so many at a time as memory should hold at once."""
+        """All examples from the beginning, a batch at a time."""
 
     @property
     def n_examples(self) -> int | None:
-        """How many there are; None before anybody has counted."""
+        """How many there are; None before they are counted."""
         return None
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the matrices; None if nobody knows yet, or there are no matrices."""
+        """Columns of the matrices; None if that is not known yet, or there are no matrices."""
         return None
 
     def classes(self) -> NDArray[Any]:
-        """All labels, sorted, found by a pass over the examples.
-
-        If an example has several (a sequence of tags, a set of labels), all of them count.
-        """
+        """All labels, sorted, found by a pass; of tag sequences and label sets, all that occur."""
         found: set[Any] = set()
         for batch in self.batches():
             found.update(_labels(batch.y))
         return np.unique(label_array(list(found)))
 
     def fingerprint(self) -> str:
-        """A short text that other data will hardly have, found without a pass over everything.
-
-        The same data have the same one in another process, too.
-        """
+        """A short text that identifies the data in any process, found without a full pass."""
         first = next(self.batches(), ())
         return SampledHash(type(self).__name__, *first).text()
 
     def split(self, n_partitions: int) -> "list[Source] | None":
-        """Partitions that follow one another, sources each of which reads its own examples only.
+        """Consecutive partitions, at most as many as asked for, each a source of its own.
 
-        Fewer than asked for if there are too few examples. None if examples can only be found by
-        reading those before.
+        None if examples can only be found by reading those before.
         """
         return None
 
     @property
     def progress(self) -> tuple[int, int] | None:
-        """How far the present pass is: bytes read, and bytes in all; None if that is unknown."""
+        """Bytes read in the present pass, and bytes in all; None if that is unknown."""
         return None
 
 
@@ -111,7 +100,7 @@ class CountedSource(Source):
 
     @abstractmethod
     def _read(self) -> Iterator[Examples]:
-        """The batches, of which nothing is checked yet."""
+        """The batches, unchecked."""
 
     @property
     def n_examples(self) -> int | None:
@@ -150,7 +139,6 @@ class CountedSource(Source):
         return f"{type(self).__name__}({self._name()}, {', '.join(counts)})"
 
     def _name(self) -> str:
-        """What it reads, for messages."""
         return ""
 
     def _as_wide(self, X: Any, width: int, n_examples: int) -> Any:
@@ -183,17 +171,17 @@ class CountedSource(Source):
 
 
 class NumberedSource(CountedSource):
-    """A source that finds examples by their numbers."""
+    """A source that finds examples by number."""
 
     @abstractmethod
     def between(self, start: int, end: int) -> Iterator[Examples]:
-        """Batches of the examples from number `start` to before `end`; nothing else is read."""
+        """Batches of the examples ``start..end-1``; nothing else is read."""
 
     def _read(self) -> Iterator[Examples]:
         return self.between(0, self._n_examples or 0)
 
     def _cuts(self, n_partitions: int) -> list[int]:
-        """Numbers at which partitions begin, and at which the last one ends."""
+        """Numbers at which partitions begin, and the last one ends."""
         n = self._n_examples or 0
         return sorted({n * k // n_partitions for k in range(n_partitions + 1)})
 
@@ -205,7 +193,7 @@ class NumberedSource(CountedSource):
 
 
 class _Partition(CountedSource):
-    """Examples of a source from one number to before another."""
+    """Consecutive examples of a source."""
 
     def __init__(self, source: NumberedSource, start: int, end: int) -> None:
         super().__init__(end - start, source.n_features)
@@ -221,7 +209,7 @@ class _Partition(CountedSource):
 def csr_batch_end(
     data: NDArray[Any], indices: NDArray[Any], indptr: NDArray[Any], start: int, end: int, size: int
 ) -> int:
-    """Where a batch of CSR rows ends that begins with `start` and has about `size` bytes."""
+    """End of a batch of CSR rows from `start` on, of about `size` bytes."""
     most = max(size // (data.itemsize + indices.itemsize), 1)
     ends = indptr[start + 1 : min(start + most, end) + 1]
     return start + max(int(np.searchsorted(ends, int(indptr[start]) + most, side="right")), 1)
@@ -233,7 +221,7 @@ def is_matrix(X: Any) -> bool:
 
 
 def widened(X: Any, width: int) -> Any:
-    """A CSR array with more columns, none of them filled, on the same memory."""
+    """A CSR array with more columns, on the same memory."""
     wide = sp.csr_array((X.data, X.indices, X.indptr), shape=(X.shape[0], width))
     wide.has_canonical_format = X.has_canonical_format
     return wide
@@ -254,12 +242,11 @@ def as_targets(y: Any) -> Any:
 
 
 def _plain(label: Any) -> Any:
-    """A label out of an array or a tensor without dimensions."""
+    """A label out of an array or tensor without dimensions."""
     return label.item() if getattr(label, "ndim", None) == 0 and hasattr(label, "item") else label
 
 
 def _labels(y: Any) -> Any:
-    """Labels of some examples, as Python's own objects."""
     if isinstance(y, np.ndarray) and y.dtype != object:
         return np.unique(y).tolist()
     labels: set[Any] = set()
@@ -275,21 +262,20 @@ def _ordinal(number: int) -> str:
 
 
 USUAL_TARGETS = ("y", "target", "label", "labels")
-"""Names of the target's column that are understood without saying."""
+"""Names of the target's column that are understood by default."""
 
 
 class Columns(NamedTuple):
-    """Names of the columns with the inputs (one, or several that hold numbers) and the target.
+    """Names of the columns with the inputs and the target.
 
-    Without names, the inputs are the only column of lists if there is one, else all columns of
-    numbers, and the target is the one of `USUAL_TARGETS` that is there.
+    By default the only column of lists, else all of numbers; and the one of `USUAL_TARGETS`.
     """
 
     features: str | Sequence[str] | None = None
     target: str | None = None
 
     def chosen(self, kinds: Mapping[str, str]) -> tuple[list[str], str]:
-        """Columns of the inputs, and of the target; `kinds` are "number", "list" or "other"."""
+        """Columns of inputs and target; `kinds` are "number", "list" or "other"."""
         usual = [name for name in USUAL_TARGETS if name in kinds]
         if self.target is None and len(usual) != 1:
             raise ValueError(
@@ -316,7 +302,7 @@ class Columns(NamedTuple):
         )
 
     def of_items(self, items: Sequence[Mapping[str, Any]]) -> tuple[list[Any], list[Any]]:
-        """Inputs and targets of examples that are dictionaries."""
+        """Inputs and targets of dictionaries."""
         kinds = {name: _kind(value) for name, value in items[0].items()}
         features, target = self.chosen(kinds)
         x = [
@@ -328,7 +314,7 @@ class Columns(NamedTuple):
         return x, [item[target] for item in items]
 
     def of_frame(self, frame: Any) -> Examples:
-        """Inputs and targets of a data frame of pandas."""
+        """Inputs and targets of a pandas data frame."""
         kinds = {
             name: "number" if column.dtype.kind in "biuf" else "other"
             for name, column in frame.items()
@@ -429,6 +415,9 @@ class ArraySource(NumberedSource):
 class FunctionSource(CountedSource):
     """Examples that a function gives, which is called anew for each pass.
 
+    Inputs that are arrays of one dimension, lists of numbers with a single target, or sparse
+    matrices of one row become rows of a matrix.
+
     Parameters
     ----------
     function : callable
@@ -443,11 +432,6 @@ class FunctionSource(CountedSource):
     --------
     maxmargin.data.open_examples : Finds the right source for what you have.
 
-    Notes
-    -----
-    Inputs that are arrays of one dimension, lists of numbers with a single target, or sparse
-    matrices of one row become rows of a matrix.
-
     Examples
     --------
     >>> from maxmargin.data import FunctionSource
@@ -455,10 +439,8 @@ class FunctionSource(CountedSource):
     ...     for word, tag in [("dogs", "noun"), ("bark", "verb")]:
     ...         yield {"word": word}, tag
     >>> source = FunctionSource(words)
-    >>> next(source.batches()).X
-    [{'word': 'dogs'}, {'word': 'bark'}]
-    >>> source.classes()
-    array(['noun', 'verb'], dtype='<U4')
+    >>> next(source.batches()).X, source.classes()
+    ([{'word': 'dogs'}, {'word': 'bark'}], array(['noun', 'verb'], dtype='<U4'))
     """
 
     _subject = "The generator"
@@ -576,7 +558,7 @@ class DatasetSource(NumberedSource):
 
 
 def examples_of(items: list[Any], columns: Columns, start: int) -> Examples:
-    """A batch of pairs or dictionaries, of which the first has number `start`."""
+    """A batch of pairs or dictionaries, the first of which has number `start`."""
     if isinstance(items[0], Mapping):
         return gathered(*columns.of_items(items), start)
     for number, item in enumerate(items, start):
@@ -589,7 +571,7 @@ def examples_of(items: list[Any], columns: Columns, start: int) -> Examples:
 
 
 def gathered(x: list[Any], y: list[Any], start: int) -> Examples:
-    """Some examples as a batch: rows of numbers as a matrix, single targets as an array."""
+    """A batch: rows of numbers as a matrix, single targets as an array."""
     targets = as_targets(y)
     single = isinstance(targets, np.ndarray)
     if all(sp.issparse(row) and row.shape[0] == 1 and row.ndim == 2 for row in x):
@@ -607,7 +589,6 @@ def gathered(x: list[Any], y: list[Any], start: int) -> Examples:
 
 
 def _inputs(X: Any) -> Any:
-    """A CSR array, a matrix of numbers, or a list."""
     if sp.issparse(X):
         return sp.csr_array(X)
     if not isinstance(X, (np.ndarray, list, tuple)) and hasattr(X, "__array__"):

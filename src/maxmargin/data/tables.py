@@ -25,10 +25,9 @@ from maxmargin.data.sources import (
 )
 
 PARQUET, ARROW = b"PAR1", b"ARROW1"
-"""How such files begin."""
 
 NEAR = 0.1
-"""Fraction by which a partition may be larger or smaller, so that it ends where a group does."""
+"""Fraction by which the size of a partition may vary, for it to end where a group does."""
 
 
 class ArrowSource(NumberedSource):
@@ -145,7 +144,7 @@ class ArrowSource(NumberedSource):
 
 
 class _Table:
-    """A file of rows, in the row groups of Parquet or the record batches of Arrow."""
+    """A file of rows, in row groups (Parquet) or record batches (Arrow)."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.is_parquet = file, begins_with(file, PARQUET)
@@ -154,7 +153,7 @@ class _Table:
 
     @cached_property
     def groups(self) -> list[int]:
-        """Rows of each of its groups; those of Arrow are counted, in the first column."""
+        """Rows of each group; those of Arrow are counted in the first column."""
         with self._open(0) as reader:
             if self.is_parquet:
                 meta = reader.metadata
@@ -162,7 +161,7 @@ class _Table:
             return [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
 
     def batches(self, columns: list[str], batch_bytes: int, rows: range) -> Iterator[Any]:
-        """Batches of these rows; groups that have none of them are not read."""
+        """Batches of these rows; groups without any are not read."""
         ends = np.cumsum([0, *self.groups]).tolist()
         wanted = [k for k, (a, b) in enumerate(pairwise(ends)) if a < rows.stop and b > rows.start]
         first = ends[wanted[0]] if wanted else 0  # row of the next batch
@@ -183,7 +182,7 @@ class _Table:
                     yield some.slice(start, size)
 
     def _open(self, *columns: int) -> Any:
-        """A reader of all columns, or of some of Arrow; no two threads may share one."""
+        """A reader of all columns, or of some of Arrow; not to be shared by threads."""
         if self.is_parquet:
             return import_module("pyarrow.parquet").ParquetFile(self.file, memory_map=True)
         pa = _pyarrow()
@@ -234,7 +233,7 @@ def _numbers(column: Any) -> Any:
 
 
 def _listed(column: Any, where: str) -> Any:
-    """A matrix if the column holds lists of numbers, else a list of whatever it holds."""
+    """A matrix if the column holds lists of numbers, else a list."""
     if _kind(column.type) != "list" or _kind(column.type.value_type) != "number":
         return column.to_pylist()
     lengths = np.unique(column.value_lengths().to_numpy(zero_copy_only=False))
@@ -247,7 +246,7 @@ def _listed(column: Any, where: str) -> Any:
 
 
 def _targets(column: Any) -> Any:
-    """An array of numbers or strings, or a list of arrays or whatever there is."""
+    """An array of numbers or strings, or a list."""
     if _pyarrow().types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if _kind(column.type) == "number":
@@ -368,10 +367,10 @@ class DaskArrays(CountedSource):
 
 
 def is_dask_array(data: Any) -> bool:
-    """Whether it is an array of dask."""
+    """Whether it is a dask array."""
     return type(data).__module__.startswith("dask.array")
 
 
 def is_dask(data: Any) -> bool:
-    """Whether it is a collection of dask with partitions."""
+    """Whether it is a dask collection with partitions."""
     return type(data).__module__.startswith("dask") and hasattr(data, "to_delayed")

@@ -1,1 +1,1 @@
-"""Steps, sweeps and certificates of the dual problem."""
+"""Dual points, and the steps and sweeps that improve them."""

@@ -1,22 +1,10 @@
-"""A working set whose examples come and go, within a limit of memory.
+"""A working set for streams, whose examples come and go within a limit of memory.
 
-Examples of a stream enter with their first violating cutting plane and leave when no coefficient is
-left. When memory runs out, three things give some back, none of which changes the weights or the
-dual value:
-
-- cutting planes without a coefficient are dropped;
-- cutting planes of one example are *merged*: with coefficients ``a_j`` of sum ``a``, the cutting
-  plane ``sum_j (a_j / a) (psi_j, loss_j)`` with the coefficient ``a`` stands for all of them. A
-  mean of lower bounds of the hinge is a lower bound, so it is a cutting plane of that example, too.
-  Of what outputs it is a mixture is kept, so that it can still be made from the example anew;
-- examples are *frozen*: their part of the weights and of the linear term is added to one sum for
-  all of them, and their cutting planes are forgotten. With coefficients ``a_i`` that examples have
-  spent on it, the sum is a cutting plane of ``sum_i a_i hinge_i``. It may shrink as a whole, or be
-  exchanged in part for another such cutting plane, found in a later pass; both are exact steps of
-  the dual.
-
-Each compiled routine leaves the arrays such that weights and coefficients belong together, so
-Ctrl-C, which waits for the end of compiled code, may come after any of them.
+Three things free memory, and change neither weights nor dual value: cuts without a coefficient are
+dropped; cuts of one example are merged, as ``sum_j (a_j / a) (psi_j, loss_j)``, ``a = sum_j a_j``,
+is a mean of lower bounds of its hinge; examples are frozen into one sum, a cutting plane of
+``sum_i a_i hinge_i``. Exact steps of the dual shrink that sum, or exchange it for one of a later
+pass. Compiled routines leave weights and coefficients consistent: Ctrl-C may come after any.
 """
 
 import sys
@@ -58,7 +46,7 @@ from maxmargin.dual.working_set import (
 ENTRY_BYTES = 12
 CUT_BYTES = 52
 EXAMPLE_BYTES = 48
-"""What an entry, a cut number and an example take in the arrays, the lists of examples apart."""
+"""Memory of an entry, a cut number and an example, the lists of examples apart."""
 
 NOWHERE, MARKED = -1, -2
 
@@ -68,10 +56,7 @@ SETTLED = 1e-9
 
 @compiled
 def merge_examples(first, most, room, table, hashed, into, shares):  # type: ignore[no-untyped-def]
-    """Merge in the examples from `first` on; returns where the arena was full, or the end.
-
-    Cutting plane `p` that goes into another has that one's number in ``into[p]``, perhaps its own.
-    """
+    """Merge from example `first` on, cut `p` into ``into[p]``; returns where the arena was full."""
     for b in range(first, len(table.size)):
         m = table.size[b]
         at = table.slot_at[b]
@@ -164,7 +149,7 @@ def shrink_frozen(factor, vector, loss, spent, new_vector, new_loss, weights):  
 
 @compiled
 def add_renewed(starts, columns, values, losses, spent, vector, loss):  # type: ignore[no-untyped-def]
-    """Add cutting planes times what is spent on them."""
+    """Add the renewed cuts of frozen examples, times what these have spent."""
     for k in range(len(spent)):
         if spent[k] > 0.0:
             add_scattered(starts[k], starts[k + 1], columns, values, vector, spent[k])
@@ -173,7 +158,7 @@ def add_renewed(starts, columns, values, losses, spent, vector, loss):  # type: 
 
 @compiled
 def exchange_frozen(step, vector, loss, new_vector, new_loss, weights):  # type: ignore[no-untyped-def]
-    """Go from the frozen sum to the new one by `step`, and move the weights with it."""
+    """Step from the frozen sum towards the new one, and update the weights."""
     for f in range(len(vector)):
         change = step * (new_vector[f] - vector[f])
         vector[f] += change
@@ -183,11 +168,7 @@ def exchange_frozen(step, vector, loss, new_vector, new_loss, weights):  # type:
 
 @compiled
 def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-def]
-    """How far each example is from a change of its coefficients, and what its cutting planes take.
-
-    A full example stays as it is while all of its cutting planes have a positive slope; the least
-    of these tells how steady it is. An example with something left is at the balance of slope zero.
-    """
+    """Memory and least slope of each example; full ones with a high slope are the steadiest."""
     for b in range(len(table.size)):
         used = 0.0
         least = np.inf
@@ -202,7 +183,7 @@ def measure_examples(table, weights, steady, sizes):  # type: ignore[no-untyped-
 
 @compiled
 def pack_lists(table, order):  # type: ignore[no-untyped-def]
-    """Move the lists of the examples together, in the order in which they stand, without room."""
+    """Move the lists of the examples together, in their order, without room to grow."""
     table.counts[_N_SLOTS] = 0
     table.counts[_N_GRAM] = 0
     for o in range(len(order)):
@@ -211,14 +192,14 @@ def pack_lists(table, order):  # type: ignore[no-untyped-def]
 
 @registered("Mixture")
 class Mixture(NamedTuple):
-    """What a merged cut is a cut of: outputs of an example in proportions that add up to 1."""
+    """What a merged cut is a cut of: outputs of an example with convex coefficients."""
 
     outputs: tuple[Any, ...]
     shares: tuple[float, ...]
 
 
 def size_of(output: Any) -> int:
-    """Bytes that an output takes, about."""
+    """Approximate memory of an output."""
     if isinstance(output, np.ndarray):
         return output.nbytes + sys.getsizeof(output)
     size = sys.getsizeof(output)
@@ -228,14 +209,14 @@ def size_of(output: Any) -> int:
 
 
 def parts_of(output: Any) -> list[tuple[Any, float]]:
-    """Outputs with their shares; of a cutting plane that is not merged, the one."""
+    """Outputs of a cut with their convex coefficients; the only one if it is not merged."""
     if isinstance(output, Mixture):
         return list(zip(output.outputs, output.shares, strict=True))
     return [(output, 1.0)]
 
 
 def mixed_output(mixed: list[tuple[Any, float]]) -> Mixture:
-    """The mixture of outputs, or mixtures, in these proportions."""
+    """The mixture of outputs, or of mixtures, in these proportions."""
     parts = [
         (part, share * inner)
         for output, share in mixed
@@ -256,23 +237,21 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 FIRST_CAPACITY = 2
-"""Cutting planes that a new example has room for: most examples never have more."""
+"""Room of a new example: most never have more cuts."""
 
 ROOM_TO_MERGE = 8
-"""This part of the limit is left free, for merged cuts are stored before those they are made of
-are forgotten."""
+"""One part in so many of the limit stays free: merged cuts are stored before others are dropped."""
 
 FULL_AFTER_SQUEEZE = 0.7
-"""A squeeze goes through the whole cache, so it makes room for a good while."""
+"""Fraction of the limit that a squeeze leaves: it goes through the whole cache, so it must last."""
 
 
 @registered("Frozen")
 class Frozen(NamedTuple):
-    """The sum of the cutting planes that were forgotten, each times its coefficient.
+    """The sum of the cuts of frozen examples, each times its coefficient.
 
-    Their part of the weights and of the linear term, ``(n_features,)`` and ``(1,)``; for each owner
-    what its coefficients add up to, empty if owners never come back; and the same sums of cutting
-    planes that were found in the present pass, for as much as is spent.
+    `vector` and `loss` are its parts of weights and linear term, `spent` the sum of coefficients of
+    each owner (empty if owners never return), `new_*` the same of cuts renewed in the present pass.
     """
 
     vector: Floats
@@ -282,17 +261,11 @@ class Frozen(NamedTuple):
     new_loss: Floats
 
     def copy(self) -> "Frozen":
-        """The same in arrays of its own."""
         return Frozen(*(array.copy() for array in self))
 
 
 class CutCache(WorkingSet):
-    """Cutting planes of examples that come and go.
-
-    What is kept never takes more than `max_bytes`: arrays, outputs, and the sum of what was
-    forgotten. One that `remembers` knows what each frozen example has spent of its total, for
-    examples that come back.
-    """
+    """A working set of at most `max_bytes`; if it `remembers`, frozen examples may return."""
 
     state_names = (*WorkingSet.state_names, "output_bytes", "frozen", "n_merged", "n_frozen")
 
@@ -306,9 +279,8 @@ class CutCache(WorkingSet):
         self.output_bytes = 0
         self.frozen: Frozen | None = None
         self.n_merged = 0
-        """Cutting planes that were merged into others."""
         self.n_frozen = 0
-        """Examples whose cutting planes were forgotten, some of them more than once."""
+        """Counts an example each time that it is frozen."""
         self._merging: tuple[NDArray[np.int64], Floats] | None = None
         self._rooms: dict[str, NDArray[Any]] = {}
         self.look_at(0, 0)
@@ -324,12 +296,12 @@ class CutCache(WorkingSet):
 
     @property
     def n_examples(self) -> int:
-        """Examples with cutting planes."""
+        """Examples with cuts."""
         return len(self._table.size)
 
     @property
     def owners(self) -> Order:
-        """Whose example each is."""
+        """Number in the stream of each example."""
         return self._table.owner
 
     @property
@@ -340,21 +312,19 @@ class CutCache(WorkingSet):
 
     @property
     def _example_room(self) -> int:
-        """Examples up to which the arrays have room."""
         return len(self._room("owner"))
 
     @property
     def _limit(self) -> int:
-        """Bytes up to which cutting planes are taken in."""
         return self.max_bytes - self.max_bytes // ROOM_TO_MERGE
 
     def look_at(self, first: int, last: int) -> None:
-        """Have the examples of owners from `first` to `last` at hand."""
+        """Choose the range of owners that `examples_of` looks up."""
         self._window = first, last
         self._found: NDArray[np.int32] | None = None
 
     def examples_of(self, owners: Order) -> Order:
-        """The examples of these owners, all of them in the range that is looked at; -1 for none."""
+        """Examples of these owners, all in the range of `look_at`; -1 for none."""
         first, last = self._window
         if self._found is None:
             found = np.full(last - first, -1, dtype=np.int32)
@@ -364,7 +334,7 @@ class CutCache(WorkingSet):
         return self._found[owners - first].astype(np.int64)
 
     def spent(self, owners: Order) -> Floats | float:
-        """What frozen cutting planes have taken of the totals of these owners."""
+        """What frozen cuts have taken of the C of these owners."""
         if self.frozen is None or not len(self.frozen.spent):
             return 0.0
         known = self.frozen.spent
@@ -373,17 +343,14 @@ class CutCache(WorkingSet):
     def take_in(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats, rule: StepRule
     ) -> None:
-        """Update the examples of `owners`, made where there are none, with a new cut for each.
-
-        Raises ValueError if the cutting planes of one example take more memory than there is.
-        """
+        """Update the examples of `owners` with a new cut each; ValueError if one does not fit."""
         for _, some, examples in self._admit(owners, cost, cuts, weights):
             self.update(examples, weights, rule, some)
 
     def put_in(
         self, owners: Order, cost: Floats, cuts: Cuts, coef: Floats, weights: Floats
     ) -> None:
-        """Take cutting planes over with their coefficients; an owner may come several times."""
+        """Take over cuts with their coefficients; owners may repeat."""
         for some in _without_repeats(owners):
             admitted = self._admit(owners[some], cost[some], cuts.take(some), weights)
             for part, given, examples in admitted:
@@ -392,7 +359,7 @@ class CutCache(WorkingSet):
     def _admit(
         self, owners: Order, cost: Floats, cuts: Cuts, weights: Floats
     ) -> Iterator[tuple[Order, Cuts, Order]]:
-        """Make room for the cut of each owner, in parts if need be: positions, cuts, examples."""
+        """Make room for the cut of each owner, in batches if need be: positions, cuts, examples."""
         queue = [np.arange(len(owners))] if len(owners) else []
         while queue:
             part = queue.pop()
@@ -412,7 +379,6 @@ class CutCache(WorkingSet):
                 )
 
     def _examples_for(self, owners: Order, cost: Floats) -> Order:
-        """Examples of these owners, new ones where there are none."""
         examples = self.examples_of(owners)
         totals = np.maximum(cost - self.spent(owners), 0.0)
         known = examples >= 0
@@ -428,7 +394,7 @@ class CutCache(WorkingSet):
         self._keep_examples()
 
     def squeeze(self, target: int, weights: Floats) -> None:
-        """Give memory back until at most `target` bytes are taken, or nothing is left to give."""
+        """Free memory until at most `target` bytes are taken, or nothing is left to free."""
         self.prune(weights)
         self.shrink()
         for most in (4, 2, 1):
@@ -441,7 +407,7 @@ class CutCache(WorkingSet):
             self.shrink()
 
     def merge(self, most: int) -> None:
-        """In every example, make one cut of all but the ``most - 1`` with the most weight."""
+        """In every example, merge all but the ``most - 1`` cuts with the largest coefficients."""
         self._note_outputs()
         table = self._table
         examples, numbers = listed(table)
@@ -462,7 +428,7 @@ class CutCache(WorkingSet):
         self._note_outputs()
 
     def freeze(self, examples: Order) -> None:
-        """Forget the cutting planes of some examples, but not what they add to weights and dual."""
+        """Add the cuts of some examples to the frozen sum, and drop them."""
         self._note_outputs()
         n_owners = int(self.owners[examples].max(initial=-1)) + 1 if self.remembers else 0
         if self.frozen is None:
@@ -478,7 +444,7 @@ class CutCache(WorkingSet):
         self._keep_examples()
 
     def take_over(self, frozen: Frozen, part: float, weights: Floats) -> None:
-        """Begin with `part` of a frozen sum, and add it to the weights."""
+        """Start from `part` of a frozen sum, and add it to the weights."""
         weights += frozen.vector
         shrink_frozen(part, *frozen, weights)
         self.frozen = frozen
@@ -490,7 +456,7 @@ class CutCache(WorkingSet):
         return float(self.frozen.loss[0] - self.frozen.vector @ weights)
 
     def thaw(self, weights: Floats) -> None:
-        """Shrink the frozen sum by what helps the dual most."""
+        """Shrink the frozen sum by an exact line search."""
         slope = self.frozen_slope(weights)
         if self.frozen is None or slope >= 0.0:
             return
@@ -501,19 +467,19 @@ class CutCache(WorkingSet):
         self._moved(-loss, weights)
 
     def begin_pass(self) -> None:
-        """Forget the new cuts of frozen examples that an earlier pass did not bring to an end."""
+        """Forget renewed cuts of a pass that was not completed."""
         if self.frozen is not None:
             self.frozen.new_vector[:] = 0.0
             self.frozen.new_loss[:] = 0.0
 
     def renew(self, owners: Order, cuts: Cuts, slopes: Floats) -> None:
-        """Note new cutting planes of frozen examples; those that do not violate count as zero."""
+        """Add new cuts of frozen examples to the new sum, or zero where they do not violate."""
         spent = np.where(slopes > 0.0, self.spent(owners), 0.0)
         if self.frozen is not None and spent.any():
             add_renewed(*cuts[:4], spent, self.frozen.new_vector, self.frozen.new_loss)
 
     def end_pass(self, weights: Floats) -> None:
-        """Exchange the frozen sum for that of the new cuts, by the part that helps most."""
+        """Step from the frozen sum towards the new one by an exact line search."""
         if self.frozen is None or not len(self.frozen.new_vector):
             return
         vector, loss, _, new_vector, new_loss = self.frozen
@@ -527,7 +493,7 @@ class CutCache(WorkingSet):
         self.begin_pass()
 
     def recount(self, weights: Floats) -> None:
-        """Evaluate the dual anew, without the rounding errors of many small gains."""
+        """Recompute the dual value, without the rounding errors of many small gains."""
         table = self._table
         live = table.length >= 0
         self.linear = float(table.coef[live] @ table.loss[live])
@@ -536,7 +502,7 @@ class CutCache(WorkingSet):
         self._moved(0.0, weights)
 
     def shrink(self) -> None:
-        """Give back all room that no cutting plane takes."""
+        """Free all room that no cut takes."""
         self._note_outputs()
         pack_lists(self._table, np.argsort(self._table.slot_at, kind="stable"))
         self._close_gaps()
@@ -558,10 +524,7 @@ class CutCache(WorkingSet):
         self._resize_arena(int(counts[_N_LIVE]))
 
     def point(self) -> DualPoint:
-        """The coefficients that are not zero, mixtures taken apart, with owners for examples.
-
-        What is frozen is not in it.
-        """
+        """The positive coefficients by owner, mixtures taken apart, without what is frozen."""
         examples, coef, outputs = super().point()
         given = zip(self.owners[examples].tolist(), coef.tolist(), outputs, strict=True)
         parts = [(own, c * share, part) for own, c, out in given for part, share in parts_of(out)]
@@ -573,7 +536,6 @@ class CutCache(WorkingSet):
         )
 
     def _add_examples(self, owners: Order, totals: Floats) -> Order:
-        """Examples without cutting planes."""
         table, n = self._table, len(owners)
         counts = table.counts.copy()
         places = np.arange(n, dtype=np.int64)
@@ -601,7 +563,7 @@ class CutCache(WorkingSet):
         return examples
 
     def _followed(self, name: str, new: NDArray[Any]) -> NDArray[Any]:
-        """The array of examples with `new` behind it, in the room behind it if there is enough."""
+        """The array of examples with `new` appended, in place if there is room."""
         array = getattr(self._table, name)
         length, wanted = len(array), len(array) + len(new)
         room = self._room(name)
@@ -613,13 +575,13 @@ class CutCache(WorkingSet):
         return room[:wanted]
 
     def _room(self, name: str) -> NDArray[Any]:
-        """The array of examples, with what room there is behind it."""
+        """The array of examples with the room behind it."""
         array = getattr(self._table, name)
         room = self._rooms.get(name)
         return room if room is not None and array.base is room else array
 
     def _keep_examples(self) -> None:
-        """Drop the examples that have no cuts, and the outputs of cuts that are gone."""
+        """Drop examples without cuts, and outputs of dropped cuts."""
         for p in self._table.free[: self._table.counts[_N_FREE]].tolist():
             if self.outputs[p] is not None:
                 self.output_bytes -= size_of(self.outputs[p])
@@ -634,7 +596,7 @@ class CutCache(WorkingSet):
             pack_lists(table, np.argsort(table.slot_at, kind="stable"))
 
     def _freeze_some(self, target: int, weights: Floats) -> None:
-        """Freeze so many examples as bring the cache to `target`, the steadiest first."""
+        """Freeze the steadiest examples, as many as bring the cache to `target` bytes."""
         steady, sizes = np.zeros(self.n_examples), np.zeros(self.n_examples, dtype=np.int64)
         measure_examples(self._table, weights, steady, sizes)
         sizes += EXAMPLE_BYTES + self.output_bytes // max(self.n_examples, 1)
@@ -646,7 +608,7 @@ class CutCache(WorkingSet):
         self.freeze(np.sort(order[:n]))
 
     def _bytes_with(self, examples: Order, cuts: Cuts) -> int:
-        """Bytes that will be taken when each of the examples, new where -1, has got its cut."""
+        """Memory once each of the examples (-1: new) has got its cut."""
         table, counts = self._table, self._table.counts
         known = examples[examples >= 0]
         n_new, n_entries = len(examples) - len(known), len(cuts.values)
@@ -668,7 +630,7 @@ class CutCache(WorkingSet):
         )
 
     def _lengthening(self, length: int, used: int, *more: int) -> int:
-        """By how much an array grows that takes so much more, one after the other."""
+        """By how much an array grows that takes so many more, one after the other."""
         longer = length
         for wanted in np.cumsum([used, *more]).tolist():
             longer = longer if wanted <= longer else self._grown(longer, wanted)

@@ -1,8 +1,7 @@
 """The dual state of a linear problem, and the steps that improve it.
 
-The state is the coefficients `coef` and, always in step with them, the sums
-``unclipped = origin + X' coef`` and the weights used for scores, padded for the compiled routines
-(`SharedWeights`). `SequentialDual` decides which steps to make; the classes here make them.
+It is the coefficients `coef` and, in step with them, ``unclipped = origin + X' coef`` and the
+weights (`SharedWeights`), padded for the compiled routines. `SequentialDual` chooses the steps.
 """
 
 from abc import ABC, abstractmethod
@@ -43,31 +42,27 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int32]
 
 SNAPSHOTS = 16
-"""Snapshots for the average in one sweep, where they cost little. More would not help: the first
-weights after an extrapolation are far off, and the first sixteenth of a sweep mends that."""
+"""Snapshots in a sweep, for the average: its first part repairs what extrapolation has spoilt."""
 
 SNAPSHOT_COST = 10.0
-"""Multiplications (by all outputs) that sweeps should make for each weight between snapshots."""
+"""Multiplications (by all outputs) for each weight between two snapshots."""
 
 MERGES = 4
-"""How often threads agree on the weights in an iteration, where the updates between make it pay."""
+"""How often threads merge their weights in an iteration that has updates enough."""
 
 UPDATE_LIMIT = 1e8
-"""Multiplications after which a sweep pauses, so that clocks and Ctrl-C are heeded."""
+"""Multiplications after which a sweep pauses for clocks and Ctrl-C."""
 
 ONE_THREAD = Threads(1)
 
 
 def n_columns(problem: LinearProblem) -> int:
-    """Outputs, padded for the vector routines."""
+    """Outputs, padded to whole vectors."""
     return padded(problem.n_outputs) if problem.n_outputs > 1 else 1
 
 
 class SharedWeights(Stateful):
-    """Weights that one set of examples, or several in turn, work on; at first the origin.
-
-    Of shape (n_features + 1, n_columns); see `maxmargin.dual.sweeps`. `average` is of recent ones.
-    """
+    """Weights of one or several sets of examples, of shape (n_features + 1, n_columns)."""
 
     state_names = ("unclipped", "weights", "average", "snapshots", "_multiplied")
 
@@ -84,13 +79,13 @@ class SharedWeights(Stateful):
         self._multiplied = 0.0
 
     def clip(self) -> None:
-        """Bring the weights in step with `unclipped`."""
+        """Set the weights from `unclipped`."""
         if self.nonnegative:
             np.maximum(self.unclipped[:-1], 0.0, out=self.weights[:-1])
             self.weights[-1] = self.unclipped[-1]
 
     def resize(self, n_rows: int) -> None:
-        """Have so many rows, the constant feature's the last; new ones are zero."""
+        """Have so many rows, the constant feature's last; new ones are zero."""
 
         def resized(array: Floats) -> Floats:
             result = np.zeros((n_rows, array.shape[1]))
@@ -103,7 +98,7 @@ class SharedWeights(Stateful):
         self.average = resized(self.average)
 
     def count(self, multiplications: float) -> None:
-        """After a sweep: let the weights enter their average, if that costs little beside it."""
+        """After a sweep: add a snapshot to the average, if that is cheap beside it."""
         self._multiplied += multiplications
         if self._multiplied >= SNAPSHOT_COST * len(self.weights):
             self._multiplied = 0.0
@@ -115,14 +110,13 @@ class SharedWeights(Stateful):
 
 
 class Geometry(NamedTuple):
-    """What the compiled routines need of the features; problems on the same examples share it."""
+    """What compiled routines need of the features; problems on the same examples share it."""
 
     rows: Rows
     curvature: Floats
 
     @classmethod
     def of(cls, problem: LinearProblem) -> "Geometry":
-        """Rows and their squared lengths."""
         rows = make_rows(problem.X, problem.bias)
         norms = np.empty(problem.n_samples)
         squared_norms(rows, norms)
@@ -130,16 +124,13 @@ class Geometry(NamedTuple):
 
 
 class LinearDual(Stateful, ABC):
-    """State and steps that do not depend on the kind of problem.
+    """The dual state of a linear problem: what does not depend on its kind.
 
-    It starts from `start`, dual coefficients of shape (n_samples, n_outputs), or from zero. An idle
-    example is left alone for `longest_wait` iterations at most. Other examples may contribute to
-    `shared` weights as well, in which `start` is already counted: such batches cannot be
-    extrapolated.
+    `start` is of shape (n_samples, n_outputs), or None for zero. Examples in `shared` weights, in
+    which `start` counts already, cannot be extrapolated.
     """
 
     routines: ClassVar["_Routines"]
-    """What makes the steps."""
 
     state_names = (
         "coef", "unclipped", "weights", "average", "snapshots", "previous", "last_unclipped",
@@ -175,7 +166,7 @@ class LinearDual(Stateful, ABC):
         self._settle(np.flatnonzero(empty).astype(np.int32))
         self.linear = self._linear()
         self.losses = self._losses_at_zero()
-        """Cost times loss of each example as its last update saw it; without features, for ever."""
+        """C times hinge of each example at its last update."""
         self.alone = shared is None
         self.attach(SharedWeights(problem) if shared is None else shared)
         if self.alone:
@@ -189,26 +180,25 @@ class LinearDual(Stateful, ABC):
         self.updates_per_call = 1 + int(UPDATE_LIMIT / (per_row * self.n_columns))
 
     def check_state(self) -> None:
-        """Refuse coefficients and weights that are not finite."""
         for name in ("coef", "unclipped", "weights", "average", "previous", "last_unclipped"):
             check_finite(name, getattr(self, name))
 
     @abstractmethod
     def _data(self, rows: Rows, inverse: Floats) -> Any:
-        """The examples as the compiled routines read them; `inverse` is one over their |x|^2."""
+        """The examples as the compiled routines take them; `inverse` is ``1 / |x|^2``."""
 
     @abstractmethod
     def _losses_at_zero(self) -> Floats:
-        """Cost times loss of each example at scores of zero."""
+        """C times hinge of each example at scores of zero."""
 
     @abstractmethod
     def _settle(self, empty: Order) -> None:
-        """Set the coefficients of rows that have no features to their optimum."""
+        """Set the coefficients of rows without features to their optimum."""
 
     def _sweep(
         self, order: Order, weights: Floats, unclipped: Floats, threshold: float, every: int
     ) -> float:
-        """Step through `order` on these weights; the change of the linear term."""
+        """Sweep through `order` on these weights; returns the change of the linear term."""
         return float(
             self.routines.sweep(
                 self.data, order, threshold, weights, unclipped, self.problem.nonnegative,
@@ -218,19 +208,17 @@ class LinearDual(Stateful, ABC):
         )  # fmt: skip
 
     def _scratch(self) -> Floats:
-        """Room for the scores and the change of one example; one for each caller."""
         return np.zeros((2, self.n_columns))
 
     def _linear(self) -> float:
-        """Linear term of the dual."""
         return float(self.routines.linear(self.data, self.coef))
 
     def _linear_after(self, change: float, step: float) -> float:
-        """Linear term after `step` times a change that altered it by `change`."""
+        """Linear term after `step` times an update that changed it by `change`."""
         return self.linear + step * change
 
     def restart(self) -> None:
-        """Extrapolate and average from here on, as if nothing had been before."""
+        """Restart momentum and average."""
         self.previous = self.coef.copy()
         self.last_unclipped = self.unclipped.copy()
         self.copies: list[Floats] = []
@@ -238,30 +226,27 @@ class LinearDual(Stateful, ABC):
         self.snapshots = np.zeros(1, dtype=np.int64)
 
     def attach(self, shared: SharedWeights) -> None:
-        """Work on these weights from now on."""
         self.shared = shared
         self.unclipped, self.weights = shared.unclipped, shared.weights
         self.average, self.snapshots = shared.average, shared.snapshots
         self.copies = []
 
     def release(self) -> None:
-        """Give back the memory that only further steps need; `restart` before the next."""
+        """Free the memory that only further steps need; `restart` before the next."""
         del self.previous, self.last_unclipped, self.copies, self.average
         self.shared.average = self.weights
 
     @property
     def dual_coef(self) -> Floats:
-        """The coefficients without their padding."""
         return self.coef[:, : self.problem.n_outputs]
 
     def set_coef(self, dual_coef: Floats) -> None:
-        """Replace the coefficients by a feasible point next to `dual_coef`, but not the weights."""
+        """Set the coefficients to a feasible point next to `dual_coef`, but not the weights."""
         self.dual_coef[:] = self.problem.feasible(dual_coef)
         self.linear = self._linear()
 
     @property
     def dual(self) -> float:
-        """Dual value of the current coefficients."""
         if self.problem.origin is None:
             return self.linear - 0.5 * float(sum_of_products(self.weights, self.weights))
         weights, origin = self.weights[:, : self.problem.n_outputs], self.problem.origin
@@ -269,11 +254,11 @@ class LinearDual(Stateful, ABC):
 
     @property
     def expected(self) -> float:
-        """Objective of the present weights, if every example has the loss of its last update."""
+        """Objective if every example had the loss of its last update."""
         return self._penalty(self.weights) + float(self.losses.sum())
 
     def primal(self, weights: Floats, threads: Threads) -> float:
-        """Objective at padded `weights`, by the compiled routines."""
+        """Objective at padded `weights`."""
         cuts = np.linspace(0, self.problem.n_samples, threads.n_threads + 1).astype(int).tolist()
 
         def total_loss(ends: tuple[int, int]) -> float:
@@ -282,7 +267,7 @@ class LinearDual(Stateful, ABC):
         return self._penalty(weights) + sum(threads.map(total_loss, pairwise(cuts)))
 
     def _penalty(self, weights: Floats) -> float:
-        """What padded `weights` cost by themselves."""
+        """Regulariser at padded `weights`."""
         away = weights
         if self.problem.origin is not None:
             away = weights[:, : self.problem.n_outputs] - self.problem.origin
@@ -295,7 +280,7 @@ class LinearDual(Stateful, ABC):
         return order[:count]
 
     def sweep(self, order: Order, threshold: float, threads: Threads) -> None:
-        """Improve the dual over each example of `order` in turn."""
+        """Update each example of `order` in turn."""
         if threads.n_threads > 1 and len(order) >= self.updates_per_merge:
             self._sweep_in_threads(order, threshold, threads)
         elif not self.alone:
@@ -309,11 +294,7 @@ class LinearDual(Stateful, ABC):
                 add_snapshot(self.weights, self.average, self.snapshots)
 
     def _sweep_in_threads(self, order: Order, threshold: float, threads: Threads) -> None:
-        """Sweep parts of `order` side by side, each on its own copy of the weights, and add up.
-
-        What each part gained alone need not add up to a gain, so the sum of the changes is scaled
-        by an exact line search: the dual never decreases.
-        """
+        """Sweep parts of `order` on copies of the weights; a line search scales their sum."""
         parts = np.array_split(order, threads.n_threads)
         before = [self.coef[part] for part in parts]
         moves = self._copies(threads.n_threads)
@@ -352,17 +333,12 @@ class LinearDual(Stateful, ABC):
         add_snapshot(self.weights, self.average, self.snapshots)
 
     def _copies(self, n_threads: int) -> list[Floats]:
-        """Weights for each thread to work on, kept from sweep to sweep."""
         while len(self.copies) < n_threads:
             self.copies.append(np.empty_like(self.unclipped))
         return self.copies[:n_threads]
 
     def _line_search(self, linear: float, direction: Floats) -> float:
-        """Step in [0, 1] that maximises the dual along `direction`.
-
-        The dual's slope falls with the step, in a straight line but for clipped weights, so false
-        position is exact at once without them.
-        """
+        """Exact step in [0, 1] along `direction`, by false position: weights may be clipped."""
 
         def slope(step: float) -> float:
             return linear - float(
@@ -388,7 +364,7 @@ class LinearDual(Stateful, ABC):
         return low
 
     def extrapolate(self, momentum: float) -> None:
-        """Go on by `momentum` times the change since the last call, as far as is feasible."""
+        """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
         move_on(self.unclipped, self.last_unclipped, momentum)
         self.linear += float(
             self.routines.extrapolate(
@@ -399,7 +375,7 @@ class LinearDual(Stateful, ABC):
         self.shared.clip()
 
     def revert(self) -> None:
-        """Back to where the last call of `extrapolate` started."""
+        """Return to where the last `extrapolate` started."""
         self.coef[:] = self.previous
         self.unclipped[:] = self.last_unclipped
         self.shared.clip()
@@ -485,7 +461,7 @@ def make_dual(
     seed: int = 0,
     shared: SharedWeights | None = None,
 ) -> LinearDual:
-    """The state of whichever kind of problem this is."""
+    """The dual state for this kind of problem."""
     for kind, dual in ((MulticlassProblem, MulticlassDual), (ScalarProblem, ScalarDual)):
         if isinstance(problem, kind):
             return dual(problem, geometry, start, longest_wait, seed, shared)

@@ -1,14 +1,9 @@
-"""The dual over the cutting planes of one example, on their Gram matrix.
+"""The dual over the cuts of one example, on their Gram matrix.
 
-Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``. What is left of
-the total belongs to the true output, an implicit cutting plane without features or loss. The slope
-of cutting plane ``j`` is ``loss_j - <w, psi_j>``, that of the true output zero. `gram` holds the
-inner products from position `at` on, in rows of length `stride`.
-
-Inner products of sparse cutting planes are computed through a small hash table: one is spread out
-in the table, and any number of others are multiplied with it. Entries need not be sorted, and
-columns may repeat on either side. With few features, the table has a place for each of them, and a
-column is its own hash.
+Maximise ``sum_j coef_j loss_j - 1/2 |w|^2`` over ``coef >= 0, sum(coef) <= total``; the rest
+belongs to the true output, a cut without features or loss. The slope of cut ``j`` is ``loss_j - <w,
+psi_j>``. Inner products of sparse cuts go through a small hash table, in which one is spread:
+columns may repeat and need not be sorted.
 """
 
 from typing import NamedTuple
@@ -22,11 +17,11 @@ EMPTY = np.uint32(0xFFFFFFFF)
 _MIXING = np.uint64(0x9E3779B97F4A7C15)
 
 DIRECT_BELOW = 1 << 16
-"""Features up to which a table has a place for each: half a megabyte, which a cache holds."""
+"""Features up to which a table has a place for each: half a megabyte, which fits in a cache."""
 
 
 class HashTable(NamedTuple):
-    """A table for one cutting plane; empty between uses. See `make_table`."""
+    """A table for one cut; empty between uses. See `make_table`."""
 
     keys: NDArray[np.uint32]
     sums: NDArray[np.float64]
@@ -36,7 +31,7 @@ class HashTable(NamedTuple):
 
 
 def make_table(n_entries: int, n_features: int) -> HashTable:
-    """A table with room for a cutting plane of `n_entries` entries, at most half full."""
+    """A table with room for a cut of `n_entries` entries, at most half full."""
     direct = n_features <= DIRECT_BELOW
     bits = max(6, n_features.bit_length() if direct else (2 * n_entries).bit_length())
     return HashTable(
@@ -75,7 +70,7 @@ def spread(start, stop, columns, values, factor, taken, table):  # type: ignore[
 
 @inlined
 def product_with_spread(start, stop, columns, values, table):  # type: ignore[no-untyped-def]
-    """Inner product of a cutting plane with the one in the table."""
+    """Inner product of a cut with the one in the table."""
     total = 0.0
     for q in range(start, stop):
         h = _find(columns[q], table)
@@ -94,12 +89,12 @@ def clear(taken, table):  # type: ignore[no-untyped-def]
 ZERO_CUT = -1
 
 ROUNDING = 1e-12
-"""Part of an example's total that is no budget, only what rounding left of it."""
+"""Part of an example's C that is only what rounding left of it."""
 
 
 @inlined
 def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-def]
-    """``|psi_up - psi_down|^2``; either may be the zero cutting plane."""
+    """``|psi_up - psi_down|^2``; either may be the zero cut."""
     total = 0.0
     if up >= 0:
         total += gram[at + up * stride + up]
@@ -112,10 +107,15 @@ def curvature_between(gram, at, stride, up, down):  # type: ignore[no-untyped-de
 
 @inlined
 def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_steps):  # type: ignore[no-untyped-def]
-    """Move coefficient between the most violating pair until none violates by `tolerance`.
+    """Step between the most violating pair until it violates by `tolerance` at most.
 
-    Changes `slopes` and `coef` of the `size` cutting planes; returns the gain of the dual and the
-    number of steps.
+    Returns the gain of the dual and the number of steps.
+
+    Parameters
+    ----------
+    gram, at, stride, size : inner products of `size` cuts from ``gram[at]`` on, in rows of `stride`
+    slopes, coef : ndarrays of shape (size,), changed
+    total, tolerance, max_steps : C of the example, and when to stop
     """
     rest = total
     for j in range(size):
@@ -162,10 +162,7 @@ def pairwise_steps(gram, at, stride, size, slopes, coef, total, tolerance, max_s
 
 @inlined
 def frank_wolfe_step(gram, at, stride, size, slopes, coef, total, away):  # type: ignore[no-untyped-def]
-    """An exact line search towards the best cutting plane or, if `away` and better, from the worst.
-
-    Changes `coef` in place and leaves `slopes` as they were; returns the gain of the dual.
-    """
+    """Exact line search to the best cut or `away` from the worst, on `coef`; returns the gain."""
     best = worst = ZERO_CUT
     highest = 0.0
     used = value = square = 0.0

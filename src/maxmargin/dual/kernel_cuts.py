@@ -1,16 +1,9 @@
 """The dual of a kernel structural SVM over the working set.
 
-An *atom* is an output of an example, seen through a part row and a label row of two tables; rows
-that several atoms share are there once. The true output is an atom like the others, with what is
-left of its example's C. So an example's coefficients add up to its C, a step moves coefficient from
-one atom to another of the same example, and all that steps need is the score of each atom and the
-kernel between atoms, ``parts[p, p'] * labels[l, l']``.
-
-With ``a`` the coefficients, the model is ``w = sum a_y s_y (phi(y_true) - phi(y))``: in terms of
-atoms, the factor of an output is ``-a_y s_y``, and that of a true output what the others' add up
-to. The scale ``s_y`` is one with margin rescaling, and the loss of the output with slack rescaling.
-
-Rows are kept once, and each value of the kernel between them is computed once (`GrowingGram`).
+An *atom* is an output of an example: a part row and a label row of two tables, with the kernel
+``parts[p, p'] * labels[l, l']``. The true output is an atom, too, with what is left of the C, and a
+step moves coefficient between two atoms of an example. The model is ``w = sum a_y s_y (phi(y_true)
+- phi(y))``, with scale ``s_y`` one (margin rescaling) or the loss (slack rescaling).
 """
 
 from typing import Any, NamedTuple
@@ -44,7 +37,7 @@ _FIRST_ROOM = 64
 
 @registered("GramState")
 class GramState(NamedTuple):
-    """All of a `GrowingGram` but its rows, which whoever restores it must make anew."""
+    """A `GrowingGram` without its rows, which whoever restores it makes anew."""
 
     values: Floats
     evaluations: int
@@ -52,10 +45,7 @@ class GramState(NamedTuple):
 
 
 class GrowingGram:
-    """A table of rows with their Gram matrix, which grows by new times all values.
-
-    `evaluations` counts the values of the kernel that were computed.
-    """
+    """Distinct rows with their Gram matrix; `evaluations` counts the computed kernel values."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -64,7 +54,6 @@ class GrowingGram:
         self.evaluations = 0
         self._size = 0
         self._rows: Any = None
-        """Perhaps with room to grow, too."""
         self._numbers: dict[Any, int] = {}
         self._next_check = SAMPLE
 
@@ -78,11 +67,10 @@ class GrowingGram:
 
     @property
     def gram(self) -> Floats:
-        """Values between all rows."""
         return self.values[: len(self), : len(self)]
 
     def add(self, rows: Any) -> Order:
-        """Numbers of the rows in the table; those that are not in it yet are taken in."""
+        """Numbers of the rows in the table; new ones are added."""
         keys = row_keys(rows)
         numbers = dict(self._numbers)
         new: list[int] = []
@@ -97,18 +85,16 @@ class GrowingGram:
 
     @property
     def state(self) -> GramState:
-        """What to `restore`."""
         return GramState(self.gram, self.evaluations, self._next_check)
 
     def restore(self, state: GramState, rows: Any) -> None:
-        """Take over a state, whose rows are these."""
         self._rows, self._size = rows, rows.shape[0]
         self._numbers = {key: number for number, key in enumerate(row_keys(rows))}
         self.values = state.values
         self.evaluations, self._next_check = state.evaluations, state.next_check
 
     def keep(self, which: Order) -> None:
-        """Forget all rows but these; the row ``which[k]`` becomes row ``k``."""
+        """Drop all rows but these; the row ``which[k]`` becomes row ``k``."""
         place = {int(old): k for k, old in enumerate(which)}
         self._numbers = {key: place[old] for key, old in self._numbers.items() if old in place}
         values = np.empty((_room(len(which)),) * 2)
@@ -146,7 +132,7 @@ class GrowingGram:
 
 
 def _appended(store: Any, size: int, new: Any) -> Any:
-    """The first `size` rows of a store, then new ones; with room for more where rows are dense."""
+    """The first `size` rows of a store, then new ones, with room for more where rows are dense."""
     if sp.issparse(store):
         return stacked([store[:size], new])
     needed = size + new.shape[0]
@@ -159,13 +145,13 @@ def _appended(store: Any, size: int, new: Any) -> Any:
 
 
 def _room(size: int) -> int:
-    """Rows to make room for: so many that copies do not matter."""
+    """Capacity that amortises copies."""
     return max(_FIRST_ROOM, size + size // 2)
 
 
 @registered("Atoms")
 class Atoms(NamedTuple):
-    """What is known of each atom; replaced as a whole, because Ctrl-C may come at any moment."""
+    """Arrays over the atoms; replaced as a whole, because Ctrl-C may come at any moment."""
 
     examples: Order = np.zeros(0, dtype=np.int64)
     parts: Order = np.zeros(0, dtype=np.int64)
@@ -178,14 +164,13 @@ class Atoms(NamedTuple):
     outputs: tuple[Any, ...] = ()
 
     def take(self, which: Order) -> "Atoms":
-        """Some of them."""
         arrays: list[Any] = [values[which] for values in self[:-1]]
         return Atoms._make([*arrays, tuple(self.outputs[k] for k in which)])
 
 
 @registered("PlanesState")
 class CutsState(NamedTuple):
-    """All of `KernelCuts` but the rows, which whoever restores it must make anew."""
+    """`KernelCuts` without the rows, which whoever restores it makes anew."""
 
     atoms: Atoms
     parts: GramState
@@ -193,11 +178,7 @@ class CutsState(NamedTuple):
 
 
 class KernelCuts:
-    """Outputs of all examples with their coefficients, and the steps that improve them.
-
-    `cost` is the C of each example. With slack rescaling (`by_slack`) the loss multiplies the
-    violation of a margin of one.
-    """
+    """Atoms of all examples with their dual variables; `cost` is the C of each example."""
 
     def __init__(self, cost: Floats, kernel: ProductKernel, by_slack: bool = False) -> None:
         self.cost, self.by_slack = cost, by_slack
@@ -212,11 +193,10 @@ class KernelCuts:
 
     @property
     def state(self) -> CutsState:
-        """What to `restore`."""
         return CutsState(self.atoms, self.parts.state, self.labels.state)
 
     def restore(self, state: CutsState, parts: Any, labels: Any) -> None:
-        """Take over a state, given the part row and the label row of each of its atoms."""
+        """Take over a state, given the part row and the label row of each atom."""
         atoms = state.atoms
         for name in Atoms._fields[:-1]:
             check_shape(name, getattr(atoms, name), len(atoms.outputs))
@@ -234,7 +214,7 @@ class KernelCuts:
 
     @property
     def factors(self) -> Floats:
-        """Factor of each atom in the model."""
+        """Factor of each atom in the model: ``-a_y s_y``; of a true output ``sum_y a_y s_y``."""
         atoms = self.atoms
         used = np.where(atoms.is_true_output, 0.0, self.scales * atoms.coef)
         of_examples = np.bincount(atoms.examples, weights=used, minlength=len(self.cost))
@@ -242,7 +222,7 @@ class KernelCuts:
 
     @property
     def scales(self) -> Floats:
-        """What multiplies the distance of each atom from its truth."""
+        """``s_y`` of each atom."""
         return self.atoms.losses if self.by_slack else np.ones(len(self.atoms.losses))
 
     @property
@@ -252,11 +232,10 @@ class KernelCuts:
 
     @property
     def dual(self) -> float:
-        """Dual value of the coefficients."""
         return float(self.atoms.losses @ self.atoms.coef) - self.half_square
 
     def slacks(self) -> Floats:
-        """Hinge of each example, as far as the working set tells."""
+        """Hinge of each example over the working set."""
         atoms = self.atoms
         y_true = np.zeros(len(self.cost))
         y_true[atoms.examples[atoms.is_true_output]] = atoms.scores[atoms.is_true_output]
@@ -266,10 +245,7 @@ class KernelCuts:
         return highest
 
     def add(self, y_true: NewOutputs | None, outputs: NewOutputs) -> int:
-        """Take in the true outputs that are missing, then others; says how many others are new.
-
-        An output with the rows and the loss of one that its example has already is left out.
-        """
+        """Add missing true outputs, then distinct others; returns how many others are new."""
         if y_true is not None:
             first = np.unique(y_true.examples, return_index=True)[1]
             missing = y_true.take(first[~self.has_true_output[y_true.examples[first]]])
@@ -309,7 +285,6 @@ class KernelCuts:
         return n
 
     def _scores(self, parts: Order, labels: Order) -> Floats:
-        """Scores of outputs with these rows."""
         out = np.zeros(len(parts))
         atoms = self.atoms
         if len(atoms.coef):
@@ -320,13 +295,7 @@ class KernelCuts:
         return out
 
     def solve(self, examples: Order | None, gap: float, max_updates: int) -> tuple[float, int]:
-        """Steps over these examples (None: all), the worst first, until their gap is small.
-
-        The gap is that of the quadratic program over the working set. An example violates its
-        optimum by what the highest of its outputs, loss included, is above the lowest that has
-        any coefficient. The value of an output is its loss plus its scale times what its score is
-        above the true output's. Returns the gap that is left, and the number of updates.
-        """
+        """Update these examples (None: all) until the gap is small; returns it and the updates."""
         atoms = self.atoms
         if not len(atoms.coef):
             return 0.0, 0
@@ -352,12 +321,12 @@ class KernelCuts:
         return float(left), int(updates)
 
     def note_idle(self) -> None:
-        """Count the iterations for which coefficients have been zero."""
+        """Count the iterations for which each coefficient has been zero."""
         atoms = self.atoms
         atoms.idle[:] = np.where(atoms.coef > 0.0, 0, atoms.idle + 1)
 
     def drop_idle(self, longest: int) -> None:
-        """Drop outputs that have been idle for so many iterations, and rows that nobody needs."""
+        """Drop atoms that have been idle for so many iterations, and rows without atoms."""
         atoms = self.atoms
         stay = np.flatnonzero(atoms.is_true_output | (atoms.idle < longest))
         # A true output without others has no factor; it comes back with the next output.
@@ -374,7 +343,6 @@ class KernelCuts:
         self._take_over(kept._replace(parts=numbers[0], labels=numbers[1]))
 
     def _take_over(self, atoms: Atoms) -> None:
-        """Let these atoms be all."""
         self.atoms = atoms
         self.has_true_output[:] = False
         self.has_true_output[atoms.examples] = True
@@ -399,31 +367,22 @@ def _solve(  # type: ignore[no-untyped-def]
     part_gram, label_gram, parts, labels, losses, scales, coef, scores, members, starts, wanted,
     cost, tolerance, max_updates, violations, gram, values, change,
 ):  # fmt: skip
-    """Iterations over the examples whose violation is within a half of the largest.
+    """Iterate over the examples whose violation is at least half of the largest.
 
-    Returns the gap that is left, the updates, and the least curvature met, in parts of the squared
-    lengths.
+    Returns the gap left, the updates, and the least curvature relative to the squared lengths.
 
     Parameters
     ----------
-    part_gram, label_gram : ndarray of shape (n_rows, n_rows)
-        Kernels between the rows of the two tables.
-    parts, labels : ndarray of int64, shape (n_atoms,)
-        The rows that each atom is made of.
-    losses, scales : ndarray of shape (n_atoms,)
-        Loss of each atom's output, and what its psi is multiplied by.
-    coef, scores : ndarray of shape (n_atoms,)
-        Changed.
-    members, starts : ndarray of int64, shape (n_atoms,) and (n_present + 1,)
-        Atoms example by example, the true output first, and where each example begins.
-    wanted : ndarray of int64, shape (n_wanted,)
-        Examples to update, by their place in `starts`.
-    cost : ndarray of shape (n_present,)
-        C of the examples.
+    part_gram, label_gram : ndarrays of shape (n_rows, n_rows)
+    parts, labels : ndarrays of int64, shape (n_atoms,), the rows of each atom
+    losses, scales : ndarrays of shape (n_atoms,)
+    coef, scores : ndarrays of shape (n_atoms,), changed
+    members : ndarray of int64, shape (n_atoms,), atoms by example, the true output first
+    starts : ndarray of int64, shape (n_present + 1,), where examples begin in `members`
+    wanted : ndarray of int64, shape (n_wanted,), examples to update, by their place in `starts`
+    cost : ndarray of shape (n_present,), C of the examples
     tolerance, max_updates : float, int
-        When to stop.
-    violations, gram, values, change : ndarray of shape (n_wanted,), (most^2,), (most,), (most,)
-        Scratch, with room for the example that has the most atoms.
+    violations, gram, values, change : scratch of shapes (n_wanted,), (most^2,), (most,), (most,)
     """
     updates = 0
     least = 0.0

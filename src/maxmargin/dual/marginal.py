@@ -1,19 +1,10 @@
 """Distributions over the outputs of every example: the dual points of partial linearization.
 
-The dual of a structural SVM has, for every example ``i``, a distribution ``p`` over its outputs.
-The weights that belong to them and the dual value are
-
-    w = sum_i C_i E_p[psi],        D = sum_i C_i E_p[loss] - 1/2 |w|^2
-
-Mohapatra et al. (2016) move ``p`` towards ``s ~ p * exp((loss - <w, psi>) / temperature)``. There
-are two ways to keep a distribution: a number for every output, where these are few, and the
-probabilities of the labels of cliques. These are pairs of neighbours for chains, and for labelled
-graphs nodes with what they are eliminated into. Weights and losses depend on nothing else, and the
-logarithm of ``p`` is taken to be the sum of those of the cliques less those of what neighbouring
-cliques share: of all distributions with these probabilities, the one with the most entropy.
-
-A structure with marginals gives a `MarginalPoint`, which it can evaluate in plain numpy, and
-`Distributions` with a compiled proposal and step for one example.
+The dual maximises ``D = sum_i C_i E_p[loss] - 1/2 |w|^2`` with ``w = sum_i C_i E_p[psi]`` over a
+distribution ``p`` for every example ``i``. Mohapatra et al. (2016) step from ``p`` towards
+``s ~ p * exp((loss - <w, psi>) / temperature)``. Kept are the probabilities of all outputs, where
+these are few, or the marginals of cliques, for which ``p`` is the distribution of most entropy. A
+structure with marginals has a `MarginalPoint`, and `Distributions` with compiled steps.
 """
 
 from abc import ABC, abstractmethod
@@ -41,20 +32,19 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 LONGEST = 1.0 - float(np.finfo(np.float64).eps)
-"""Longest step at a temperature above zero: it leaves a trace of every output."""
+"""Longest step at a temperature above zero: every output keeps some probability."""
 
 LINE_SEARCH = -1.0
-"""Stands for a step size in compiled functions: look for the best one."""
+"""Step size that asks compiled routines for the best one."""
 
 TOLERANCE = 1e-9
-"""By which probabilities may miss their sums."""
+"""Error that is allowed in sums of probabilities."""
 
 CHUNK = 2**20
-"""Numbers that are copied at a time."""
 
 
 class Move(NamedTuple):
-    """What a compiled function does with each example: propose at a temperature, step, or both."""
+    """What a compiled routine does with each example: propose at a temperature, step, or both."""
 
     proposes: bool
     steps: bool
@@ -73,40 +63,34 @@ class Proposals(NamedTuple):
 
 
 class DistributionPoint(ABC):
-    """A distribution over the outputs of every example: numbers, without the data they are for.
-
-    So what is kept for a warm start does not keep the data.
-    """
+    """A distribution over the outputs of every example, without the data: kept for a warm start."""
 
     mass_names: ClassVar[tuple[str, ...]] = ("mass",)
-    """Arrays of probabilities, in each of which those of an example stand side by side."""
+    """Arrays of probabilities, in each of which those of an example are contiguous."""
 
     @property
     def masses(self) -> tuple[Floats, ...]:
-        """These arrays as vectors."""
         return tuple(getattr(self, name).reshape(-1) for name in self.mass_names)
 
     @property
     def n_variables(self) -> int:
-        """Probabilities kept."""
         return sum(map(len, self.masses))
 
     def copy(self) -> Self:
-        """The distributions of this moment."""
         copies = {name: getattr(self, name).copy() for name in self.mass_names}
         return replace(self, **copies)  # type: ignore[type-var]
 
     @abstractmethod
     def is_like(self, other: Any) -> bool:
-        """Whether the numbers of another point of this kind stand for the same."""
+        """Whether the probabilities of another point are of the same outputs."""
 
     @abstractmethod
     def dual(self, oracle: Any) -> float:
-        """Dual value, from the distributions and the data alone; ValueError if not feasible."""
+        """Dual value, from the distributions and the data alone; ValueError if infeasible."""
 
 
 class MarginalPoint(DistributionPoint):
-    """Probabilities of the labels of cliques."""
+    """Marginal probabilities of the labels of cliques."""
 
     @abstractmethod
     def is_feasible(self, oracle: Any) -> bool:
@@ -114,7 +98,7 @@ class MarginalPoint(DistributionPoint):
 
     @abstractmethod
     def expectations(self, oracle: Any) -> tuple[Floats, float]:
-        """The weights and the linear term of the dual that belong to the distributions."""
+        """Weights and linear term of the dual."""
 
     def dual(self, oracle: Any) -> float:
         if not self.is_feasible(oracle):
@@ -124,26 +108,11 @@ class MarginalPoint(DistributionPoint):
 
 
 class Distributions(Stateful, ABC):
-    """A distribution over the outputs of every example, and moves that improve it.
+    """A distribution over the outputs of every example, and steps that improve it.
 
-    A start at temperature zero has all probability on the true output, and so weights of zero. At
-    any other temperature every output must have some, because proposals only reweight what is
-    there: one exact step leads from the true output towards all outputs alike. How far depends on
-    C, and a share that is fixed instead is now so large that the dual starts far below zero, now so
-    small that it takes many passes to grow.
-
-    Parameters
-    ----------
-    oracle : Oracle
-    point : DistributionPoint
-        All outputs alike; moves change it in place.
-    sizes : ndarrays of int64, shape (n_examples,)
-        How many numbers each example has in each of the point's masses.
-
-    Attributes
-    ----------
-    linear : float
-        ``sum_b C_b E[loss]``, the dual's linear term, as kept up by the steps.
+    `point` is uniform at first, and `sizes` are the numbers of each example in each of its masses.
+    A solve starts from the true outputs; at a temperature above zero one exact step towards the
+    uniform distributions follows, because proposals only reweight what has some probability.
     """
 
     state_names = ("point", "linear")
@@ -157,18 +126,17 @@ class Distributions(Stateful, ABC):
         self._temperature = 0.0
 
     def check_state(self) -> None:
-        """Refuse probabilities that are not finite."""
         for name, value in vars(self.point).items():
             if isinstance(value, np.ndarray) and value.dtype.kind == "f":
                 check_finite(name, value)
 
     def expectations(self) -> tuple[Floats, float]:
-        """The weights and the linear term of the dual that belong to the distributions."""
+        """Weights and linear term of the dual."""
         assert isinstance(self.point, MarginalPoint)
         return self.point.expectations(self.oracle)
 
     def take(self, start: Any) -> None:
-        """Take over distributions of an earlier solve; ValueError if they are of another kind."""
+        """Start from distributions of an earlier solve; ValueError if they are of another kind."""
         if type(start) is not type(self.point) or not self.point.is_like(start):
             raise ValueError("The start is no distribution over the outputs of these examples.")
         for own, other in zip(self.point.masses, start.masses, strict=True):
@@ -178,10 +146,10 @@ class Distributions(Stateful, ABC):
     def propose(
         self, weights: Floats, examples: Order, temperature: float, threads: Threads
     ) -> float:
-        """Find for each of the `examples` the distribution to go towards, and keep it for a step.
+        """Find what to step towards, for examples without repeats; returns C times hinge.
 
-        The temperature is in units of the loss; at zero, all probability is on the most violating
-        output. Examples must not repeat. Returns the sum of C times hinge at these weights.
+        The temperature is in units of the loss; at zero all probability is on the most violating
+        output.
         """
         found = self._proposals = self._room(examples, for_all=True)
         self._temperature = temperature
@@ -191,23 +159,19 @@ class Distributions(Stateful, ABC):
         return float(self.oracle.C[examples] @ found.hinges)
 
     def step(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
-        """Step towards the proposals, one example after the other, and update the weights.
-
-        A `fixed_step` of None is the one that increases the dual most. The gap and the loss of the
-        update are those at the weights of the proposals.
-        """
+        """Step towards the proposals, one example after the other; None is an exact line search."""
         return self._move_all(self._step_of(fixed_step), weights)
 
     def update(
         self, weights: Floats, examples: Order, temperature: float, fixed_step: float | None = None
     ) -> BlockUpdate:
-        """`propose` and `step` for one example after the other, each at weights up to date."""
+        """`propose` and `step` for one example after the other, each at the latest weights."""
         self._proposals = self._room(examples, for_all=False)
         self._temperature = temperature
         return self._move_all(self._step_of(fixed_step)._replace(proposes=True), weights)
 
     def step_together(self, weights: Floats, fixed_step: float | None = None) -> BlockUpdate:
-        """Step towards the proposals with one step size for all; otherwise the same."""
+        """Step towards the proposals with one step size for all."""
         direction = np.zeros_like(weights)
         linear = self._add_direction(direction)
         slope = linear - float(weights @ direction)
@@ -218,7 +182,6 @@ class Distributions(Stateful, ABC):
         return self._moved(step * (slope - 0.5 * step * square), step * linear, weights.size)
 
     def _step_of(self, fixed_step: float | None) -> Move:
-        """A step towards the proposals there are."""
         size = LINE_SEARCH if fixed_step is None else fixed_step
         return Move(False, True, self._temperature, size)
 
@@ -226,7 +189,7 @@ class Distributions(Stateful, ABC):
         return self._moved(*self._move(move, slice(0, len(self._proposals.examples)), weights))
 
     def _moved(self, gain: float, linear: float, work: float) -> BlockUpdate:
-        """Bring the linear term up to date; proposals are used up."""
+        """Update the linear term, and forget the proposals."""
         found, self._proposals = self._proposals, None
         self.linear += linear
         cost = self.oracle.C[found.examples]
@@ -234,7 +197,7 @@ class Distributions(Stateful, ABC):
         return BlockUpdate(gain, gap, float(cost @ found.hinges), work)
 
     def _start(self, temperature: float) -> None:
-        """From all outputs alike, which the point must be, to where a solve starts."""
+        """Go from uniform distributions to where a solve starts."""
         share = 0.0
         if temperature > 0.0:
             weights, linear = self.expectations()
@@ -245,7 +208,7 @@ class Distributions(Stateful, ABC):
         self.linear = self.expectations()[1]
 
     def _room(self, examples: Order, for_all: bool) -> Proposals:
-        """Proposals to be filled in, side by side or one in the place of the other."""
+        """Arrays for proposals, contiguous or (not `for_all`) all in the same place."""
         at, masses = [], []
         for sizes in self._sizes:
             starts = starts_of(sizes[examples])
@@ -256,18 +219,15 @@ class Distributions(Stateful, ABC):
 
     @abstractmethod
     def _true_places(self) -> tuple[Order, ...]:
-        """Where in each mass the probabilities of the true outputs stand."""
+        """Where the probabilities of the true outputs are in each mass."""
 
     @abstractmethod
     def _move(self, move: Move, part: slice, weights: Floats) -> tuple[float, float, float]:
-        """Make a move with the examples of a part of the proposals, one by one.
-
-        Returns the gain, the change of the linear term, and the work of the steps.
-        """
+        """Propose or step (or both) example by example; returns gain, linear change, and work."""
 
     @abstractmethod
     def _add_direction(self, direction: Floats) -> float:
-        """Add what a whole step would change the weights by; returns that of the linear term."""
+        """Add the change of the weights by a whole step; returns that of the linear term."""
 
 
 @inlined
@@ -280,7 +240,7 @@ def best_step(slope, square, longest):  # type: ignore[no-untyped-def]
 
 @inlined
 def step_size(move, slope, square):  # type: ignore[no-untyped-def]
-    """The step of a move along which the dual grows by ``slope * step - 1/2 square * step^2``."""
+    """Step size of a `Move` that gains ``slope * step - 1/2 square * step^2``."""
     if move.fixed_step >= 0.0:
         return move.fixed_step
     return best_step(slope, square, LONGEST if move.temperature > 0.0 else 1.0)
@@ -288,7 +248,7 @@ def step_size(move, slope, square):  # type: ignore[no-untyped-def]
 
 @inlined
 def old_and_new(first, masses, found, i, k):  # type: ignore[no-untyped-def]
-    """The numbers of example ``examples[k]`` in mass `i`, and those proposed."""
+    """Probabilities of example ``examples[k]`` in mass `i`, and the proposed ones."""
     b = found.examples[k]
     old = masses[i][first[i][b] : first[i][b + 1]]
     return old, found.masses[i][found.at[i][k] : found.at[i][k] + len(old)]
@@ -296,10 +256,9 @@ def old_and_new(first, masses, found, i, k):  # type: ignore[no-untyped-def]
 
 @compiled
 def mix(old, new, step):  # type: ignore[no-untyped-def]
-    """``old = (1 - step) * old + step * new``, exact but for the last digit however small they are.
+    """``old = (1 - step) * old + step * new``, exact but for the last digit, however small.
 
-    Without the maximum, LLVM would make ``old + step * (new - old)`` of it. That rounds in units of
-    the larger one, which may be all there is of the sum where the step is close to one.
+    The maximum keeps LLVM from ``old + step * (new - old)``, which rounds in units of the larger.
     """
     for j in range(len(old)):
         old[j] = max(1.0 - step, 0.0) * old[j] + step * new[j]
@@ -307,7 +266,7 @@ def mix(old, new, step):  # type: ignore[no-untyped-def]
 
 @inlined
 def mix_example(first, masses, found, k, step):  # type: ignore[no-untyped-def]
-    """Move example ``examples[k]`` towards its proposal."""
+    """Step with example ``examples[k]`` towards its proposal."""
     for i in range(len(masses)):
         old, new = old_and_new(first, masses, found, i, k)
         mix(old, new, step)
@@ -315,14 +274,14 @@ def mix_example(first, masses, found, k, step):  # type: ignore[no-untyped-def]
 
 @compiled
 def mix_all(first, masses, found, step):  # type: ignore[no-untyped-def]
-    """Move all that were proposed by the same step."""
+    """Step towards all proposals alike."""
     for k in range(len(found.examples)):
         mix_example(first, masses, found, k, step)
 
 
 @inlined
 def touch(row, touched, count):  # type: ignore[no-untyped-def]
-    """Enter a row in the list ``touched[0]``, once; returns how many there are."""
+    """Enter a row once in the list ``touched[0]``; returns how many there are."""
     if touched[1, row] == 0:
         touched[1, row] = 1
         touched[0, count] = row
@@ -332,7 +291,7 @@ def touch(row, touched, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def touch_features(rows, i, touched, count):  # type: ignore[no-untyped-def]
-    """Enter the rows of the weight table that belong to the features of row `i`."""
+    """Enter the rows of the weight table for the features of row `i`."""
     start = rows.starts[i]
     for q in range(start, rows.starts[i + 1]):
         column = rows.columns[q if rows.indexed else q - start]
@@ -352,7 +311,7 @@ def measure_products(direction, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def measure_rows(direction, table, touched, count):  # type: ignore[no-untyped-def]
-    """The same over the rows touched."""
+    """`measure_products` over the rows touched."""
     product = square = 0.0
     for c in range(count):
         row = touched[0, c]
@@ -364,7 +323,7 @@ def measure_rows(direction, table, touched, count):  # type: ignore[no-untyped-d
 
 @compiled
 def move_and_clear(direction, step, table, touched, count):  # type: ignore[no-untyped-def]
-    """Make a step; what was scratch is zero again."""
+    """Make a step, and set the direction to zero."""
     for c in range(count):
         row = touched[0, c]
         touched[1, row] = 0
@@ -386,11 +345,11 @@ def add_node_changes(rows, bias, first, changes, n_nodes, table):  # type: ignor
 def add_expected(
     X: Any, marginals: Floats, y_true: NDArray[np.integer], C: Floats, table: Any, bias: Any
 ) -> None:
-    """Add to the weights in `table` and `bias`, unless None, what the true labels have of features.
+    """Add ``C * X' (true - marginals)`` to the weights in `table` and `bias`, unless None.
 
-    That is ``C * X' (true - marginals)``, with a row of `X` and of marginals for each position or
-    pair. The difference comes before any sum: where all probability is on the true output, weights
-    are zero, and not what rounding leaves, which would decide between equally good outputs.
+    A row of `X` is a position or pair. The difference comes first: where all probability is on the
+    true output, weights are exactly zero, and rounding does not decide between equally good
+    outputs.
     """
     for some in chunks_of(marginals):
         changes = -marginals[some]
@@ -411,7 +370,7 @@ def expected_loss(marginals: Floats, y_true: NDArray[np.integer], loss: Floats, 
 
 
 def chunks_of(rows: Floats) -> Iterator[slice]:
-    """Some rows of a table at a time."""
+    """Slices of some rows of a table at a time."""
     size = max(1, CHUNK // rows.shape[1])
     return (slice(start, start + size) for start in range(0, len(rows), size))
 
@@ -419,7 +378,7 @@ def chunks_of(rows: Floats) -> Iterator[slice]:
 @registered("ExplicitPoint")
 @dataclass(frozen=True, eq=False)
 class ExplicitPoint(DistributionPoint):
-    """A probability for every output of every example; `examples` are in rising order."""
+    """A probability for every output; `examples` are in ascending order."""
 
     mass: Floats
     examples: Order
@@ -447,11 +406,7 @@ class _Data(NamedTuple):
 
 
 class ExplicitDistributions(Distributions):
-    """A probability for every output of every example, and the cutting planes of all outputs.
-
-    The true output is added to the `outputs` of an example where it is missing. Whether the
-    temperature is zero decides on the start.
-    """
+    """Probabilities and cuts of all outputs, to which the true one is added where it is missing."""
 
     oracle: Oracle
     point: ExplicitPoint
@@ -492,11 +447,7 @@ class ExplicitDistributions(Distributions):
 
 
 def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]:
-    """Cutting planes of all outputs of example `b`, and which of them is the true output's.
-
-    That is one without entries or loss, because outputs need not be comparable. A problem in plain
-    Python may leave it out.
-    """
+    """Cuts of all outputs of example `b`, and which is true: the one without entries or loss."""
     cuts = oracle.cuts_of(np.full(len(outputs), b), outputs)
     zero = np.flatnonzero((np.diff(cuts.starts) == 0) & (cuts.losses == 0.0))
     if len(zero) or not isinstance(oracle, PythonOracle):
@@ -507,7 +458,7 @@ def _cuts_of_all(oracle: Oracle, b: int, outputs: list[Any]) -> tuple[Cuts, int]
 
 @inlined
 def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no-untyped-def]
-    """Set the distribution to go towards; returns the hinge and the mean slope."""
+    """Set the distribution to step towards; returns the hinge and the mean slope."""
     first = data.first[b]
     mean = 0.0
     best = 0
@@ -529,7 +480,7 @@ def propose_example(data, b, old, temperature, weights, new):  # type: ignore[no
 
 @compiled
 def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
-    """Add what a step changes the weights by; returns the change of the linear term."""
+    """Add the change of the weights by a step; returns that of the linear term."""
     linear = 0.0
     for j in range(len(old)):
         p = data.first[b] + j
@@ -541,7 +492,7 @@ def add_change(data, b, old, new, step, vector):  # type: ignore[no-untyped-def]
 
 @inlined
 def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no-untyped-def]
-    """Product of a direction with the weights and with itself; it is zero afterwards."""
+    """Inner products of a direction with the weights and with itself; sets it to zero."""
     product = square = 0.0
     for q in range(start, stop):
         # Each column counts once: from then on it is zero.
@@ -554,7 +505,16 @@ def measure_and_clear(data, start, stop, direction, weights):  # type: ignore[no
 
 @compiled
 def move_explicit(data, starts, masses, found, first, last, move, weights, scratch):  # type: ignore[no-untyped-def]
-    """See `Distributions._move`. Scratch: a vector of zeros, also afterwards."""
+    """`Distributions._move` on explicit probabilities.
+
+    Parameters
+    ----------
+    data : _Data
+    starts, masses, found : where examples start in each mass, the masses, and Proposals
+    first, last : the positions ``first..last-1`` among the proposals
+    move : Move
+    weights, scratch : ndarrays of shape (n_features,), changed, and zero also afterwards
+    """
     gain = linear = 0.0
     work = 0
     for k in range(first, last):
@@ -581,7 +541,7 @@ def move_explicit(data, starts, masses, found, first, last, move, weights, scrat
 
 @compiled
 def add_all_explicit(data, starts, masses, found, direction):  # type: ignore[no-untyped-def]
-    """See `Distributions._add_direction`."""
+    """`Distributions._add_direction` on explicit probabilities."""
     linear = 0.0
     for k in range(len(found.examples)):
         old, new = old_and_new(starts, masses, found, 0, k)
@@ -591,17 +551,14 @@ def add_all_explicit(data, starts, masses, found, direction):  # type: ignore[no
 
 @runtime_checkable
 class MarginalOracle(Protocol):
-    """An oracle with distributions of its own: it has the marginals of its outputs."""
+    """An oracle that has the marginals of its outputs."""
 
     def distributions(self, temperature: float) -> Distributions:
-        """Distributions to start from, see `distributions_of`."""
+        """Initial distributions, see `distributions_of`."""
 
 
 def distributions_of(oracle: Oracle, temperature: float) -> Distributions:
-    """Distributions to start from: the true output or, with a temperature, close to it.
-
-    ValueError if the oracle has no marginals, and cannot list its outputs.
-    """
+    """Initial distributions; ValueError without marginals or outputs that can be listed."""
     if isinstance(oracle, MarginalOracle):
         return oracle.distributions(temperature)
     outputs = [oracle.outputs(i) for i in range(oracle.n_examples)]

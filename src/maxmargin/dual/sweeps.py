@@ -1,26 +1,13 @@
-"""Compiled passes over examples: sweep (improve the dual), extrapolate, and evaluate weights.
+"""Compiled passes over the examples of linear problems: sweep, extrapolate, evaluate weights.
 
-Weights come as a pair. `unclipped` is ``origin + X' coef`` and is what steps are added to;
-`weights` is what scores are computed with. They are the same array unless weights must not be
-negative, when ``weights = max(unclipped, 0)``: clipping in place would forget the negative part
-that later steps must fill first. Sweeps also keep an average of the weights, with a snapshot after
-every so many updates, and write down in `losses` cost times loss of each example as they saw it:
-what the objective is, but for steps made since.
-
-A step maximises the dual exactly over the variables of one example. ``coef[m]`` is the coefficient
-with which its row enters the weights of class ``m``, ``scores[m]`` its loss-augmented score (its
-own class has loss 0), ``cost`` its C and ``inverse`` one over its squared length. A step writes the
-change of ``coef`` into `change`, applies it to `coef`, and says what happened: `MOVED`, `STAYED`
-(no violation above the threshold), or `CORNER` (stayed, with every variable at a bound that it does
-not want to leave). The arrays are padded to whole vectors: in the padding scores are `NEVER` and
-coefficients stay zero. The loops are written with conditional values instead of branches, so that
-they vectorise.
-
-Idle examples are looked at less and less often: one that is at a corner it does not want to leave
-waits 1, 3, 7, ... iterations, up to a limit, before its next update, and is updated in every
-iteration again as soon as it moves. ``updates[i, DUE]`` is the iteration of the next update,
-``updates[i, WAIT]`` the present wait, and ``updates[i, MOVING]`` is 1 if its coefficients have
-changed since the last extrapolation looked at them.
+A step maximises the dual exactly over the variables ``coef[m]`` of one example, with which its row
+enters the weights of class ``m``, given its loss-augmented ``scores[m]`` (`NEVER` in the padding),
+its C ``cost`` and ``inverse = 1 / |x|^2``. It writes to `change` and returns `MOVED`, `STAYED` or
+`CORNER` (stayed, all variables held at their bounds), after which an example waits 1, 3, 7, ...
+iterations: ``updates[i]`` is when it is `DUE`, its `WAIT`, and whether it was `MOVING` since the
+last extrapolation. Steps are added to ``unclipped = origin + X' coef``; where weights must not be
+negative, ``weights = max(unclipped, 0)`` is another array, because clipping in place would forget
+the negative part that later steps must fill first.
 """
 
 from typing import NamedTuple
@@ -42,17 +29,15 @@ MOVED, STAYED, CORNER = 0, 1, 2
 DUE, WAIT, MOVING = 0, 1, 2
 
 NEVER = -1e300
-"""Score of an output that does not exist."""
 
 CHUNK, STREAMS = 32, 8
 """Neighbouring examples kept together by the shuffle, and how many such runs are interleaved."""
 
 
 class MulticlassRows(NamedTuple):
-    """Examples of a multi-class problem; a row of `terms` is C, margin and ``1 / |x|^2`` of one.
+    """Examples of a multi-class problem; a row of `terms` is C, margin and ``1 / |x|^2``.
 
-    What is read of an example stands together, which saves cache misses. ``loss[y, m]`` is that of
-    class m where y is true. With `separate_slacks` each wrong class has a slack (Weston-Watkins).
+    ``loss[y, m]`` is that of class m where y is true; Weston-Watkins has `separate_slacks`.
     """
 
     rows: Rows
@@ -63,10 +48,7 @@ class MulticlassRows(NamedTuple):
 
 
 class ScalarRows(NamedTuple):
-    """Examples with one variable each; `terms` are target, lower and upper bound, ``1 / |x|^2``.
-
-    `epsilon` is half the width of the insensitive tube; 0 for classification.
-    """
+    """Examples of one variable; `terms` are target, bounds, ``1 / |x|^2``; `epsilon` the tube."""
 
     rows: Rows
     terms: NDArray[np.float64]
@@ -75,11 +57,10 @@ class ScalarRows(NamedTuple):
 
 @inlined
 def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change):  # type: ignore[no-untyped-def]
-    """One slack for all classes: project on the simplex ``a >= 0, sum(a) = cost``.
+    """One slack for all classes: Euclidean projection on the simplex ``a >= 0, sum(a) = cost``.
 
-    ``a[m] = -coef[m]`` for a wrong class and ``cost - coef[label]`` for the true one. In these
-    variables the Hessian is a multiple of the identity, so the maximiser is the Euclidean
-    projection of ``a + scores * inverse``.
+    In ``a[m] = -coef[m]`` for a wrong class and ``cost - coef[label]`` for the true one, the
+    Hessian is a multiple of the identity, so ``a + scores * inverse`` is projected.
     """
     coef[label] -= cost  # now a = -coef for every class
     top = NEVER
@@ -129,10 +110,9 @@ def crammer_singer_step(scores, coef, label, cost, inverse, threshold, change): 
 def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change):  # type: ignore[no-untyped-def]
     """One slack for each wrong class: variables ``a[m] = -coef[m]`` in ``[0, cost]``.
 
-    The Hessian is a multiple of ``I + 1 1'``, so at the maximiser ``a = clip(t - shift, 0, cost)``
-    with ``t = a_old + (scores - scores[label]) * inverse`` and ``shift`` the change of ``sum(a)``.
-    That is one increasing piecewise linear equation in ``shift``; Newton's method kept inside a
-    bracket ends on the right piece after finitely many steps, and is exact there.
+    The Hessian is a multiple of ``I + 1 1'``: at the maximiser ``a = clip(t - shift, 0, cost)``
+    with ``t = a_old + (scores - scores[label]) * inverse`` and ``shift`` the change of ``sum(a)``,
+    an increasing piecewise linear equation that bracketed Newton steps solve exactly.
     """
     own = scores[label]
     old_sum = coef[label]
@@ -195,11 +175,7 @@ def weston_watkins_step(scores, coef, label, cost, inverse, threshold, change): 
 
 @inlined
 def box_step(score, coef, target, epsilon, lower, upper, inverse):  # type: ignore[no-untyped-def]
-    """The one variable of a binary or a regression example; returns its new value.
-
-    Maximises ``target * b - epsilon * |b|`` less the quadratic over ``lower <= b <= upper``: a
-    soft threshold, clipped.
-    """
+    """New value of the variable of a binary or regression example: a clipped soft threshold."""
     free = coef + (target - score) * inverse
     width = epsilon * inverse
     above = free - width
@@ -211,7 +187,7 @@ def box_step(score, coef, target, epsilon, lower, upper, inverse):  # type: igno
 
 @inlined
 def postpone(i, updates, now, longest_wait):  # type: ignore[no-untyped-def]
-    """Update the idle example ``i`` again after twice as many iterations as last time."""
+    """Double the wait of the idle example ``i``."""
     wait = min(2 * updates[i, WAIT] + 1, longest_wait)
     updates[i, WAIT] = wait
     updates[i, DUE] = now + 1 + wait
@@ -230,12 +206,11 @@ def random_below(bound, state):  # type: ignore[no-untyped-def]
 
 @compiled
 def update_order(updates, now, state, due, runs, order):  # type: ignore[no-untyped-def]
-    """Set `order` to the examples that are due, in random order; returns how many there are.
+    """Set `order` to the examples that are due, shuffled; returns how many there are.
 
-    The order is kind to the memory: runs of `CHUNK` neighbours are shuffled, and `STREAMS` of them
-    interleaved. The hardware can follow that many streams, and neighbours, which are often alike,
-    do not follow each other. A random permutation converges no faster and costs twice the time
-    for each update. `due` and `runs` are scratch space as long as `order`.
+    Runs of `CHUNK` examples are shuffled and `STREAMS` of them interleaved: a random permutation
+    converges no faster, and its cache misses double the time of an update. `due` and `runs` are
+    scratch as long as `order`.
     """
     count = 0
     for i in range(len(updates)):
@@ -263,10 +238,7 @@ def update_order(updates, now, state, due, runs, order):  # type: ignore[no-unty
 
 @inlined
 def add_snapshot(weights, average, snapshots):  # type: ignore[no-untyped-def]
-    """Let the present weights enter their average, which forgets.
-
-    Snapshot ``t`` enters with weight ``4 / (t + 3)``, so the last quarter or so of a run counts.
-    """
+    """Average the weights; snapshot ``t`` counts ``4 / (t + 3)``, which favours recent ones."""
     snapshots[0] += 1
     rate = 4.0 / (snapshots[0] + 3.0)
     for j in range(weights.shape[0]):
@@ -288,7 +260,7 @@ def set_augmented_scores(data, i, weights, scores):  # type: ignore[no-untyped-d
 
 @inlined
 def loss_at(scores, label, separate_slacks):  # type: ignore[no-untyped-def]
-    """Loss of an example at its loss-augmented scores: the largest violation, or all of them."""
+    """Hinge of an example at its loss-augmented scores: the largest, or the sum over classes."""
     own = scores[label]
     worst = own
     summed = 0.0
@@ -312,18 +284,15 @@ def sweep_multiclass(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     data : MulticlassRows
-    order : ndarray of int32, shape (n_updates,)
-        Examples, without repeats.
-    threshold : float
-        Violations up to this are left alone.
-    weights, unclipped, average : ndarray of shape (n_features + 1, n_columns)
-        Changed; the first two are the same array unless `nonnegative`.
-    coef, losses : ndarray of shape (n_samples, n_columns) and (n_samples,)
-        Dual coefficients, and C times loss of the examples as seen before their steps; changed.
-    updates, now, longest_wait : ndarray of int32, shape (n_samples, 3), and ints
-        When each example is due, the iteration, and the most that an idle example waits.
-    snapshots, every : ndarray of int64, shape (1,), and int
-        Terms of the average, and updates from one to the next.
+    order : ndarray of int32, shape (n_updates,), without repeats
+    threshold : float, violations up to which are left alone
+    weights, unclipped, average : ndarrays of shape (n_features + 1, n_columns), changed
+    nonnegative : bool; if not, the first two are the same array
+    coef : ndarray of shape (n_samples, n_columns), changed
+    losses : ndarray of shape (n_samples,), set to C times hinge as seen before the steps
+    updates : ndarray of int32, shape (n_samples, 3), changed
+    now, longest_wait : ints, the iteration and the most that an idle example waits
+    snapshots, every : ndarray of int64, shape (1,), and int, updates from one snapshot to the next
     scratch : ndarray of shape (2, n_columns)
     """
     rows, labels, terms, loss, separate_slacks = data
@@ -401,8 +370,7 @@ def sweep_scalar(  # type: ignore[no-untyped-def]
 def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
     """``coef += step_i * (coef - previous)``, ``step_i <= momentum`` the longest feasible one.
 
-    On entry `unclipped` has been moved by the full `momentum`; rows that had to stop earlier are
-    corrected here. `previous` becomes the old `coef`. Returns the change of the linear term.
+    `unclipped` has moved by all of `momentum`, which is corrected here. Returns the linear change.
     """
     rows, labels, terms, loss, separate_slacks = data
     # An example's own class lies in [0, own_bound * cost], the others in [-cost, 0].
@@ -448,7 +416,7 @@ def extrapolate_multiclass(data, momentum, coef, previous, unclipped, updates, s
 
 @compiled
 def extrapolate_scalar(data, momentum, coef, previous, unclipped, updates, scratch):  # type: ignore[no-untyped-def]
-    """The same for one variable an example."""
+    """`extrapolate_multiclass` for `ScalarRows`."""
     rows, terms, epsilon = data
     summed = unclipped.reshape(unclipped.size)
     linear = 0.0
@@ -472,7 +440,7 @@ def extrapolate_scalar(data, momentum, coef, previous, unclipped, updates, scrat
 
 @compiled
 def total_loss_multiclass(data, start, stop, weights, scratch):  # type: ignore[no-untyped-def]
-    """Sum over the examples ``start..stop-1`` of cost times loss."""
+    """Sum over the examples ``start..stop-1`` of C times hinge."""
     scores = scratch[0]
     total = 0.0
     for i in range(start, stop):
@@ -483,7 +451,7 @@ def total_loss_multiclass(data, start, stop, weights, scratch):  # type: ignore[
 
 @compiled
 def total_loss_scalar(data, start, stop, weights, scratch):  # type: ignore[no-untyped-def]
-    """The same for one variable an example; the cost of a side is its bound."""
+    """`total_loss_multiclass` for `ScalarRows`, where the cost of a side is its bound."""
     rows, terms, epsilon = data
     scored = weights.reshape(weights.size)
     total = 0.0
@@ -516,7 +484,7 @@ def linear_scalar(data, coef):  # type: ignore[no-untyped-def]
 
 @compiled
 def shorten_changes(array, order, before, step):  # type: ignore[no-untyped-def]
-    """Take the change of ``array[order]`` since `before` back to `step` times itself."""
+    """Scale the change of ``array[order]`` since `before` by `step`."""
     for o in range(len(order)):
         i = order[o]
         for m in range(array.shape[1]):
@@ -525,7 +493,7 @@ def shorten_changes(array, order, before, step):  # type: ignore[no-untyped-def]
 
 @compiled
 def product_along(unclipped, direction, step, nonnegative):  # type: ignore[no-untyped-def]
-    """Inner product of `direction` with the weights that belong to a step along it."""
+    """Inner product of `direction` with the weights after a step along it."""
     total = 0.0
     last = unclipped.shape[0] - 1
     for j in range(unclipped.shape[0]):
@@ -549,7 +517,7 @@ def move_on(current, last, momentum):  # type: ignore[no-untyped-def]
 
 @compiled
 def sum_of_products(a, b):  # type: ignore[no-untyped-def]
-    """Inner product of two matrices; unlike BLAS, in one thread."""
+    """Inner product of two matrices, in one thread unlike BLAS."""
     total = 0.0
     for j in range(a.shape[0]):
         for m in range(a.shape[1]):

@@ -1,15 +1,10 @@
-"""The working set: cuts kept for each example, their coefficients, and updates that improve them.
+"""The n-slack dual over a working set, and the block updates that improve it.
 
-The dual variables are the coefficients of the cutting planes, ``coef >= 0`` with ``sum(coef) <=
-total`` in each example, and the weights that belong to them are ``w = sum coef * psi``. Every
-update leaves the dual no lower than it was. Arrays are laid out so that one compiled call can
-update many examples:
-
-- a cutting plane is a number; its entries stand in the arena `columns`, `values` from ``start`` on;
-- example ``b`` lists its cutting planes in ``slots[slot_at[b]:]`` and their inner products, in the
-  same order, in ``gram[gram_at[b]:]``, with room for ``capacity[b]`` cutting planes.
-
-Room is made before a call, so compiled routines never allocate.
+Maximise ``sum coef * loss - 1/2 |w|^2`` with ``w = sum coef * psi``, over ``coef >= 0`` with
+``sum(coef) <= total`` in each example. No update lowers it. A cut is a number, its entries stand in
+the arena `columns`, `values` from ``start`` on. Example ``b`` has its cuts in
+``slots[slot_at[b]:]`` and their Gram matrix in ``gram[gram_at[b]:]``, with room for
+``capacity[b]``. Room is made before a call: compiled routines never allocate.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -40,30 +35,29 @@ Order = NDArray[np.int64]
 PAIRWISE, FRANK_WOLFE, AWAY = 0, 1, 2
 
 UNUSED = -1
-"""Length of a cutting plane number that no cutting plane has."""
+"""Length of a number that no cut has."""
 
 _FIRST_CAPACITY = 4
 
 _MOST_CAPACITY = 1 << 24
-"""Cutting planes of one example, beyond which their Gram matrix would fit in no memory."""
+"""Cuts of one example beyond which their Gram matrix would fit in no memory."""
 
 _SLACK = 8
-"""The arena is allowed so small a part of dropped cutting planes, and again of room to grow."""
+"""Fraction of the arena that dropped cuts may take, and again the room to grow."""
 
 PER_EXAMPLE = ("owner", "totals", "gaps", "size", "capacity", "slot_at", "gram_at")
 PER_CUT = ("start", "length", "loss", "coef", "previous", "idle", "free")
-"""Arrays with a place for each example, and for each cutting plane number."""
+"""Arrays with a place for each example, and for each cut number."""
 
 _N_FREE, _N_ENTRIES, _N_LIVE, _N_SLOTS, _N_GRAM, _N_CUTS = range(6)
 _GAIN, _GAP, _BOUND, _WORK, _LINEAR = range(5)
 
 
 class StepRule(NamedTuple):
-    """How an update improves the dual over an example.
+    """How an update improves the dual over an example, whose violation exceeds `tolerance`.
 
-    `kind` is PAIRWISE, steps between the most violating pair, `max_steps` at most; FRANK_WOLFE, one
-    line search towards the best cutting plane; or AWAY, that or one away from the worst, whichever
-    promises more. A violation up to `tolerance` is left alone.
+    `kind` is PAIRWISE (at most `max_steps` steps between the most violating pair), FRANK_WOLFE (a
+    line search towards the best cut), or AWAY (that, or away from the worst if it promises more).
     """
 
     kind: int = PAIRWISE
@@ -72,11 +66,10 @@ class StepRule(NamedTuple):
 
 
 class BlockUpdate(NamedTuple):
-    """What came of updating some examples: growth of the dual, and sums over the examples.
+    """Gain of the dual over the updated examples, and sums over them before their steps.
 
-    With the hinge over the working set just before the step, `gap` sums ``total * hinge - sum(coef
-    * slope)``, an estimate of the duality gap over these examples, and `loss` sums ``total *
-    hinge``. `work` is multiplications, about.
+    `gap` sums ``total * hinge - sum(coef * slope)`` and `loss` sums ``total * hinge``, with the
+    hinge over the working set; `work` is about the number of multiplications.
     """
 
     gain: float
@@ -90,10 +83,7 @@ class BlockUpdate(NamedTuple):
 
 @registered("WorkingSetTable")
 class _Table(NamedTuple):
-    """All arrays of a working set, as the compiled routines take them.
-
-    They change their lengths together, in one assignment, so that Ctrl-C never comes in between.
-    """
+    """All arrays of a working set; replaced in one assignment, because Ctrl-C may come any time."""
 
     owner: NDArray[np.int64]
     totals: Floats
@@ -117,15 +107,12 @@ class _Table(NamedTuple):
 
 
 class WorkingSet(Stateful):
-    """Cutting planes of all examples and the dual point over them.
-
-    The coefficients of an example may add up to its entry of `totals`, its C.
-    """
+    """Cuts of all examples and the dual point over them; `totals` is the C of each example."""
 
     state_names: ClassVar[tuple[str, ...]] = ("outputs", "linear", "dual", "_table")
 
     _growth = 2
-    """Arrays that must grow do so by at least this part."""
+    """Fraction by which arrays grow at least."""
 
     def __init__(self, totals: Floats, n_features: int) -> None:
         n = len(totals)
@@ -135,7 +122,7 @@ class WorkingSet(Stateful):
         self.linear = 0.0
         """``sum(coef * loss)``, the dual's linear term."""
         self.dual = 0.0
-        """Dual value: kept up to date by the gains of updates, which is cheaper than ``|w|^2``."""
+        """Dual value, kept up to date by the gains of updates: cheaper than ``|w|^2``."""
         self._scratch = np.zeros((2, _FIRST_CAPACITY))
         self._hash = make_table(16, n_features)
         room = max(n, 16)
@@ -164,18 +151,17 @@ class WorkingSet(Stateful):
         self._table.counts[_N_GRAM] = n * _FIRST_CAPACITY**2
 
     def check_state(self) -> None:
-        """Refuse a table in which compiled routines would look outside their arrays."""
+        """Refuse a table in which compiled routines would read outside their arrays."""
         _check_table(self._table, self.n_features, len(self.outputs))
         self._widen_scratch(int(self._table.capacity.max(initial=0)))
 
     def _widen_scratch(self, widest: int) -> None:
-        """Have room for the slopes and coefficients of so many cutting planes of one example."""
         if widest > self._scratch.shape[1]:
             self._scratch = np.zeros((2, 2 * widest))
 
     @property
     def totals(self) -> Floats:
-        """What the coefficients of each example may add up to."""
+        """C of each example."""
         return self._table.totals
 
     @property
@@ -185,22 +171,16 @@ class WorkingSet(Stateful):
 
     @property
     def n_cuts(self) -> int:
-        """Cutting planes kept."""
         return int(self._table.size.sum())
 
     @property
     def n_bytes(self) -> int:
-        """Memory that the arrays take."""
         return sum(array.nbytes for array in self._table)
 
     def update(
         self, examples: Order, weights: Floats, rule: StepRule, cuts: Cuts | None = None
     ) -> BlockUpdate:
-        """Improve the dual over `examples`, one after the other, and `weights` with it.
-
-        Of `cuts`, a new one for each of the examples, those are kept that violate more than those
-        in the working set.
-        """
+        """Improve the dual over `examples` in turn; a new cut is kept if it violates the most."""
         added = np.full(len(examples), -1, dtype=np.int32)
         sums = np.zeros(5)
         if cuts is not None:
@@ -216,10 +196,7 @@ class WorkingSet(Stateful):
         return BlockUpdate(*sums[:_LINEAR].tolist())
 
     def _note_outputs(self) -> None:
-        """Note the outputs of the cuts added last.
-
-        An update may be interrupted before this, so whoever reads the outputs calls it first.
-        """
+        """Note the outputs of the cuts added last, should Ctrl-C have come before that."""
         if self._latest is not None:
             added, outputs = self._latest
             for k in np.flatnonzero(added >= 0):
@@ -227,7 +204,7 @@ class WorkingSet(Stateful):
             self._latest = None
 
     def put(self, examples: Order, cuts: Cuts, coef: Floats, weights: Floats) -> None:
-        """Take over cuts, several of an example perhaps, with their coefficients and weights."""
+        """Take over cuts with their coefficients, and update the weights; examples may repeat."""
         add_to(weights, cuts, coef)
         self._moved(float(coef @ cuts.losses), weights)
         for some in _without_repeats(examples):
@@ -243,9 +220,9 @@ class WorkingSet(Stateful):
         _drop_idle(self._table, max_idle)
 
     def add_best(self, weights: Floats, vector: Floats) -> tuple[float, "DualPoint"]:
-        """Add the most violating cut of every example at `weights`, times its C, to `vector`.
+        """Add C times the most violating cut of each example to `vector`.
 
-        Returns the loss of the sum, and the cuts in it, which `keep_latest` takes for just used.
+        Returns the loss of the sum and the cuts in it, which `keep_latest` takes for just used.
         """
         self._note_outputs()
         best, loss = self._add_best(weights, vector)
@@ -259,11 +236,11 @@ class WorkingSet(Stateful):
         return best, float(_add_best(self._table, weights, vector, best))
 
     def hinges(self, weights: Floats) -> float:
-        """Sum over the examples of C times the hinge, as far as the working set knows it."""
+        """Sum over the examples of C times the hinge over the working set: a lower bound."""
         return float(_hinges(self._table, weights))
 
     def step_towards_best(self, weights: Floats) -> None:
-        """One exact step of all examples together, towards the best cutting plane of each."""
+        """One exact line search for all examples together, towards the best cut of each."""
         corner = np.zeros_like(weights)
         best, linear = self._add_best(weights, corner)
         corner -= weights
@@ -276,19 +253,19 @@ class WorkingSet(Stateful):
         self._moved(step * linear, weights)
 
     def keep_latest(self, limit: int) -> None:
-        """Drop all but the `limit` cuts of each example that were used last, or have weight."""
+        """Drop all but the `limit` cuts of each example used last, and those with a coefficient."""
         _keep_latest(self._table, limit)
 
     def extrapolate(self, momentum: float, weights: Floats) -> None:
-        """Go on by `momentum` times the move since the last call, as far as is feasible."""
+        """Extrapolate by `momentum` times the change since the last call, as far as is feasible."""
         self._moved(float(_extrapolate(momentum, self._table, weights)), weights)
 
     def revert(self, weights: Floats) -> None:
-        """Back to where the last call of `extrapolate` started."""
+        """Return to where the last `extrapolate` started."""
         self._moved(float(_revert(self._table, weights)), weights)
 
     def point(self) -> "DualPoint":
-        """The coefficients that are not zero, with the outputs they belong to."""
+        """The positive coefficients with their outputs."""
         self._note_outputs()
         examples, numbers = listed(self._table)
         used = self._table.coef[numbers] > 0.0
@@ -297,12 +274,11 @@ class WorkingSet(Stateful):
         return DualPoint(examples[used], self._table.coef[numbers], outputs)
 
     def _moved(self, linear: float, weights: Floats) -> None:
-        """Bring the dual value up to date after a move that changed the linear term."""
+        """Bring the dual value up to date after the linear term changed by `linear`."""
         self.linear += linear
         self.dual = self.linear - 0.5 * float(weights @ weights)
 
     def _make_room(self, examples: Order, cuts: Cuts) -> None:
-        """See to it that every example can take one cutting plane more."""
         table = self._table
         full = examples[table.size[examples] == table.capacity[examples]]
         if len(full):
@@ -319,7 +295,7 @@ class WorkingSet(Stateful):
         self._widen_scratch(int(self._table.capacity[examples].max()))
 
     def _widen(self, full: Order) -> None:
-        """Twice the room for cutting planes in some examples, at the end of the lists."""
+        """Double the room for cuts in some examples, at the end of the lists."""
         table = self._table
         old = table.capacity[full].astype(np.int64)
         slots = self._longer(table.slots, table.counts[_N_SLOTS] + int((2 * old).sum()))
@@ -328,7 +304,6 @@ class WorkingSet(Stateful):
         _widen_examples(full, self._table)
 
     def _add_numbers(self, wanted: int) -> None:
-        """More cutting plane numbers."""
         table = self._table
         old = int(table.counts[_N_CUTS])
         new = self._grown(old, old + wanted)
@@ -342,7 +317,7 @@ class WorkingSet(Stateful):
         self.outputs += [None] * (new - old)
 
     def _extend_arena(self, n_entries: int) -> None:
-        """Room for more entries: by closing the gaps that dropped cuts left, or a larger one."""
+        """Make room for more entries, by compaction or a larger arena."""
         table = self._table
         size = self._arena_with(n_entries)
         if self._has_gaps:
@@ -351,7 +326,6 @@ class WorkingSet(Stateful):
             self._resize_arena(size)
 
     def _resize_arena(self, size: int) -> None:
-        """Room for exactly so many entries."""
         if not self._table.values.flags.owndata:  # those out of a pickle live in its memory
             own = {name: getattr(self._table, name).copy() for name in ("columns", "values")}
             self._table = self._table._replace(**own)
@@ -361,12 +335,12 @@ class WorkingSet(Stateful):
 
     @property
     def _has_gaps(self) -> bool:
-        """Whether dropped cutting planes take enough of the arena to move the others together."""
+        """Whether dropped cuts take enough of the arena to compact it."""
         used, live = self._table.counts[_N_ENTRIES], self._table.counts[_N_LIVE]
         return bool(used - live > live // _SLACK)
 
     def _arena_with(self, n_entries: int) -> int:
-        """Size of the arena when it has room for so many more entries."""
+        """Size of the arena with room for so many more entries."""
         counts, size = self._table.counts, len(self._table.values)
         if counts[_N_ENTRIES] + n_entries <= size:
             return size
@@ -374,17 +348,15 @@ class WorkingSet(Stateful):
         return size if used + n_entries <= size else used + n_entries + used // _SLACK
 
     def _close_gaps(self) -> None:
-        """Move the cutting planes in the arena together."""
         table = self._table
         in_use = np.flatnonzero(table.length >= 0)
         _compact(table, in_use[np.argsort(table.start[in_use], kind="stable")])
 
     def _grown(self, length: int, wanted: int) -> int:
-        """Length to give an array that must grow."""
         return max(wanted, length + length // self._growth)
 
     def _longer(self, array: NDArray[Any], wanted: int) -> NDArray[Any]:
-        """`array` or, if it is too short, a copy with room to spare."""
+        """`array`, or a copy with room to spare if it is too short."""
         return array if wanted <= len(array) else _longer(array, self._grown(len(array), wanted))
 
 
@@ -394,7 +366,7 @@ _NO_CUTS = Cuts(
 
 
 def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
-    """Refuse a table, of a file perhaps, in which routines would look outside their arrays."""
+    """Refuse a table, perhaps from a file, in which routines would read outside their arrays."""
     places = [array.__array_interface__["data"][0] for array in table if array.size]
     if len(set(places)) < len(places):
         raise ValueError("two arrays of the working set are the same")
@@ -426,7 +398,6 @@ def _check_table(table: _Table, n_features: int, n_outputs: int) -> None:
 
 
 def _check_lists(table: _Table) -> None:
-    """Check that the list and the Gram matrix of every example lie in their arrays."""
     size, capacity = table.size.astype(np.int64), table.capacity.astype(np.int64)
     if (size < 0).any() or (size > capacity).any() or capacity.max(initial=0) > _MOST_CAPACITY:
         raise ValueError("an example has more cutting planes than there is room for")
@@ -439,7 +410,7 @@ def _check_lists(table: _Table) -> None:
 
 
 def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
-    """Refuse parts that do not lie between 0 and `end`, or overlap."""
+    """Refuse intervals that overlap, or do not lie between 0 and `end`."""
     order = np.lexsort([lengths, starts])
     starts, stops = starts[order], starts[order] + lengths[order]
     inside = ((starts >= 0) & (starts <= end) & (stops <= end)).all()
@@ -448,7 +419,7 @@ def _check_apart(name: str, starts: Order, lengths: Order, end: int) -> None:
 
 
 def listed(table: _Table) -> tuple[Order, NDArray[np.int32]]:
-    """The examples of all cutting planes, and their numbers, in the order of the lists."""
+    """Examples and numbers of all cuts, in the order of the lists."""
     size = table.size.astype(np.int64)
     examples = np.repeat(np.arange(len(size)), size)
     place = np.arange(len(examples)) - np.repeat(np.cumsum(size) - size, size)
@@ -456,14 +427,13 @@ def listed(table: _Table) -> tuple[Order, NDArray[np.int32]]:
 
 
 def _without_repeats(examples: Order) -> list[Order]:
-    """Positions in `examples` in groups, in each of which an example comes once at most."""
+    """Positions in `examples` in groups that have each example at most once."""
     order = np.argsort(examples, kind="stable")
     rank = np.arange(len(examples)) - np.searchsorted(examples[order], examples[order])
     return [np.sort(order[rank == r]) for r in range(rank.max(initial=-1) + 1)]
 
 
 def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
-    """`array` with zeros behind it."""
     longer = np.zeros(max(length, len(array)), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
@@ -471,7 +441,7 @@ def _longer(array: NDArray[Any], length: int) -> NDArray[Any]:
 
 @inlined
 def cut_slope(p, table, weights):  # type: ignore[no-untyped-def]
-    """``loss - <w, psi>`` of cutting plane `p`."""
+    """``loss - <w, psi>`` of cut `p`."""
     start = table.start[p]
     stop = start + table.length[p]
     return table.loss[p] - gathered_product(start, stop, table.columns, table.values, weights)
@@ -487,7 +457,7 @@ def add_cut(p, coef, table, weights):  # type: ignore[no-untyped-def]
 
 @inlined
 def _set_coef(p, new, table, weights):  # type: ignore[no-untyped-def]
-    """Give a cutting plane another coefficient; returns the change of the linear term."""
+    """Change the coefficient of a cut; returns the change of the linear term."""
     change = new - table.coef[p]
     if change != 0.0:
         table.coef[p] = new
@@ -497,7 +467,7 @@ def _set_coef(p, new, table, weights):  # type: ignore[no-untyped-def]
 
 @inlined
 def enter(length, loss, coef, table):  # type: ignore[no-untyped-def]
-    """A number for a cutting plane whose entries are the next in the arena."""
+    """A number for a cut whose entries are the next in the arena."""
     table.counts[_N_FREE] -= 1
     p = table.free[table.counts[_N_FREE]]
     table.start[p] = table.counts[_N_ENTRIES]
@@ -513,7 +483,7 @@ def enter(length, loss, coef, table):  # type: ignore[no-untyped-def]
 
 @inlined
 def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-untyped-def]
-    """Copy a cutting plane into the arena; returns its number."""
+    """Copy a cut into the arena; returns its number."""
     start = table.counts[_N_ENTRIES]
     for q in range(last - first):
         table.columns[start + q] = columns[first + q]
@@ -523,7 +493,7 @@ def _store(first, last, columns, values, loss, coef, table):  # type: ignore[no-
 
 @inlined
 def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
-    """Make cutting plane `p`, whose entries are in the arena, the last of example `b`."""
+    """Append cut `p`, whose entries are in the arena, to example `b`."""
     m = table.size[b]
     at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
     start = table.start[p]
@@ -543,7 +513,7 @@ def _append(b, p, table, hashed):  # type: ignore[no-untyped-def]
 
 @inlined
 def _drop(b, j, table):  # type: ignore[no-untyped-def]
-    """Take cutting plane number ``j`` of example `b` out; the last takes its place."""
+    """Drop cut ``j`` of example `b`; the last takes its place."""
     at, gram_at, stride = table.slot_at[b], table.gram_at[b], table.capacity[b]
     last = table.size[b] - 1
     p = table.slots[at + j]
@@ -570,18 +540,12 @@ def _update_examples(  # type: ignore[no-untyped-def]
     Parameters
     ----------
     examples : ndarray of int64, shape (n_updates,)
-    weights, table : ndarray of shape (n_features,) and _Table
-        Changed.
-    kind, max_steps, tolerance
-        See `StepRule`.
-    new_starts, new_columns, new_values, new_losses
-        A new cutting plane for each of the examples, as in `Cuts`, or empty for none.
-    added : ndarray of int32, shape (n_updates,)
-        Set to the numbers of those that were kept.
-    hashed, scratch : HashTable and ndarray of shape (2, most_cuts)
-        Empty, also afterwards; room for the slopes and coefficients of one example.
-    sums : ndarray of shape (5,)
-        Gain, gap, C times hinge, work and change of the linear term are added to it.
+    weights, table : ndarray of shape (n_features,) and _Table, changed
+    kind, max_steps, tolerance : see `StepRule`
+    new_starts, new_columns, new_values, new_losses : a cut for each example as in `Cuts`, or empty
+    added : ndarray of int32, shape (n_updates,), set to the numbers of the cuts that are kept
+    hashed, scratch : HashTable, empty also afterwards, and ndarray of shape (2, most_cuts)
+    sums : ndarray of shape (5,); adds gain, gap, C times hinge, work and change of the linear term
     """
     slopes, coef = scratch[0], scratch[1]
     for o in range(len(examples)):
@@ -639,7 +603,7 @@ def _update_examples(  # type: ignore[no-untyped-def]
 
 @compiled
 def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
-    """Drop cutting planes that had no coefficient in the last `max_idle` calls."""
+    """Drop cuts without a coefficient at the last `max_idle` calls."""
     for b in range(len(table.size)):
         # Backwards, because the last takes the place of one that is dropped.
         for j in range(table.size[b] - 1, -1, -1):
@@ -654,7 +618,6 @@ def _drop_idle(table, max_idle):  # type: ignore[no-untyped-def]
 
 @compiled
 def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
-    """See `WorkingSet.add_best`."""
     loss = 0.0
     for b in range(len(table.totals)):
         best[b] = -1
@@ -676,7 +639,6 @@ def _add_best(table, weights, vector, best):  # type: ignore[no-untyped-def]
 
 @compiled
 def _hinges(table, weights):  # type: ignore[no-untyped-def]
-    """See `WorkingSet.hinges`."""
     total = 0.0
     for b in range(len(table.totals)):
         highest = 0.0
@@ -689,7 +651,7 @@ def _hinges(table, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def _mix(table, best, step):  # type: ignore[no-untyped-def]
-    """``coef = (1 - step) * coef + step * totals`` at the best cutting plane of each example."""
+    """``coef = (1 - step) * coef + step * totals`` at the best cut of each example."""
     for b in range(len(table.totals)):
         for j in range(table.size[b]):
             table.coef[table.slots[table.slot_at[b] + j]] *= 1.0 - step
@@ -699,7 +661,6 @@ def _mix(table, best, step):  # type: ignore[no-untyped-def]
 
 @compiled
 def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
-    """See `WorkingSet.keep_latest`."""
     for b in range(len(table.size)):
         while table.size[b] > limit:
             oldest = 0
@@ -714,10 +675,7 @@ def _keep_latest(table, limit):  # type: ignore[no-untyped-def]
 
 @compiled
 def _extrapolate(momentum, table, weights):  # type: ignore[no-untyped-def]
-    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one.
-
-    `previous` becomes the old `coef`. Returns the change of the linear term.
-    """
+    """``coef += step_b * (coef - previous)``, ``step_b <= momentum`` the longest feasible one."""
     linear = 0.0
     for b in range(len(table.totals)):
         at = table.slot_at[b]
@@ -761,9 +719,14 @@ def _revert(table, weights):  # type: ignore[no-untyped-def]
 
 @compiled
 def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, added):  # type: ignore[no-untyped-def]
-    """Append a cutting plane, as in `Cuts`, with its coefficient to each of the examples.
+    """Append a cut with its coefficient to each of the examples, for which `table` has room.
 
-    `examples` are without repeats, `table` has room, and `added`, int32, is set to the numbers.
+    Parameters
+    ----------
+    examples, coef : ndarrays of shape (n,), without repeats
+    starts, columns, values, losses : CSR arrays of the cuts, as in `Cuts`
+    table, hashed : _Table, changed, and HashTable, empty also afterwards
+    added : ndarray of int32, shape (n,), set to the numbers of the cuts
     """
     for o in range(len(examples)):
         p = _store(starts[o], starts[o + 1], columns, values, losses[o], coef[o], table)
@@ -773,7 +736,7 @@ def _put_cuts(examples, starts, columns, values, losses, coef, table, hashed, ad
 
 @inlined
 def move_list(b, room, table):  # type: ignore[no-untyped-def]
-    """Move the list of example `b` to the end of all that are counted, with room for so many."""
+    """Move the list of example `b` to the end of all, with room for so many cuts."""
     m, old = table.size[b], table.capacity[b]
     slot_at, gram_at = table.counts[_N_SLOTS], table.counts[_N_GRAM]
     for j in range(m):
@@ -794,7 +757,7 @@ def _widen_examples(full, table):  # type: ignore[no-untyped-def]
 
 @compiled
 def _compact(table, order):  # type: ignore[no-untyped-def]
-    """Close the gaps between the cutting planes, given in the order in which they stand."""
+    """Compact the arena; `order` is the cuts in the order in which they stand."""
     at = 0
     for o in range(len(order)):
         p = order[o]

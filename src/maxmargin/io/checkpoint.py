@@ -1,4 +1,4 @@
-"""Checkpoints: a solve that was killed goes on from the last one, to the same answer."""
+"""Checkpoints: a solve that was killed resumes from the last one, to the same answer."""
 
 import math
 import os
@@ -21,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def fingerprint(value: Any) -> str:
-    """A name for what a value holds: equal ones have the same, others hardly ever.
-
-    Goes through all of arrays, lists, dictionaries, and the attributes of any other object. Of what
-    has none, such as functions, only the type counts.
-    """
+    """A hash of all of arrays, lists, dictionaries and attributes; of functions only the type."""
     return _WholeHash("", value).text()
 
 
@@ -115,12 +111,10 @@ class Checkpoint:
         seed: int,
         **parameters: Any,
     ) -> bool:
-        """Note what the solve is about, and go on from the file if there is one to go on from.
+        """Note what the solve is about, and resume `state` and clock from the file if asked to.
 
-        The `state` of a new solve is changed if this returns True, and the clock of `stopping` goes
-        on. `content` is all that tells the data from others, the ``repr`` of `solver` tells its
-        parameters, and `parameters` are what else the answer depends on, as JSON can hold it.
-        ValueError if the file is damaged, or is about something else.
+        `content`, the ``repr`` of `solver` and `parameters` identify the solve; ValueError if the
+        file is damaged or of another. Returns whether it was resumed.
         """
         self._about = {
             "data": fingerprint(content),
@@ -163,7 +157,7 @@ class Checkpoint:
         return True
 
     def _restore(self, header: Any, arrays: Any, state: Stateful) -> None:
-        """Take over a state, every part of which has to fit the rest and the data."""
+        """Restore a state, all of which must fit together and the data."""
         try:
             for name, array in arrays.items():
                 if array.dtype.kind == "f" and np.isnan(array).any():
@@ -176,7 +170,7 @@ class Checkpoint:
             ) from error
 
     def offer(self, state: Callable[[], Stateful], final: bool = False) -> None:
-        """Write the state if it is time to, or if it is the `final` one."""
+        """Write the state if it is time to, or `final`."""
         if not final and time.perf_counter() - self._last < self.every:
             return
         try:

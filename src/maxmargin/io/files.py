@@ -1,9 +1,7 @@
-"""Files that are written whole or not at all, and files of arrays with a JSON header.
+"""Files written whole or not at all, and safetensors files of arrays with a JSON header.
 
-What is written goes to a temporary file beside the target, is flushed to the disk and takes the
-place of the target in one step. Arrays are in the safetensors format. Such a file is believed in
-nothing: its sizes are checked against each other before anything is made of them, and two
-checksums, one of the header (which holds the other) and one of the arrays, cover every byte.
+A temporary file beside the target is flushed to disk and renamed over it. What is read is not
+trusted: sizes must fit together, and the checksums of header and arrays cover every byte.
 """
 
 import hashlib
@@ -32,16 +30,15 @@ _ENDING = ".partial"
 _BINARY = getattr(os, "O_BINARY", 0)
 
 _MOST_NAME_BYTES = 150
-"""Of the target's name in that of the temporary file: file systems allow 255 for all of it."""
+"""Of the target's name in the temporary one: file systems allow 255 in all."""
 
 
 @contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends without an error.
+    """A file to write to, which replaces `path` when the block ends without an error.
 
-    A symbolic link is followed. Mode and owner of a file that is there are kept. Temporary files
-    that killed processes have left for the same target are removed. OSError if `path` is a folder,
-    a device or a pipe, has no folder, or cannot be written to; whatever was there stays.
+    Symbolic links are followed, mode and owner kept, stale temporary files removed. OSError if
+    `path` is no regular file, has no folder, or cannot be written to; what was there stays.
     """
     target = Path(os.path.realpath(path))
     if not Path(path).name:
@@ -65,7 +62,6 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def _refuse_others(path: Path, target: Path) -> None:
-    """Refuse what is there and is no file."""
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give the name of a file.")
     if target.exists() and not target.is_file():
@@ -73,7 +69,7 @@ def _refuse_others(path: Path, target: Path) -> None:
 
 
 def check_folder_of(path: Path) -> None:
-    """Refuse a file to write where there is no folder for it."""
+    """Refuse a path whose folder does not exist."""
     if not path.parent.is_dir():
         raise FileNotFoundError(
             f"There is no folder {path.parent} to write {path.name} to: make it."
@@ -81,7 +77,7 @@ def check_folder_of(path: Path) -> None:
 
 
 def _create_beside(target: Path) -> tuple[Path, BinaryIO]:
-    """A new temporary file, locked for as long as it is open."""
+    """A new temporary file, locked while it is open."""
     while True:
         partial = target.with_name(f"{_prefix(target)}{secrets.token_hex(8)}{_ENDING}")
         number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
@@ -98,7 +94,7 @@ def _prefix(target: Path) -> str:
 
 
 def _lock(file: BinaryIO, wait: bool) -> bool:
-    """Lock a file for as long as it is open; False if others have, or there are no locks here."""
+    """Lock a file while it is open; False if others have, or there are no locks here."""
     if fcntl is None:
         return False
     try:
@@ -109,7 +105,7 @@ def _lock(file: BinaryIO, wait: bool) -> bool:
 
 
 def _remove_stale(target: Path) -> None:
-    """Remove temporary files whose writers are gone: nobody holds their locks."""
+    """Remove temporary files whose locks nobody holds."""
     prefix = _prefix(target)
     length = len(prefix) + 16 + len(_ENDING)
     with suppress(OSError):  # a folder that cannot be listed
@@ -122,7 +118,6 @@ def _remove_stale(target: Path) -> None:
 
 
 def _keep_permissions(target: Path, file: BinaryIO) -> None:
-    """Give the new file the mode and, if that is allowed, the owner of the one that is there."""
     if os.name != "posix":
         return
     with suppress(FileNotFoundError):
@@ -133,7 +128,6 @@ def _keep_permissions(target: Path, file: BinaryIO) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make the new name as durable as the file."""
     if os.name != "posix":
         return
     with suppress(OSError):
@@ -152,7 +146,7 @@ _KINDS = {
 _KIND_OF = {dtype: kind for kind, dtype in _KINDS.items()}
 
 _HEADER, _HEADER_SUM, _ARRAYS_SUM = "maxmargin", "maxmargin.header_sum", "maxmargin.arrays_sum"
-"""Names in the metadata: the header, and the checksums of the text around it and of the arrays."""
+"""Names in the metadata: the header, and the checksums of header and arrays."""
 
 _NO_SUM = "0" * 64
 """Stands for the header's checksum while that is computed."""
@@ -165,7 +159,7 @@ class DamagedFileError(ValueError):
 
 
 def write_tensors(path: Path, header: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays and a header that JSON can hold; all of it or, after an OSError, nothing."""
+    """Write arrays and a JSON header; all of it or, after an OSError, nothing."""
     # Wide numbers come first, so that all stand where the processor can use them in place.
     by_width = sorted(arrays.items(), key=lambda item: -item[1].dtype.itemsize)
     whole = {name: np.ascontiguousarray(array) for name, array in by_width}
@@ -186,11 +180,9 @@ def write_tensors(path: Path, header: Any, arrays: Mapping[str, NDArray[Any]]) -
 
 
 def read_tensors(path: Path, *, mapped: bool = False) -> tuple[Any, dict[str, NDArray[Any]]]:
-    """Header and arrays of a file; DamagedFileError says in one sentence what is wrong with it.
+    """Header and arrays of a file; DamagedFileError says what is wrong with it.
 
-    `mapped` leaves the arrays in the file until they are used, without comparing them with their
-    checksum; what is written to them stays in memory. Should the file be cut short meanwhile, the
-    operating system ends the process.
+    `mapped` arrays stay in the file, without a check of their checksum; writes stay in memory.
     """
     path.stat()
     _refuse_others(path, path)
@@ -241,7 +233,7 @@ def _read(file: BinaryIO, mapped: bool) -> tuple[Any, dict[str, NDArray[Any]]]:
 
 
 class _Place(NamedTuple):
-    """Where an array stands among the data of a file, and what it is."""
+    """Dtype, shape and position of an array in a file."""
 
     start: int
     end: int
@@ -250,7 +242,7 @@ class _Place(NamedTuple):
 
 
 def _place(entry: Any) -> _Place:
-    """What an entry of the header says; ValueError if it cannot be."""
+    """An entry of the header; ValueError if it is impossible."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise ValueError("an array is not described as it should be")
     kind, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
@@ -273,7 +265,7 @@ def _are_sizes(values: Any) -> bool:
 
 
 def _check_covers(places: Iterable[_Place], n_bytes: int) -> None:
-    """Refuse data that are not made up of the arrays one after the other."""
+    """Refuse data that are not the arrays one after the other."""
     at = 0
     for place in sorted(places, key=lambda place: (place.start, place.end)):
         if place.start != at:

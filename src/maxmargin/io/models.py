@@ -1,7 +1,7 @@
-"""Models in files: arrays behind a header that JSON can hold.
+"""Models in files: arrays behind a JSON header.
 
-Loading never runs code and trusts nothing: a file can name nothing but the registered classes of
-this library, and what it holds must fit together before anything is made of it.
+Loading never runs code and trusts nothing: a file can name only registered classes of this library,
+and what it holds must fit together.
 """
 
 import os
@@ -23,21 +23,19 @@ from maxmargin.core.state import Arrays, Tree, UnwritableError, capture, refuse,
 from maxmargin.io.files import DamagedFileError, read_tensors, write_tensors
 
 FORMAT = 2
-"""Of the files that are written, and the newest that can be read. The first had a checksum of the
-arrays alone, and named classes by their modules."""
+"""Version that is written, and the newest read. The first named classes by their modules."""
 
 OF_TRAINING = {"_warm", "_online", "_end"}
 """Attributes that only help to train on."""
 
 _OF_THE_MACHINE = {"checkpoint", "checkpoint_every", "resume", "engine"}
-"""Parameters that mean nothing elsewhere: no file may say where a later fit writes or runs.
-Files of earlier versions may hold the second and the third, which a `Checkpoint` holds now."""
+"""Parameters that no file may set: where a later fit writes or runs (two only in old files)."""
 
 _HISTORY = ".history_"
-"""In the names of arrays that may hold infinities: of values that were not known at the time."""
+"""In names of arrays that may hold infinities: values not known at the time."""
 
 _OF_SCIKIT_LEARN = ("_skl_", "_callback_", "_parent_callback")
-"""How the names of what scikit-learn keeps in estimators begin."""
+"""Prefix of what scikit-learn keeps in estimators."""
 
 
 class ModelFileError(ValueError):
@@ -50,8 +48,8 @@ def save(
     """Write a fitted estimator to a file.
 
     The file holds arrays in the safetensors format and a header: parameters, what was learned, the
-    certificate and the history of the fit, a fingerprint of the data. It is written under another
-    name first, so that the file of this name is always whole.
+    certificate and the history of the fit, a fingerprint of the data. A file of
+    this name is replaced as a whole, and never half written.
 
     Parameters
     ----------
@@ -81,12 +79,11 @@ def save(
     Examples
     --------
     >>> import tempfile
-    >>> from pathlib import Path
     >>> from sklearn.datasets import load_iris
     >>> import maxmargin as mm
     >>> X, y = load_iris(return_X_y=True)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = mm.save(mm.LinearClassifier().fit(X, y), Path(folder, "iris.mm"))
+    ...     path = mm.save(mm.LinearClassifier().fit(X, y), f"{folder}/iris.mm")
     ...     model = mm.load(path)
     >>> model.predict(X[:3])
     array([0, 0, 0])
@@ -147,13 +144,13 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
     ----------
     path : path
     mmap : bool, default=False
-        Map the arrays of a large model into memory instead, and read them when they are used. That
-        starts at once and shares memory among processes, but costs safety: arrays are compared
-        with no checksum, and if another program cuts the file short or writes into it (`save`
-        does neither), predictions change, or the operating system ends the process.
+        Map the arrays of a large model into memory instead, and read them when used. That starts
+        at once and shares memory among processes, but compares no checksum, and if another program
+        cuts the file short or writes into it (`save` does neither), predictions change, or the
+        operating system ends the process.
     **given
-        Parameters that hold code of yours, which a file cannot: ``problem=`` of a
-        `StructuredSVM`, ``kernel=`` if it is a function.
+        Parameters that hold code of yours, which a file cannot: ``problem=`` of a `StructuredSVM`,
+        ``kernel=`` if it is a function.
 
     Returns
     -------
@@ -182,7 +179,7 @@ def load(path: str | os.PathLike[str], *, mmap: bool = False, **given: Any) -> A
 def load_with_about(
     path: str | os.PathLike[str], *, mmap: bool = False, **given: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """The estimator of a file, and what was given to `save` as `about`."""
+    """`load`, and what was given to `save` as `about`."""
     path = Path(path)
     header, arrays = _read(path, mmap)
     _check_given(path, header["given"], given)
@@ -205,7 +202,6 @@ def load_with_about(
 def _restored(
     header: Mapping[str, Any], arrays: Arrays, foreign: Any
 ) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """Estimator, parameters and attributes of a file."""
     kind = _estimator_class(header["estimator"])  # whose module registers what it learns
     if kind is None:
         raise ValueError(f"{header['estimator']!r:.80} is no estimator")
@@ -226,7 +222,7 @@ def _given_place(tree: Tree) -> tuple[str, int]:
 
 
 def _class_named(name: Any) -> type:
-    """The registered class of a name; public names, as of solvers, may have to be imported."""
+    """The registered class of a name; public ones, as of solvers, may have to be imported."""
     for package in (maxmargin, maxmargin.structures):
         if name in package.__all__:
             getattr(package, name)
@@ -318,7 +314,6 @@ def _check_given(path: Path, needed: Mapping[str, str], given: Mapping[str, Any]
 
 
 def _estimator_class(name: Any) -> Any:
-    """The estimator of a name; None if there is none."""
     found = getattr(maxmargin, name) if name in maxmargin.__all__ else None
     return found if isinstance(found, type) and issubclass(found, BaseEstimator) else None
 
@@ -355,12 +350,12 @@ _HEADER_TYPES: dict[str, Any] = {
     "kind": str, "format": int, "maxmargin": str, "estimator": str, "given": dict[str, str],
     "checksum": int, "about": dict[str, Any], "model": list,
 }  # fmt: skip
-"""What a header holds; the checksum in the first format only."""
+"""Of the entries of a header; the checksum in the first format only."""
 
 
 @contextmanager
 def _blaming(path: Path) -> Iterator[None]:
-    """Whatever goes wrong while a header is read, the file is at fault."""
+    """Blame the file for whatever goes wrong while its header is read."""
     try:
         yield
     except ModelFileError:
@@ -375,7 +370,7 @@ def _blaming(path: Path) -> Iterator[None]:
 
 
 def _checksum(arrays: Mapping[str, NDArray[Any]]) -> int:
-    """That of files of the first format."""
+    """Of the arrays, in files of the first format."""
     found = 0
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name])

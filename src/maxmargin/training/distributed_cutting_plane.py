@@ -1,7 +1,7 @@
-"""OneSlack on shards: each sums its own cutting planes, the driver solves the quadratic program.
+"""OneSlack on shards: each sums its own cuts, the driver solves the quadratic program.
 
-What a summed cutting plane is made of stays in the shards, under its number. They are told with
-each request which numbers are still in use.
+What a summed cut is made of stays in the shards, under its number; each request says which are
+still in use.
 """
 
 from collections.abc import Callable
@@ -40,17 +40,7 @@ Answer = TypeVar("Answer")
 @registered("DistributedOneSlack")
 @dataclass(frozen=True, kw_only=True)
 class DistributedOneSlack(OneSlack):
-    """`OneSlack` with the data in shards; what it does is the same.
-
-    Parameters
-    ----------
-    cache, accept, line_search, precision, max_idle
-        As in `OneSlack`; cached constraints are kept with the shards.
-
-    See Also
-    --------
-    OneSlack, DistributedDual
-    """
+    """`OneSlack` with the data, and the cached constraints, in shards."""
 
     on_shards: ClassVar[bool] = True
 
@@ -64,7 +54,7 @@ class DistributedOneSlack(OneSlack):
 
 
 class PartialCut(NamedTuple):
-    """What the examples of a shard add to a summed cutting plane."""
+    """What the examples of a shard add to a summed cut."""
 
     vector: Delta
     """To a vector of zeros."""
@@ -73,12 +63,11 @@ class PartialCut(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes to send."""
         return self.vector.nbytes
 
 
 class SummedShard:
-    """What `OneSlack` keeps with a shard: its cache, and what summed cutting planes are made of."""
+    """What `OneSlack` keeps with a shard: its cache, and what summed cuts are made of."""
 
     def __init__(self, oracle: Oracle) -> None:
         self.run = SummedRun(oracle, Stopping(), Threads(1), 0)
@@ -96,21 +85,20 @@ class SummedShard:
         return self._kept(number, used, self.run.cached_cut(), Hinges(0.0, 0.0))
 
     def resume(self, number: int, point: DualPoint) -> PartialCut:
-        """A cutting plane from coefficients of an earlier solve."""
+        """A cut from coefficients of an earlier solve."""
         return self._kept(number, [], self._summed(self.run.oracle.feasible(point)), _NOTHING)
 
     def recompute(self, numbers: list[int]) -> list[PartialCut]:
-        """Cutting planes of these numbers; nothing for those that are not known here."""
+        """Cuts of these numbers; nothing for unknown ones."""
         empty = joined_recipes([])
         cuts = [self._summed(self.recipes.get(number, empty)) for number in numbers]
         return [self._part(cut, _NOTHING) for cut in cuts]
 
     def set_mix(self, mix: dict[int, float]) -> None:
-        """The coefficient of each cutting plane in the dual point."""
+        """Set the coefficient of each summed cut in the dual point."""
         self.mix = mix
 
     def point(self) -> DualPoint:
-        """The dual point over the examples here."""
         mix = self.mix.items()
         return joined_recipes([(c, self.recipes[n]) for n, c in mix if n in self.recipes])
 
@@ -131,7 +119,7 @@ _NOTHING = Hinges(0.0, 0.0)
 
 
 class ShardedSummedRun(SummedRun):
-    """A run of `OneSlack` whose cutting planes are summed where the examples are."""
+    """A run of `OneSlack` whose cuts are summed where the examples are."""
 
     # The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
     state_names = ("listed", *SolverRun.state_names, "best", "guess", "least_primal")
@@ -171,7 +159,7 @@ class ShardedSummedRun(SummedRun):
         return self._added(self.number, parts)
 
     def _retried(self, ask: Callable[[], Answer]) -> Answer:
-        """What shards answer, asked again for as long as one is lost meanwhile."""
+        """Answers of the shards, asked again while one is lost."""
         while True:
             try:
                 return ask()
@@ -186,7 +174,7 @@ class ShardedSummedRun(SummedRun):
         return list(self.cuts.kept.recipes)  # type: ignore[arg-type]
 
     def _added(self, number: int, parts: list[PartialCut]) -> tuple[SummedCut, Hinges]:
-        """The cutting plane that shards have sent parts of, under its number."""
+        """Sum of the partial cuts of the shards, under its number."""
         vector, loss, hinges = np.zeros(self.oracle.n_features), 0.0, _NOTHING
         for part in parts:
             vector[part.vector.entries] += part.vector.values
@@ -195,7 +183,7 @@ class ShardedSummedRun(SummedRun):
         return SummedCut(vector, loss, number), hinges  # type: ignore[arg-type]
 
     def recover(self, *shards: int) -> None:
-        """Make lost shards again; cutting planes go on without what these had added to them."""
+        """Make lost shards again; cuts go on without what these had added."""
         self.detach_best()
         everyone = self._parts_of_all(set(shards))
         kept, self.cuts = self.cuts.kept, SummedCuts()
@@ -207,7 +195,7 @@ class ShardedSummedRun(SummedRun):
         self._sent = np.full(len(self.weights), np.nan)  # so that all of them are sent
 
     def _parts_of_all(self, lost: set[int]) -> list[list[PartialCut]]:
-        """What each shard has added to the cutting planes, once none is lost."""
+        """Partial cuts of each shard, once none is lost."""
         while True:
             try:
                 for shard in sorted(lost):
@@ -227,7 +215,7 @@ class ShardedSummedRun(SummedRun):
         return ResidentPoint()
 
     def listed_point(self) -> DualPoint:
-        """The dual point with the coefficients of all examples, fetched from the shards."""
+        """The coefficients of all examples, fetched from the shards."""
 
         def ask() -> DualPoint:
             self.point()

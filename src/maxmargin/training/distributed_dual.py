@@ -1,14 +1,9 @@
 """DistributedDual: shards ascend the dual in parallel, and the driver adds up their updates.
 
-An update of a shard is a change of its dual variables, of which the driver only sees the effect on
-the weights and on the linear term of the dual. Whatever weights it was found at, any step between 0
-and 1 along it is feasible, and the best one is known exactly. A shard is told with the next request
-which step was made along its update.
-
-A shard ascends the dual over its own examples as if there were no others, from the weights that it
-was sent, with one difference: it counts its own updates `scale` times. To keep its coefficients
-times `scale` is all that this takes. They then add up to at most ``scale * C``, every step is that
-of the plain problem, and the weights there change by `scale` times what they would.
+It maximises the n-slack dual (see `maxmargin.dual.working_set`) as CoCoA+ does (Ma et al., 2015).
+Of an update of its dual variables a shard sends the effect on weights and linear term; any step in
+[0, 1] along it is feasible, the best is known exactly, and the next request says which was made.
+A shard counts its updates `scale` times: it keeps coefficients times `scale`, up to ``scale * C``.
 """
 
 import math
@@ -53,10 +48,10 @@ Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 MOST_SWEEPS, LEAST_GAIN = 5, 0.3
-"""Most sweeps of an update without oracle calls; it ends when they gain less than this part."""
+"""Sweeps of an update without oracle calls end at a gain below this part of the first."""
 
 LEAST_PASSES, FIRST_PASSES, MOST_PASSES = 1.0 / 64.0, 1.0 / 16.0, 1.0
-"""Bounds and first value of the local passes between two messages, unless they are given."""
+"""Bounds and first value of the local passes, unless they are given."""
 
 WORK_PER_OVERHEAD = 10.0
 """Seconds of work for each second that messages take."""
@@ -65,33 +60,30 @@ SCALE_UP, SCALE_DOWN = 1.2, 0.95
 """Factors of `scale` after a step below 1, and after a whole one."""
 
 RESTART_BELOW = 0.9
-"""Step size below which the momentum of a shard starts anew."""
+"""Step size below which the momentum of a shard restarts."""
 
 EVALUATION_FACTOR = 1.5
-"""Growth of the number of passes between two evaluations where there are several shards."""
+"""Growth of the passes between two evaluations with several shards."""
 
 
 class Request(NamedTuple):
     """What the driver sends to a shard."""
 
     step: float
-    """Which step was made along its last update."""
+    """That was made along its last update."""
     delta: Delta
     """To the weights that it knows, after that step."""
     scale: float
-    """How many times to count its updates from now on."""
     local_passes: float = 0.0
-    """Passes of oracle calls over its examples; none if it is only to sweep its working set."""
+    """Passes of oracle calls; 0 only sweeps the working set."""
     momentum: float = 0.0
-    """How far to extrapolate first along the last update."""
+    """For extrapolation along the last update."""
     restart: bool = False
-    """For a single shard: whether to restart its momentum."""
+    """Restart the momentum of a single shard."""
     seconds: float | None = None
-    """How long it may take at most, about."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes to send."""
         return self.delta.nbytes
 
 
@@ -99,7 +91,7 @@ class ShardUpdate(NamedTuple):
     """What a shard sends to the driver."""
 
     delta: Delta
-    """To the weights that it was sent: `scale` times ``sum change * psi`` is added to them."""
+    """To the weights that it was sent: adds `scale` times ``sum change * psi``."""
     linear: float
     """Change of the dual's linear term."""
     scale: float
@@ -107,23 +99,22 @@ class ShardUpdate(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes to send."""
         return self.delta.nbytes
 
 
 class Statistics(NamedTuple):
-    """What a shard has done so far, all in all, and what its last update took."""
+    """What a shard has done in all, and what its last update took."""
 
     passes: float = 0.0
     estimate: float = math.inf
-    """Sum of C times hinge as seen in the last pass of oracle calls."""
+    """Sum of C times hinge in the last pass of oracle calls."""
     calls: int = 0
     hits: int = 0
     cuts: int = 0
     local_passes: float = 0.0
     """Of the last update, as all that follow."""
     effort: float = 0.0
-    """Multiplications, about; none if it only ended an extrapolation."""
+    """Approximate multiplications; zero if it only ended an extrapolation."""
     seconds: float = 0.0
     oracle_seconds: float = 0.0
 
@@ -132,12 +123,12 @@ NO_STATISTICS = Statistics()
 
 
 def interpolated(old: Floats, new: Floats, part: float) -> Floats:
-    """A step from `old` to `new`; the same bits on all sides."""
+    """A step from `old` to `new`, to the same bits in driver and shards."""
     return new if part == 1.0 else old + part * (new - old)
 
 
 class ShardCuts(WorkingSet):
-    """A working set that remembers where an update began, and can change its scale."""
+    """A working set that remembers where an update began, and can be rescaled."""
 
     def __init__(self, totals: Floats, n_features: int) -> None:
         super().__init__(totals, n_features)
@@ -145,29 +136,28 @@ class ShardCuts(WorkingSet):
         self.begin_update()
 
     def begin_update(self) -> None:
-        """An update begins here."""
         self._held, self._held_linear = self._table.coef.copy(), self.linear
 
     @property
     def change(self) -> float:
-        """Change of the linear term since."""
+        """Change of the linear term by the update."""
         return self.linear - self._held_linear
 
     def scale_back(self, part: float) -> None:
-        """Take back all but a part of the update."""
+        """Revert all but a part of the update."""
         coef = self._table.coef
         coef *= part
         coef[: len(self._held)] += (1.0 - part) * self._held
         self.linear = self._held_linear + part * self.change
 
     def rescale(self, factor: float) -> None:
-        """Other units for coefficients and what they may add up to."""
+        """Multiply the coefficients and their bounds."""
         for array in (self._table.coef, self._table.previous, self._table.totals):
             array *= factor
         self.linear *= factor
 
     def refresh_dual(self, weights: Floats) -> None:
-        """Bring the dual value up to date after the weights were set from outside."""
+        """Recompute the dual value for weights that were set from outside."""
         self._moved(0.0, weights)
 
 
@@ -186,7 +176,7 @@ class ShardRun(BlockRun):
         self._loss = 0.0
 
     def following(self, local_passes: float) -> Order:
-        """The next examples of the pass: so large a part of all, or what is left."""
+        """The next examples of the pass: this fraction of all, or what is left."""
         if not len(self._left):
             self._left, self._loss = self.shuffled, 0.0
         n = max(1, math.ceil(local_passes * self.oracle.n_examples))
@@ -223,10 +213,7 @@ class ShardRun(BlockRun):
 
 
 class DualShard:
-    """The state of `DistributedDual` on a shard.
-
-    A single shard makes whole steps, and its extrapolation goes on from one request to the next.
-    """
+    """The state of `DistributedDual` on a shard; a single one makes whole steps."""
 
     def __init__(
         self, oracle: Oracle, options: Auto, seed: Any, single: bool, averaging: bool
@@ -240,7 +227,7 @@ class DualShard:
         """The weights that were sent."""
 
     def improve(self, request: Request) -> ShardUpdate:
-        """Make so many passes, or parts of one, or sweep the working set."""
+        """Make local passes of oracle calls, or sweep the working set."""
         run, started = self.run, time.perf_counter()
         self._set_weights(request)
         run.oracle_seconds, run.effort = 0.0, 1.0
@@ -259,7 +246,6 @@ class DualShard:
         return self._update(started, done)
 
     def _sweep(self) -> None:
-        """Sweep the working set until that gains little."""
         rule, first = StepRule(max_steps=self.options.max_steps), 0.0
         for _ in range(MOST_SWEEPS):
             gain = self.run.sweep(self.options.worth_sweeping(self.run), rule).gain
@@ -268,7 +254,7 @@ class DualShard:
                 break
 
     def settle(self, request: Request) -> ShardUpdate:
-        """End an extrapolation that is under way."""
+        """End an extrapolation."""
         started = time.perf_counter()
         self._set_weights(request)
         self.run.oracle_seconds = self.run.effort = 0.0
@@ -277,30 +263,30 @@ class DualShard:
         return self._update(started, 0.0)
 
     def evaluate(self, at: Request | Floats) -> tuple[Hinges, Statistics]:
-        """Sum of C times hinge at the weights sent; the cutting planes found are kept."""
+        """Sum of C times hinge; the cuts found are kept."""
         weights, started = self._weights(at), time.perf_counter()
         self.run.oracle_seconds = self.run.effort = 0.0
         hinges = self.run.infer_at(weights)
         return hinges, self._statistics(started, 1.0)
 
     def lower_bound(self, at: Request | Floats) -> float:
-        """What that sum is at least, by the cuts of the working set."""
+        """Lower bound of that sum, by the working set."""
         return self.run.working_set.hinges(self._weights(at)) / self.run.scale
 
     def _weights(self, at: Request | Floats) -> Floats:
-        """The weights that a request makes, or others, which change nothing here."""
+        """The weights of a request, which are set, or weights as they are."""
         if not isinstance(at, Request):
             return at
         self._set_weights(at)
         return self.run.weights
 
     def average(self) -> Floats:
-        """Average of the weights in the course of the updates here."""
+        """Average of the weights over the updates here."""
         assert self.run.average is not None
         return self.run.average
 
     def resume(self, point: DualPoint) -> ShardUpdate:
-        """Take over a dual point, before anything else happened; the update is from zero."""
+        """Start from a dual point, before any update; that returned is from zero."""
         started = time.perf_counter()
         self._set_scale(1.0)  # that of the point
         self.run.working_set.begin_update()
@@ -350,36 +336,31 @@ class DualShard:
 
 @dataclass
 class ShardRecord:
-    """What the driver knows of a shard."""
+    """What the driver knows of a shard: the weights it was sent, its last update, its pace."""
 
     base: Floats
-    """The weights that it was sent."""
     version: int = -1
-    """Which of all weights these are."""
     update: ShardUpdate | None = None
-    """Its last update, if it was not yet told which step was made along it."""
+    """Its last, until it is told the step made along it."""
     step: float = 1.0
     oracle_updates: int = 0
-    """Its updates with oracle calls; sweeps over the working set take hardly any time."""
+    """Its updates with oracle calls; sweeps take hardly any time."""
     statistics: Statistics = NO_STATISTICS
     pass_seconds: float = math.nan
     restart: bool = False
-    """Whether it is to restart its momentum."""
     t: float = 1.0
-    """Of Nesterov's sequence."""
     gain_rate: float = 0.0
-    """Gain of the last update with oracle calls, for its price."""
+    """Gain of the last update with oracle calls, by its cost."""
     sweeps: int = 0
-    """How many updates without oracle calls there will have been in a row after the next."""
+    """Updates without oracle calls in a row, the next one included."""
 
     def next_momentum(self) -> float:
-        """How far to extrapolate along the last update."""
         following = 0.5 * (1.0 + math.sqrt(1.0 + 4.0 * self.t**2))
         momentum, self.t = (self.t - 1.0) / following, following
         return momentum
 
     def believed(self) -> Floats:
-        """The weights of the shard once it knows which step was made along its update."""
+        """The weights of the shard once it knows the step made along its update."""
         if self.update is None:
             return self.base
         believed, at = self.base.copy(), self.update.delta.entries
@@ -390,7 +371,7 @@ class ShardRecord:
 
 
 class DistributedRun(Run):
-    """A solve whose cutting planes, and dual variables, are in the shards."""
+    """A solve whose cuts and dual variables are in the shards."""
 
     state_names = (*SolverRun.state_names, "best", "guess", "least_primal", "scale")
 
@@ -411,10 +392,10 @@ class DistributedRun(Run):
         self.scale: float = 1.0 if self.single else solver.scale or float(n_shards)
         self.local_passes: float = 1.0 if self.single else solver.local_passes or FIRST_PASSES
         self.overhead = math.nan
-        """Seconds that a request and its answer take beside the work."""
+        """Seconds of a request and its answer beside the work."""
         self.linear = self.dual_value = 0.0
         self.average = True if oracle.n_features <= AVERAGE_BELOW else None
-        """Whether shards keep one."""
+        """None if shards keep none."""
         self.dual_asked = -math.inf
         self.settled = False
         """Whether the dual has hardly grown since the last check."""
@@ -423,9 +404,9 @@ class DistributedRun(Run):
         self.records = [ShardRecord(np.zeros(oracle.n_features)) for _ in range(n_shards)]
         self.lost: set[int] = set()
         self.checkpointed: list[DualPoint] | None = None
-        """Dual points of the shards when they were last fetched, from which lost ones go on."""
+        """Dual points of the shards as last fetched, from which lost ones resume."""
         self._costs: dict[str, Any] = defaultdict(float)
-        """What the iteration has cost so far, by names of `ClusterIteration`."""
+        """Of the iteration so far, by names of `ClusterIteration`."""
         oracle.traffic()  # what was sent before is none of this run's
         self.shards.patience = solver.patience
         for shard in range(n_shards):
@@ -452,32 +433,28 @@ class DistributedRun(Run):
 
     @property
     def passes(self) -> float:
-        """Passes over all examples so far."""
         return float(np.mean([record.statistics.passes for record in self.records]))
 
     @property
     def expected(self) -> float:
-        """With the hinges that shards saw in their last passes, at changing weights.
-
-        Shards that have seen none yet are assumed to be like the others.
-        """
+        """Objective with the hinges of the shards' last passes, at changing weights."""
         known = [e for record in self.records if math.isfinite(e := record.statistics.estimate)]
         if not known:
             return math.inf
         return self.half_square + len(self.records) * float(np.mean(known))
 
     def is_new_pass(self) -> bool:
-        """Whether there was a pass over all examples, on average, since this was last true."""
+        """Whether there was a pass, on average, since this was last true."""
         if self.passes < self.passes_asked + 1.0:
             return False
         self.passes_asked = self.passes
         return True
 
     def looks_done(self) -> bool:
-        """As `TrackedRun.looks_done`, but stricter where there are several shards.
+        """As `TrackedRun.looks_done`, but stricter with several shards.
 
-        Each sees the hinges of its own examples at weights that fit these best, so that their sum
-        is too low; and an evaluation in vain costs more than waiting.
+        Hinges that each has seen at weights that fit its own examples add up to too little, and an
+        evaluation in vain costs more than waiting.
         """
         if self.single:
             return TrackedRun.looks_done(self)  # type: ignore[arg-type]
@@ -489,7 +466,7 @@ class DistributedRun(Run):
         return self.settled or primal - self.dual <= stopping.allowed_gap(primal)
 
     def advance(self) -> None:
-        """As many updates as there are shards; without staleness, one of each, in their order."""
+        """As many updates as there are shards; without staleness one of each, in order."""
         if self.solver.staleness == 0:
             for update in self._requested("improve"):
                 self._apply(update)
@@ -510,14 +487,14 @@ class DistributedRun(Run):
                 updates += 1
 
     def settle(self) -> None:
-        """Wait for all shards, and let them end extrapolations: the driver knows all they hold."""
+        """Wait for all shards, and end extrapolations: the driver knows all they hold."""
         self._drain()
         self._settle_shards()
         if self.lost:
             self.recover()
 
     def evaluate(self) -> None:
-        """Evaluate the weights, and their average, unless the working sets rule them out."""
+        """Evaluate the weights and their average, unless the working sets rule them out."""
         self.settle()
         self.best_dual = max(self.best_dual, self.dual)
         if self._is_open(self.weights, self._requested("lower_bound")):
@@ -539,7 +516,7 @@ class DistributedRun(Run):
             self.recover()
 
     def _is_open(self, weights: Floats, known: list[Answer]) -> bool:
-        """Whether shards leave it open that `weights` close the gap: see `may_close_gap`."""
+        """Whether `weights` may close the gap: see `may_close_gap`."""
         return not self.lost and self.may_close_gap(weights, sum(answer.value for answer in known))
 
     def _offer_evaluated(self, weights: Floats, answers: list[Answer]) -> None:
@@ -576,7 +553,7 @@ class DistributedRun(Run):
                     self.lost.add(error.number)
 
     def _remake(self, shard: int) -> None:
-        """Make a lost shard again, from the last coefficients that were fetched from it."""
+        """Make a lost shard again, from its last fetched coefficients."""
         self.shards.make(shard)
         estimate = self.records[shard].statistics.estimate
         record = self.records[shard] = ShardRecord(np.zeros(self.oracle.n_features))
@@ -632,7 +609,6 @@ class DistributedRun(Run):
         return ClusterIteration(**line, **traffic, **costs, updates=updates, step=step)
 
     def _send(self, shard: int, method: str) -> None:
-        """Send a shard a request, with the present weights."""
         record = self.records[shard]
         delta = Delta.between(record.believed(), self.weights)
         limit = self.stopping.time_limit
@@ -650,7 +626,7 @@ class DistributedRun(Run):
         self.shards.ask(shard, "do", method, request)
 
     def _requested(self, method: str) -> list[Answer]:
-        """Answers to a request with the present weights, of all shards that are not lost."""
+        """Answers of all shards that are not lost to a request with the present weights."""
         for shard in self._present:
             self._send(shard, method)
         return sorted(self._coming(), key=lambda answer: answer.shard)
@@ -666,7 +642,6 @@ class DistributedRun(Run):
         return [shard for shard in range(len(self.records)) if shard not in self.lost]
 
     def _coming(self) -> Iterator[Answer]:
-        """What shards that are busy answer, as it comes."""
         while self.shards.busy:
             answer = self._answer()
             if answer is not None:
@@ -723,11 +698,7 @@ class DistributedRun(Run):
             self._adapt(best)
 
     def _choose(self, record: ShardRecord, gain: float, seconds: float) -> None:
-        """Sweep the working set next, or call the oracle: as `Auto` does, by what they gained.
-
-        The price of an update is the time it took, or, where the answer must not depend on time,
-        its work.
-        """
+        """Sweep next or call the oracle, whichever gained more by time (or work, if repeatable)."""
         if self.single:
             return
         timed = self.solver.local_passes is None
@@ -751,7 +722,7 @@ class DistributedRun(Run):
             self.overhead = old + 0.3 * (idle - old)
 
     def _adapt(self, best: float) -> None:
-        """Adapt the scale of updates, and the local passes between two messages."""
+        """Adapt `scale` and the local passes between two messages."""
         if self.single:
             return
         if self.solver.scale is None:
@@ -764,10 +735,7 @@ class DistributedRun(Run):
 
 
 class _DistributedState(Stateful):
-    """A run, and its dual point in terms of all examples, whoever has them.
-
-    The point comes first: if a shard is lost while it is fetched, the run knows of a lower dual.
-    """
+    """A run and its dual point, which is fetched first: a shard lost meanwhile lowers the dual."""
 
     state_names = ("point", "run")
 
@@ -789,9 +757,8 @@ class DistributedDual(StructuredSolver):
     """Dual ascent on shards of the data, in the style of CoCoA+ (Ma et al., 2015).
 
     Every shard calls the oracle for its own examples and updates their dual variables as `Auto`
-    does, with its updates counted several times, because other shards make updates as well. These
-    are sent back and added up with an exact line search, so that the dual never falls. With one
-    shard this is `Auto`.
+    does, with its updates counted several times, because other shards make updates as well. An
+    exact line search adds them up, so that the dual never falls. With one shard this is `Auto`.
 
     Parameters
     ----------
@@ -817,9 +784,8 @@ class DistributedDual(StructuredSolver):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.training.distributed_dual import DistributedDual
-    >>> X, y = [np.eye(3), np.eye(3)[::-1], np.eye(3)[1:]], ["abc", "cba", "bc"]
-    >>> tagger = mm.SequenceTagger(solver=DistributedDual(), n_jobs=2).fit(X, [list(s) for s in y])
+    >>> X, y = [np.eye(3), np.eye(3)[::-1]], [list("abc"), list("cba")]
+    >>> tagger = mm.SequenceTagger(solver=mm.DistributedDual(), n_jobs=2).fit(X, y)
     >>> tagger.certificate_.relative_gap <= 1e-3
     True
     """

@@ -1,7 +1,4 @@
-"""Engines: workers that calls can be sent to (threads, processes, those of a Dask cluster).
-
-Which engine a fit runs on: its parameter says so, or the context.
-"""
+"""Engines: workers that calls can be sent to (threads, processes, those of a Dask cluster)."""
 
 import signal
 import threading
@@ -19,15 +16,15 @@ class EngineError(RuntimeError):
 
 
 class LostWorkerError(RuntimeError):
-    """A worker is gone, and with it all that it kept; others may be left."""
+    """A worker is lost, with all that it kept; others may be left."""
 
 
 class NoAnswerYetError(RuntimeError):
-    """An answer has not arrived in the time allowed for it."""
+    """An answer has not arrived in time."""
 
 
 class Pending(Protocol):
-    """An answer that will come; futures of Python and of Dask are such."""
+    """An answer to come: a future of Python or of Dask."""
 
     def result(self, timeout: float | None = None) -> Any: ...
 
@@ -37,46 +34,42 @@ class Pending(Protocol):
 
 
 class Engine(ABC):
-    """Workers, each of which executes what it is sent.
-
-    A worker may be lost, and with it all that it kept. Others may join.
-    """
+    """Workers, each of which runs what it is sent; they may be lost, and others may join."""
 
     @property
     @abstractmethod
     def workers(self) -> list[Any]:
-        """Names of the workers that can be used now; an `EngineError` if there is none."""
+        """Workers that can be used now; `EngineError` if there is none."""
 
     @abstractmethod
     def call(self, worker: Any, function: Callable[..., Any], *arguments: Any) -> Pending:
-        """Call a function on this worker, and on no other.
+        """Call a function on this worker; `LostWorkerError` if it is known to be lost.
 
-        A `LostWorkerError` if the worker is known to be lost; if it is lost later, the answer may
-        never come: `missing` tells.
+        If it is lost later, the answer may never come: `missing` tells.
         """
 
     def result(self, pending: Pending, timeout: float) -> Any:
-        """What the function returned, or raised.
+        """What the function returned or raised.
 
-        A `LostWorkerError` if the answer is lost with its worker, a `NoAnswerYetError` if it takes
-        longer than `timeout` seconds to get here.
+        `LostWorkerError` if the answer is lost with its worker, `NoAnswerYetError` after `timeout`
+        seconds.
         """
         return pending.result()
 
     def scatter(self, worker: Any, data: Any) -> Any:
-        """What to pass as an argument instead of large data, or of data that lie on the worker."""
+        """What to pass instead of large data, or of data that lie on the worker."""
         return data
 
     def holder(self, data: Any) -> Any:
-        """The worker that holds lazy data already; None if there is none."""
+        """The worker that holds lazy data already, if any."""
         return None
 
     def missing(self, workers: Iterable[Any]) -> set[Any]:
-        """Those of the workers that are lost; an `EngineError` if no answer can come any more."""
+        """Lost workers among these; `EngineError` if no answer can come any more."""
         return set()
 
     def give_up(self, worker: Any) -> None:  # noqa: B027
-        """Expect nothing of a worker any more."""
+        """Expect no more answers of a worker."""
 
     def close(self) -> None:  # noqa: B027
         """End what was started for this engine."""
@@ -148,7 +141,7 @@ def _ended() -> tuple[type[Exception], ...]:
 
 
 def _one_process() -> Executor:
-    """A pool of a single process: what is kept in it is found again."""
+    """A pool of a single process, which finds again what is kept in it."""
     from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
     pool: Executor = ProcessPoolExecutor(max_workers=1, initializer=_ignore_interrupts)
@@ -156,27 +149,23 @@ def _one_process() -> Executor:
 
 
 def _ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a worker: a terminal sends it to all, but the driver still needs them."""
+    """Ignore Ctrl-C, which a terminal sends to workers too: the driver still needs them."""
     if threading.current_thread() is threading.main_thread():  # else it is the driver's process
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 FIRST_WORKER_SECONDS = 30.0
-"""How long to wait until at least one worker is there, or for the scheduler to answer."""
+"""Time to wait for a first worker, or for the scheduler to answer."""
 
 LARGE_BYTES = 1 << 19
-"""From this size on arguments go to the worker directly, not within the task's description."""
+"""Size from which arguments go to the worker directly, not with the task."""
 
 TRANSPORT_ERRORS = (OSError, CancelledError)
-"""Errors of connections, among them all timeouts and `CommClosedError`, and answers that are lost
-with their worker."""
+"""Errors of connections, timeouts among them, and of answers lost with their worker."""
 
 
 class DaskEngine(Engine):
-    """Workers that a `distributed.Client` knows; it stays the caller's and is not closed here.
-
-    `patience` is the seconds to wait for a first worker, and for a scheduler that does not answer.
-    """
+    """Workers of a `distributed.Client`, which stays the caller's; `patience` is in seconds."""
 
     def __init__(self, client: Any, patience: float = FIRST_WORKER_SECONDS) -> None:
         from distributed import LocalCluster
@@ -190,9 +179,8 @@ class DaskEngine(Engine):
                 f"The Dask client is {client.status}: make a new one with distributed.Client."
             )
         self._shares_our_terminal = isinstance(client.cluster, LocalCluster)
-        """Whether Ctrl-C, which a terminal sends to all its processes, would end workers, too."""
+        """Whether Ctrl-C in our terminal would end the workers."""
         self._told: dict[str, Pending] = {}
-        """Workers that were told to ignore Ctrl-C."""
 
     @property
     def workers(self) -> list[str]:
@@ -207,7 +195,7 @@ class DaskEngine(Engine):
         return set(workers) - set(self._known_workers())
 
     def _known_workers(self) -> list[str]:
-        """Those that there are; an error if there has been none for too long."""
+        """Present workers; an error if there has been none for too long."""
         workers = list(self._ask_scheduler("ncores"))
         now = time.monotonic()
         if workers:
@@ -221,7 +209,7 @@ class DaskEngine(Engine):
         return workers
 
     def _ask_scheduler(self, method: str, **arguments: Any) -> Any:
-        """What the scheduler answers; without one no worker can answer either."""
+        """The scheduler's answer; an error without one, as no worker could answer either."""
         if self.client.status != "running":  # saves a long timeout
             raise _scheduler_lost()
         try:
@@ -306,14 +294,14 @@ def _scheduler_lost() -> EngineError:
 
 
 def _ignore_interrupts_in_worker() -> None:
-    """Let the process of a Dask worker ignore Ctrl-C, from the thread that may set it."""
+    """Have a Dask worker ignore Ctrl-C, from the thread that may set it."""
     from distributed import get_worker
 
     get_worker().loop.add_callback(_ignore_interrupts)
 
 
 def make_engine(kind: Any, n_jobs: int) -> Engine:
-    """The engine itself, with so many threads or processes; a cluster has its own workers."""
+    """The engine of a kind, with `n_jobs` threads or processes; a cluster has its own workers."""
     if kind == "threads":
         return ThreadEngine(n_jobs)
     if kind == "processes":

@@ -1,7 +1,7 @@
 """How a fit is made: from memory, from a source, from batches as they come, or on workers.
 
-An estimator says by its hooks how its examples are encoded, what they fix, what their oracle is and
-what weights mean. The functions here do the rest, and are the same for all estimators.
+The hooks of an estimator say how examples are encoded, what they fix, what their oracle is and what
+weights mean; all else is here, the same for all estimators.
 """
 
 import os
@@ -54,7 +54,7 @@ def make_solver(solver: Any) -> StructuredSolver:
 
 
 Metadata = dict[str, Any]
-"""Fitted attributes that do not depend on the weights: the examples fix them before training."""
+"""Fitted attributes that the examples fix before training."""
 
 
 Attributes = Callable[[Floats], dict[str, Any]]
@@ -62,7 +62,7 @@ Attributes = Callable[[Floats], dict[str, Any]]
 
 
 class Encoded(NamedTuple):
-    """Examples that were checked, in the form that the estimator works with."""
+    """Checked examples in the form that the estimator works with."""
 
     X: Any
     y: Any
@@ -88,7 +88,7 @@ class Hooks(Protocol):
         """Examples, checked; also against the metadata, unless they are the first."""
 
     def _metadata(self, examples: Encoded, classes: NDArray[Any] | None, /) -> Metadata:
-        """What the first examples fix; the classes are those of the examples if None."""
+        """What the first examples fix; classes of None are those of the examples."""
 
     def _oracle(self, examples: Encoded, C: Floats, metadata: Metadata, /) -> Oracle:
         """The oracle of encoded examples, each with its own C."""
@@ -97,13 +97,13 @@ class Hooks(Protocol):
         """Fitted attributes that hold the model."""
 
     def _finish(self, X: Any, metadata: Metadata, /) -> None:
-        """Set what `_fitted` cannot, such as names of features; called after every fit."""
+        """Set what `_fitted` cannot, such as feature names; called after every fit."""
 
     def _survey(self, source: Source, /) -> Metadata:
         """What all examples of a source fix."""
 
     def _solve(self, solver: Any, oracle: Any, X: Any, y: Any, metadata: Metadata, /) -> None:
-        """Train with a solver, from the dual solution of the fit before if that is asked for."""
+        """Train with a solver, from the dual solution of the last fit if that is asked for."""
 
     # Of every estimator
 
@@ -132,10 +132,7 @@ class OnlineFit(NamedTuple):
 def fit_examples(
     estimator: EngineHooks, X: Any, y: Any, examples: Encoded, sample_weight: ArrayLike | None
 ) -> None:
-    """Fit to examples in memory, here or dealt out to shards.
-
-    `X` and `y` are the examples before they were encoded, one item or row for each.
-    """
+    """Fit to examples in memory, here or on shards; `X` and `y` are as before encoding."""
     if runs_on_shards(estimator):
         from maxmargin.training.workers import fit_examples_on_shards
 
@@ -156,10 +153,7 @@ def fit_in_memory(
 def start_fit(
     estimator: Hooks, examples: Encoded, sample_weight: ArrayLike | None
 ) -> tuple[Oracle, Metadata]:
-    """The oracle that a `fit` trains with, and what its examples fix.
-
-    Calls of `partial_fit` before are forgotten, and so is a start with other classes.
-    """
+    """The oracle of a `fit` and its metadata; forgets earlier `partial_fit` calls."""
     C = costs(estimator, examples.n_examples, sample_weight)
     metadata = estimator._metadata(examples, None)
     oracle = estimator._oracle(examples, C, metadata)
@@ -171,7 +165,7 @@ def start_fit(
 def costs(
     estimator: Any, n_examples: int, sample_weight: ArrayLike | None, alone: bool = True
 ) -> Floats:
-    """C of each example; if these are not `alone`, others may be learned from."""
+    """C of each example; `alone` says that no others are learned from."""
     C = np.full(n_examples, float(estimator.C))
     if sample_weight is not None:
         C *= check_per_sample(sample_weight, n_examples, "sample_weight", "weights")
@@ -181,7 +175,7 @@ def costs(
 
 
 def check_costs(C: Floats) -> Floats:
-    """The C of each example, with its weights; none so large that sums of them overflow."""
+    """C of each example, none so large that sums overflow."""
     total = float(C.sum())
     if not total <= LARGEST_COST:
         at = int(np.argmax(C))
@@ -193,7 +187,7 @@ def check_costs(C: Floats) -> Floats:
 
 
 def forget_other_classes(estimator: Any, metadata: Metadata) -> None:
-    """Do not start from the dual solution of a fit with other classes."""
+    """Forget the dual solution of a fit with other classes."""
     classes = metadata.get("classes_")
     if not np.array_equal(getattr(estimator, "classes_", classes), classes):  # type: ignore[arg-type]
         estimator._warm = None
@@ -202,7 +196,7 @@ def forget_other_classes(estimator: Any, metadata: Metadata) -> None:
 def train_as_hooked(
     estimator: Hooks, solver: Any, oracle: Any, X: Any, y: Any, metadata: Metadata
 ) -> None:
-    """Train, with what weights mean from the hook `_fitted`; the usual hook `_solve`."""
+    """Train, with `_fitted` saying what weights mean; the usual hook `_solve`."""
     train_oracle(estimator, solver, oracle, X, y, partial(estimator._fitted, metadata))
 
 
@@ -215,7 +209,7 @@ def train_oracle(
     attributes: Attributes,
     shape: Hashable = None,
 ) -> None:
-    """Train, with `warm_start` from where the last fit ended, if that was of the same shape."""
+    """Train; `warm_start` begins where the last fit of the same shape ended."""
     warm = estimator.warm_start
     shape = (shape or oracle.shape) if warm else None
     known, point = (warm and getattr(estimator, "_warm", None)) or (None, None)
@@ -234,11 +228,9 @@ def train(
     attributes: Attributes,
     cancelled: threading.Event | None = None,
 ) -> Result:
-    """Solve, showing it to the callbacks, and set what was learned.
+    """Solve, with callbacks, and set what was learned; if that fails, the estimator stays.
 
-    Nothing of the estimator changes before the end; if the problem fails on the way, what was
-    learned before is kept. `solve` takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps
-    `checkpoint`.
+    `solve` takes `stopping`, `n_jobs`, `seed`, `on_iteration` and perhaps `checkpoint`.
     """
     if estimator.n_jobs == 0:
         raise ValueError("n_jobs is 0: use 1 for one thread, or -1 for one per core.")
@@ -277,7 +269,6 @@ def train(
 def _calls_back(
     estimator: Any, X: Any, y: Any, attributes: Attributes
 ) -> Callable[[Iteration, Callable[[], Floats]], bool] | None:
-    """Hand each iteration to the callbacks, if there are any."""
     if not getattr(estimator, "_skl_callbacks", None):
         return None
     fit_context = estimator._callback_fit_ctx
@@ -300,11 +291,7 @@ def _calls_back(
 
 @contextmanager
 def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C set `cancelled`, so that the iteration under way is ended and kept.
-
-    The second one comes at once. Where somebody else handles Ctrl-C, or this is not the main
-    thread, nothing changes.
-    """
+    """Let the first Ctrl-C set `cancelled`, to complete the iteration; the second raises."""
     usual = signal.default_int_handler
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGINT) is not usual:
@@ -323,7 +310,7 @@ def first_interrupt_sets(cancelled: threading.Event) -> Iterator[None]:
 
 
 def _fingerprint(X: Any, y: Any) -> str:
-    """A name for the data, which a model keeps: from some of it, so that it costs little."""
+    """A name for the data, from some of it, which a model keeps."""
     found = SampledHash("X and y")
     found.add(X)
     found.add(y)
@@ -331,10 +318,7 @@ def _fingerprint(X: Any, y: Any) -> str:
 
 
 def fit_source(estimator: EngineHooks, source: Source, **others: Any) -> None:
-    """Fit to all examples of a source, in as many passes as are needed, or on shards.
-
-    `others` are arguments of `fit` that go with examples in memory only.
-    """
+    """Fit to all examples of a source; `others` are arguments for examples in memory only."""
     refuse_with_source(**others)
     if runs_on_shards(estimator):
         from maxmargin.training.workers import fit_source_on_shards
@@ -356,7 +340,7 @@ def fit_source(estimator: EngineHooks, source: Source, **others: Any) -> None:
 
 
 def refuse_with_source(**others: Any) -> None:
-    """Refuse arguments of `fit` that go with examples in memory only."""
+    """Refuse arguments of `fit` for examples in memory only."""
     for name, value in others.items():
         if value is not None:
             raise ValueError(f"A source gives all there is to the examples: leave {name} out.")
@@ -365,7 +349,7 @@ def refuse_with_source(**others: Any) -> None:
 def survey_classes(
     estimator: Hooks, source: Source, classes: NDArray[Any] | None = None
 ) -> Metadata:
-    """What a source fixes by its first examples and all its classes, found by a pass."""
+    """What the first examples of a source and all its classes fix."""
     classes = source.classes() if classes is None else classes
     return estimator._metadata(estimator._encode(*first_examples(source), None), classes)
 
@@ -388,10 +372,7 @@ def partial_fit(
     sample_weight: ArrayLike | None,
     classes: NDArray[Any] | None = None,
 ) -> None:
-    """Learn from a batch of examples, which are not kept, only cutting planes of the hard ones.
-
-    The first call starts anew; so does the first after `fit`.
-    """
+    """Learn from a batch, of which only the cuts of hard examples are kept."""
     refuse_checkpoint(estimator)
     C = costs(estimator, examples.n_examples, sample_weight)
     metadata = known_metadata(estimator) or estimator._metadata(examples, classes)
@@ -402,7 +383,7 @@ def partial_fit(
 
 
 def refuse_checkpoint(estimator: Hooks) -> None:
-    """For calls of `partial_fit`, which end before there would be one."""
+    """Refuse it for `partial_fit`, whose calls end before there would be one."""
     if estimator.checkpoint is not None:
         raise ValueError(
             "partial_fit keeps no checkpoint: leave checkpoint out, and save the model between "
@@ -411,12 +392,12 @@ def refuse_checkpoint(estimator: Hooks) -> None:
 
 
 def known_metadata(estimator: Hooks) -> Metadata | None:
-    """What the calls of `partial_fit` before have fixed; None if there was none."""
+    """What earlier calls of `partial_fit` have fixed; None if there were none."""
     return None if estimator._online is None else estimator._online.metadata
 
 
 def partial_fit_classes(estimator: Any, classes: ArrayLike | None) -> NDArray[Any]:
-    """Classes of a call of `partial_fit`; those of a `fit` before count if none are given."""
+    """Classes of a `partial_fit`; those of an earlier `fit` if none are given."""
     known = known_metadata(estimator)
     if known is not None:
         return all_classes(classes, known["classes_"])
@@ -434,7 +415,7 @@ def _explore(
     on_iteration: Any,
     checkpoint: Any = None,
 ) -> Result:
-    """One pass over new examples, with the cached cutting planes of the calls before."""
+    """One pass over new examples, with the cached constraints of earlier calls."""
     solver = online_solver(estimator)
     with Threads(n_jobs) as threads:
         if estimator._online is None:
@@ -513,7 +494,7 @@ def engine(kind: Any) -> Iterator[None]:
 
 
 def runs_on_shards(estimator: EngineHooks) -> bool:
-    """Whether a fit is to run on shards: on another engine, or because the solver wants them."""
+    """Whether the engine or the solver asks for shards."""
     elsewhere = chosen_engine(estimator.engine) != "threads"
     return elsewhere or (
         isinstance(estimator.solver, StructuredSolver) and estimator.solver.on_shards
@@ -521,12 +502,12 @@ def runs_on_shards(estimator: EngineHooks) -> bool:
 
 
 def chosen_engine(parameter: Any) -> Any:
-    """What to run on: the parameter, or what the context says if it is None."""
+    """The parameter, or the engine of the context if it is None."""
     return check_engine(_CURRENT.get() if parameter is None else parameter)
 
 
 def check_engine(kind: Any) -> Any:
-    """The same, if there is such an engine."""
+    """Refuse an engine that does not exist."""
     is_client = hasattr(kind, "scheduler_info") and hasattr(kind, "submit")
     if kind in ENGINES if isinstance(kind, str) else is_client:
         return kind

@@ -16,34 +16,28 @@ Order = NDArray[np.int64]
 
 
 class Partition(NamedTuple):
-    """Examples of one partition of the data; `y` may be None where the inputs say all."""
+    """Examples of a partition; `y` may be None where the inputs say all."""
 
     X: Any
     y: Any
     weight: Floats | None = None
     """Multiplies the C of each example."""
     numbers: Order | None = None
-    """Which of all examples they are; None if partitions follow one another."""
+    """Of the examples among all; None if partitions follow one another."""
 
     @property
     def n_examples(self) -> int:
-        """How many there are."""
         return self.X.shape[0] if hasattr(self.X, "shape") else len(self.X)
 
 
 class SourcePartition(NamedTuple):
-    """Some batches of a source, read where they are needed: each worker must have access to it.
-
-    If a source cannot be split, every worker reads all of it and keeps every `of`-th batch, from
-    `number` on.
-    """
+    """Batches of a source, which workers read themselves: all, or every `of`-th from `number`."""
 
     source: Source
     number: int = 0
     of: int = 1
 
     def load(self) -> Partition:
-        """Read the examples."""
         batches, first = [], 0
         for at, (X, y) in enumerate(self.source.batches()):
             if at % self.of == self.number and len(y):
@@ -75,7 +69,7 @@ def joined(partitions: Sequence[Partition]) -> Partition:
 
 
 def stacked(values: Sequence[Any]) -> Any:
-    """Matrices, arrays or lists, one after the other; sparse rows become as wide as the widest."""
+    """Concatenate matrices, arrays or lists; sparse rows become as wide as the widest."""
     if any(sp.issparse(value) for value in values):
         width = max(value.shape[1] for value in values)
         return sp.vstack([widened(sp.csr_array(value), width) for value in values], format="csr")
@@ -85,7 +79,7 @@ def stacked(values: Sequence[Any]) -> Any:
 
 
 def taken(values: Any, numbers: Order) -> Any:
-    """Some of the items, or rows."""
+    """Some of the items or rows."""
     if values is None:
         return None
     if sp.issparse(values):
@@ -98,13 +92,13 @@ def taken(values: Any, numbers: Order) -> Any:
 
 
 def dealt_out(X: Any, y: Any, weight: Floats | None, n: int, n_partitions: int) -> list[Partition]:
-    """Examples in memory as partitions: every `n_partitions`-th example in the same one."""
+    """Examples in memory as partitions, every `n_partitions`-th in the same one."""
     owns = [np.arange(number, n, n_partitions) for number in range(n_partitions)]
     return [Partition(taken(X, own), taken(y, own), taken(weight, own), own) for own in owns]
 
 
 def partitions_of(source: Source, n_partitions: int) -> list[Any]:
-    """A source in partitions: those of what Dask holds, or so many of anything else."""
+    """Partitions of a source: Dask's own, or so many of anything else."""
     if not isinstance(source, (DaskSource, DaskArrays)):
         split = source.split(n_partitions)
         if split is None:
@@ -119,7 +113,7 @@ def partitions_of(source: Source, n_partitions: int) -> list[Any]:
 
 
 def _computed_partition(part: Any, y: Any, columns: Columns | None = None) -> Partition:
-    """Examples of a partition, where Dask has computed it."""
+    """Examples of a partition that Dask has computed."""
     if columns is None:
         return Partition(part, y)
     if hasattr(part, "columns"):
@@ -129,7 +123,7 @@ def _computed_partition(part: Any, y: Any, columns: Columns | None = None) -> Pa
 
 
 def fingerprint_of(source: Source) -> str:
-    """A short text that tells the data from others; of what Dask holds, its own name for it."""
+    """A short text that identifies the data; of Dask's, its own name for it."""
     if isinstance(source, DaskSource):
         return str(source.collection.__dask_keys__()[0])
     if isinstance(source, DaskArrays):
@@ -138,7 +132,7 @@ def fingerprint_of(source: Source) -> str:
 
 
 class Survey(NamedTuple):
-    """What was found in a partition: how many examples, what an estimator asked for, and one."""
+    """What was found in a partition: its size, what the estimator asked for, and one example."""
 
     n_examples: int
     found: Any
@@ -146,7 +140,7 @@ class Survey(NamedTuple):
 
 
 def check_widths(widths: Sequence[int]) -> None:
-    """See to it that all partitions of the data have as many features."""
+    """Refuse partitions with different numbers of features."""
     other = next((number for number, width in enumerate(widths) if width != widths[0]), None)
     if other is not None:
         raise ValueError(

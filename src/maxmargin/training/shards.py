@@ -1,8 +1,7 @@
-"""Shards: partitions of the data with a state, each kept by one worker and asked for things.
+"""Shards: partitions of the data with a state, each kept by one worker and sent requests.
 
-A worker keeps its shards in a table of its process. A request names the shard and its generation
-(how often it was made): if that one is gone with its worker, the answer says so, and whoever asks
-has it made again, there or elsewhere. `ShardedOracle` is the oracle of all their examples.
+A request names the shard and its generation (how often it was made). If that one is gone with its
+worker, the answer says so, and the driver has it made again. `ShardedOracle` is the oracle of all.
 """
 
 import itertools
@@ -45,31 +44,28 @@ Order = NDArray[np.int64]
 Key = tuple[str, int]
 
 FORGET_SECONDS = 5.0
-"""Time that workers have to forget their shards."""
 
 MISROUTED_TRIALS = 3
-"""How often a request is repeated that another worker than that of the shard has answered."""
+"""How often a request that another worker has answered is repeated."""
 
 SCATTER_TRIALS = 20
 """How often data are sent to workers that turn out to be lost."""
 
 POLL_SECONDS = 1.0
-"""Time without any answer after which to check whether the workers are still there."""
+"""Time without any answer before the workers are checked."""
 
 FETCH_SECONDS = 2.0
-"""Time in which an answer that is there should arrive; each time it does not, it is doubled."""
+"""Time for an answer to arrive; doubled each time that it does not."""
 
 PATIENCE_SECONDS = 3600.0
-"""Time without an answer after which a shard is made again on another worker, unless a solver sets
-another; and always for making it, which may have much to read."""
+"""Time without an answer before a shard is made again; solvers set their own once it is made."""
 
 MOST_LOSSES, ANSWERS_TO_RECOVER = 20, 100
-"""How often a shard may be lost before it has answered so many requests in a row: some shards
-themselves end their workers, for lack of memory or by a crash."""
+"""Losses of a shard without so many answers in a row, after which it must be ending its workers."""
 
 
 class LostShardError(RuntimeError):
-    """A shard is gone with its worker, and with it all that was kept there."""
+    """A shard is lost with its worker, and all that was kept there."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"Shard {number} is lost.")
@@ -77,11 +73,7 @@ class LostShardError(RuntimeError):
 
 
 class Loader(NamedTuple):
-    """How a shard is made: ``make(partitions)``.
-
-    Partitions are in memory, or ``dask.delayed`` objects, which are computed where the shard is;
-    `holder` is the worker where most of them lie already, if there is one.
-    """
+    """How a shard is made: ``make(partitions)``, which may be lazy; `holder` has most of them."""
 
     make: Callable[[list[Any]], Any]
     partitions: list[Any]
@@ -89,10 +81,7 @@ class Loader(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a shard has answered, and how long it took from the request.
-
-    The error is a `LostShardError`, or what the shard raised.
-    """
+    """What a shard has answered, after how many seconds; or its error, perhaps `LostShardError`."""
 
     shard: int
     value: Any
@@ -114,9 +103,8 @@ class Shards:
         self._numbers = itertools.count(1)
         self._losses = [0] * len(self.loaders)
         self._answered = [0] * len(self.loaders)
-        """Requests that shards have answered since they were made."""
+        """Requests that each shard has answered since it was made."""
         self.patience = PATIENCE_SECONDS
-        """Time without an answer after which a shard counts as lost."""
         self._requests: dict[int, _Request] = {}
         self._done: queue.SimpleQueue[float] = queue.SimpleQueue()
         """Gets an item whenever an answer is there."""
@@ -126,7 +114,6 @@ class Shards:
 
     @property
     def busy(self) -> KeysView[int]:
-        """Shards that have not answered yet."""
         return self._requests.keys()
 
     def make(self, shard: int) -> None:
@@ -150,14 +137,14 @@ class Shards:
         self._call(shard, _make, self._key(shard), generation, loader.make, *partitions)
 
     def _choose_worker(self, shard: int) -> Any:
-        """The worker that holds its data, or else the one that has the fewest shards."""
+        """The worker that holds its data, or the one with the fewest shards."""
         self._workers[shard] = None
         workers, holder = self.engine.workers, self.loaders[shard].holder
         used = [self._workers.count(worker) for worker in workers]
         return holder if holder in workers else workers[used.index(min(used))]
 
     def make_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Make all shards, and send each a first request; those lost meanwhile are made again."""
+        """Make all shards, and send each a first request; lost ones are made again."""
         answers: dict[int, Any] = {}
         while len(answers) < len(self):
             for shard in range(len(self)):
@@ -169,17 +156,16 @@ class Shards:
         return [answers[shard] for shard in range(len(self))]
 
     def ask(self, shard: int, method: str, *arguments: Any) -> None:
-        """Let a shard call one of its methods; it must have answered all requests before."""
+        """Call a method of a shard, which must have answered all requests before."""
         if shard in self._requests:
             raise EngineError(f"Shard {shard} has not answered the request before.")
         key, generation, number = self._key(shard), self._generation[shard], next(self._numbers)
         self._call(shard, _ask, key, generation, number, method, *arguments)
 
     def answer(self, timeout: float | None = None) -> Answer | None:
-        """The next answer, from whichever shard; None if none comes in so many seconds.
+        """The next answer, or that a shard is lost; None if none comes in so many seconds.
 
-        That a shard is lost is an answer, too: its worker is gone, or has not answered for longer
-        than our patience. An `EngineError` if no answer can come any more.
+        `EngineError` if none can come any more.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while self._requests:
@@ -202,17 +188,14 @@ class Shards:
         return None
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
-        """Answers of all shards to the same request, in their order.
-
-        Raises the first error: what a shard raised, or a `LostShardError`; all have answered.
-        """
+        """Answers of all shards to a request, in order; raises the first error once all have."""
         self._answers()  # to requests that Ctrl-C has interrupted, which are of no use any more
         for shard in range(len(self)):
             self.ask(shard, method, *arguments)
         return self.wait()
 
     def wait(self) -> list[Any]:
-        """Answers of all shards that are busy, in their order; errors as in `ask_all`."""
+        """Answers of all busy shards, in order; errors as in `ask_all`."""
         answers = self._answers()
         for answer in answers:
             if answer.error is not None:
@@ -220,7 +203,6 @@ class Shards:
         return [answer.value for answer in answers]
 
     def _answers(self) -> list[Answer]:
-        """What all shards that are busy answer, in their order."""
         answers = []
         while self._requests:
             answer = self.answer()
@@ -229,7 +211,7 @@ class Shards:
         return sorted(answers, key=lambda answer: answer.shard)
 
     def _answers_of_present(self) -> dict[int, Any]:
-        """What shards that are busy answer, without those that are lost."""
+        """Answers of busy shards that are not lost."""
         values = {}
         for answer in self._answers():
             if answer.error is None:
@@ -239,7 +221,7 @@ class Shards:
         return values
 
     def close(self) -> None:
-        """Let the workers forget the shards, without waiting long for those that do not answer."""
+        """Have the workers forget the shards, without waiting long."""
         pending = []
         try:
             missing = self.engine.missing({worker for _, worker in self._held})
@@ -295,11 +277,7 @@ class Shards:
         return Answer(shard, value, None, seconds)
 
     def _silent(self) -> int | None:
-        """A shard of which no answer is to be expected any more, if there is one.
-
-        Slow shards are waited for as long as there is no other worker that might do better. After a
-        shard was slow for too long, the patience is doubled.
-        """
+        """A shard that is lost, or too slow where there are other workers; doubles the patience."""
         missing = self.engine.missing({self._workers[shard] for shard in self._requests})
         now = time.perf_counter()
         for shard, request in self._requests.items():
@@ -313,7 +291,6 @@ class Shards:
         return None
 
     def _lost(self, shard: int, request: "_Request") -> Answer:
-        """The answer that a shard is lost with its worker."""
         if self._answered[shard] >= ANSWERS_TO_RECOVER:
             self._losses[shard] = 0
         self._losses[shard] += 1
@@ -330,13 +307,13 @@ class Shards:
 
 
 class _Request(NamedTuple):
-    """What a shard is at work on; Dask works on only while `pending` is referenced."""
+    """What a shard works on; Dask goes on only while `pending` is referenced."""
 
     at: float
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     pending: Pending | None = None
-    """None if the worker was lost before it could be asked."""
+    """None if the worker was lost before."""
     trials: int = 0
     fetch_seconds: float = FETCH_SECONDS
 
@@ -358,7 +335,7 @@ class _Kept:
         self.generation, self.shard = generation, shard
         self.lock = threading.Lock()
         self.number, self.answer = 0, None
-        """The last request, and its answer."""
+        """Of the last request."""
 
 
 _TABLE: dict[Key, _Kept] = {}
@@ -387,38 +364,27 @@ def _forget(key: Key) -> None:
 
 
 class Delta(NamedTuple):
-    """A vector encoded by what has changed in it: new values of some columns, or of all if None."""
+    """A vector encoded by its changes: new values of some columns, or of all if None."""
 
     columns: NDArray[np.uint32] | None
     values: Floats
 
     @classmethod
     def between(cls, old: Floats, new: Floats) -> "Delta":
-        """What makes `new` of `old`.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from maxmargin.training.shards import Delta
-        >>> Delta.between(np.zeros(5), np.array([0.0, 0.0, 3.0, 0.0, 0.0]))
-        Delta(columns=array([2], dtype=uint32), values=array([3.]))
-        """
+        """What makes `new` of `old`."""
         columns = np.flatnonzero(old != new).astype(np.uint32)
         some = cls(columns, new[columns])
         return some if some.nbytes < new.nbytes else cls(None, new.copy())
 
     @property
     def nbytes(self) -> int:
-        """Bytes to send."""
         return self.values.nbytes + (0 if self.columns is None else self.columns.nbytes)
 
     @property
     def entries(self) -> "slice | NDArray[np.uint32]":
-        """Which entries change."""
         return slice(None) if self.columns is None else self.columns
 
     def apply(self, vector: Floats) -> None:
-        """Set the new values."""
         vector[self.entries] = self.values
 
 
@@ -426,7 +392,7 @@ Found = TypeVar("Found")
 
 
 def surveyed(engine: Engine, partitions: list[Any], survey: Callable[[Any], Found]) -> list[Found]:
-    """What `survey` finds in each of the partitions, called where they lie."""
+    """What `survey` finds in each partition, called where it lies."""
     make = partial(_Surveyed, survey)
     shards = Shards(engine, [Loader(make, [one], engine.holder(one)) for one in partitions])
     try:
@@ -436,18 +402,17 @@ def surveyed(engine: Engine, partitions: list[Any], survey: Callable[[Any], Foun
 
 
 class _Surveyed:
-    """A shard that keeps nothing of its partition but what was found in it."""
+    """A shard that keeps only what was found in its partition."""
 
     def __init__(self, survey: Callable[[Any], Any], partitions: list[Any]) -> None:
         self.found = survey(*partitions)
 
     def tell(self) -> Any:
-        """What was found."""
         return self.found
 
 
 def equally_wide(engine: Engine, partitions: list[Any]) -> list[Any]:
-    """Partitions of a file that does not tell how wide its rows are, all as wide as the widest."""
+    """Partitions of a file that does not tell its width, all as wide as the widest."""
     for one in partitions:
         source = one.source if isinstance(one, SourcePartition) else None
         if not isinstance(source, LineFile) or source.n_features is not None:
@@ -463,7 +428,7 @@ def _width(partition: SourcePartition) -> int:
 
 
 class About(NamedTuple):
-    """What a shard tells of its examples: how many, or which, each partition has, and how wide."""
+    """How many (or which) examples each partition of a shard has, and how wide they are."""
 
     partitions: "list[int | Order]"
     n_features: int
@@ -472,18 +437,14 @@ class About(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """What a dual point makes of the cutting planes: ``sum coef * psi`` and ``sum coef * loss``."""
+    """``sum coef * psi`` and ``sum coef * loss`` of a dual point."""
 
     vector: Floats
     linear: float
 
 
 class Shard:
-    """Some of the examples on their worker, and what a solver keeps with them.
-
-    Partitions that are lazy are computed now; `firsts` are the numbers of their first examples
-    among all, if that is known.
-    """
+    """Examples of some partitions, whose first ones have the numbers `firsts`, and solver state."""
 
     def __init__(
         self,
@@ -497,27 +458,26 @@ class Shard:
         self.partitions: list[int | Order] = [
             one.n_examples if one.numbers is None else one.numbers for one in loaded
         ]
-        """How many examples each partition has, or which."""
+        """How many (or which) examples each has."""
         self.firsts = firsts
         self.work: Any = None
 
     def about(self) -> About:
-        """What the oracle of all examples must know."""
         oracle = self.oracle
         return About(self.partitions, oracle.n_features, oracle.exact, oracle.oracle_work)
 
     def begin(self, make: Callable[..., Any], *arguments: Any) -> None:
-        """Let a solver make what it keeps here."""
+        """Make what the solver keeps here."""
         self.work = make(self.oracle, *arguments)
 
     def do(self, method: str, *arguments: Any) -> Any:
-        """Ask what the solver keeps here."""
+        """Call a method of what the solver keeps here."""
         with self._renumbering():
             return getattr(self.work, method)(*arguments)
 
     @contextmanager
     def _renumbering(self) -> Iterator[None]:
-        """Let errors name the number that an example has among all, if that is known."""
+        """Let errors name an example by its number among all, if known."""
         try:
             yield
         except ProblemError as error:
@@ -527,7 +487,6 @@ class Shard:
             raise ProblemError(told) from error
 
     def _told(self, sentence: str) -> str:
-        """A sentence about an example, with its number among all if that is known."""
         numbers = []
         for k, own in enumerate(self.partitions):
             if isinstance(own, np.ndarray):
@@ -546,34 +505,30 @@ class Shard:
         return hinges, None if wrong is None else self._told(wrong)
 
     def sums(self) -> Sums:
-        """What the present dual point makes of cutting planes made anew from the data."""
+        """Sums of the present dual point, over cuts made anew from the data."""
         evaluation = Evaluation(self.work.point(), self.oracle.n_features).add(self.oracle, 0)
         return Sums(evaluation.weights, evaluation.linear)
 
 
 class ResidentPoint:
-    """A feasible dual point that stays with the shards."""
+    """A feasible dual point that stays in the shards."""
 
     def dual(self, oracle: "ShardedOracle") -> float:
-        """Dual value, from cutting planes that each shard makes anew."""
+        """Dual value, from cuts that each shard makes anew."""
         sums = oracle.sums()
         return sums.linear - 0.5 * float(sums.vector @ sums.vector)
 
 
 class ShardedOracle(Oracle):
-    """The oracle of examples that stay in their shards, which answer for them.
-
-    `partition_numbers` says for each shard, none of which is made yet, which partitions of the data
-    it has.
-    """
+    """The oracle of examples in shards; `partition_numbers` lists each one's partitions."""
 
     def __init__(self, shards: Shards, partition_numbers: list[list[int]], content: Any) -> None:
         self.shards, self._content = shards, content
         self.C = np.zeros(0)  # each shard knows the C of its own
         self.checker: OracleChecker = OracleChecker()
-        """It repeats what those of the shards have found."""
+        """Repeats what those of the shards have found."""
         self.sent = self.received = 0
-        """Bytes of the arrays that went to the shards, and that came from them."""
+        """Bytes of the arrays sent to the shards, and received."""
         self._told_of = 0, 0
         told: list[About] = shards.make_all("about")
         widths = sorted({about.n_features for about in told})
@@ -599,7 +554,7 @@ class ShardedOracle(Oracle):
         """For each shard, the numbers of its examples among all."""
         self._n_examples = first
         self.lists_point = False
-        """Whether a solver is to fetch the final dual point, for another solve to start from."""
+        """Whether to fetch the final dual point, for a warm start."""
 
     @property
     def n_examples(self) -> int:
@@ -626,7 +581,7 @@ class ShardedOracle(Oracle):
         return sum(hinges, Hinges(0.0, 0.0))
 
     def sums(self) -> Sums:
-        """What the dual points of all shards make of their cutting planes."""
+        """`Sums` over all shards."""
         vector, linear = np.zeros(self.n_features), 0.0
         for own in self.shards.ask_all("sums"):
             vector += own.vector
@@ -635,12 +590,12 @@ class ShardedOracle(Oracle):
         return Sums(vector, linear)
 
     def traffic(self) -> dict[str, Any]:
-        """Bytes that were sent and received since the last call."""
+        """Bytes sent and received since the last call."""
         before, self._told_of = self._told_of, (self.sent, self.received)
         return {"sent": self.sent - before[0], "received": self.received - before[1]}
 
     def split(self, point: DualPoint) -> list[DualPoint]:
-        """A dual point of all examples as one for each shard, with their own numbers."""
+        """A dual point over all examples as one for each shard, with its own numbers."""
         points = []
         for numbers in self.numbers:
             order = np.argsort(numbers)
@@ -651,7 +606,7 @@ class ShardedOracle(Oracle):
         return points
 
     def join(self, points: Sequence[DualPoint]) -> DualPoint:
-        """The other way round."""
+        """The inverse of `split`."""
         return DualPoint(
             np.concatenate([n[p.examples] for n, p in zip(self.numbers, points, strict=True)]),
             np.concatenate([point.coef for point in points]),
@@ -667,10 +622,7 @@ def shard_oracle(
     content: Any,
     counts: Sequence[int] | None = None,
 ) -> ShardedOracle:
-    """The oracle of partitions in so many shards on an engine, each where most of its data lie.
-
-    `counts` are the numbers of examples that the partitions have, if that is known.
-    """
+    """The oracle of partitions (of `counts` examples, if known) in shards, each near its data."""
     holders = [engine.holder(partition) for partition in partitions]
     known = [holder for holder in dict.fromkeys(holders) if holder is not None][:n_shards]
     numbers: list[list[int]] = [[] for _ in range(n_shards)]
@@ -694,35 +646,29 @@ def shard_oracle(
 @registered("ClusterRound")
 @dataclass(frozen=True)
 class ClusterIteration(Iteration):
-    """A line of history of a fit on shards; what it adds is of this iteration alone."""
+    """A line of history of a fit on shards; its own fields are of this iteration alone."""
 
     sent: int = 0
-    """Bytes of the arrays that went to the shards."""
     received: int = 0
     updates: int = 0
-    """Updates that shards sent."""
     work_seconds: float = 0.0
-    """Time that shards worked, added up."""
+    """Summed over the shards."""
     oracle_seconds: float = 0.0
-    """Of that the time of their oracle calls."""
+    """Of these, in oracle calls."""
     idle_seconds: float = 0.0
-    """Time between request and answer that they did not work: transport and the scheduler."""
+    """Between request and answer without work: transport and the scheduler."""
     step: float = 1.0
-    """Step size along the shards' updates, on average."""
+    """Mean step size along the shards' updates."""
 
 
 CERTIFIED_BY_POINT = (Status.CONVERGED, Status.RELAXED)
-"""Reasons to stop that hold only for as long as the dual point that they were found with."""
+"""Reasons to stop that hold only together with their dual point."""
 
 
 def certified_on_shards(
     finish: Callable[[Any, Status], Result], run: Any, status: Status, solver: Solver
 ) -> Result:
-    """The answer of a run, certified by `finish`, during which a shard may be lost.
-
-    What a lost shard had reached is lost with it. A run that had converged must do so again before
-    it says so.
-    """
+    """The result of a run, certified by `finish`; lost shards have it converge again first."""
     while True:
         try:
             result = finish(run, status)

@@ -1,4 +1,4 @@
-"""Sources as streams of checked batches: of oracles for structured problems, of linear problems."""
+"""Sources as streams of checked batches: of oracles, and of linear problems."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ from maxmargin.training.partitions import stacked
 Floats = NDArray[np.float64]
 
 SMALL_BATCH = 1 << 20
-"""Bytes up to which batches are joined: sweeps over very few rows do not earn what they cost."""
+"""Bytes up to which batches are joined: a sweep over few rows costs more than it gains."""
 
 
 class SourceBatch(NamedTuple):
-    """A batch of a source, its number, and how many examples come before it."""
+    """A batch of a source, its number, and the number of examples before it."""
 
     number: int
     first: int
@@ -47,7 +47,7 @@ class SourceBatch(NamedTuple):
 
 
 def read_batches(source: Source) -> Iterator[SourceBatch]:
-    """The batches of a source that are not empty; an error if all are."""
+    """The nonempty batches of a source; an error if there are none."""
     first = 0
     for number, examples in enumerate(source.batches()):
         if len(examples.y):
@@ -113,13 +113,13 @@ class SourceStream(Stream):
 
     @property
     def exact(self) -> bool:
-        """Whether the oracle always finds the most violated cut, as far as examples were read."""
+        """Whether oracle calls are exact, as far as examples were read."""
         return self._exact
 
 
 @dataclass(frozen=True)
 class CheckedExamples:
-    """Examples of a batch with the C of each, and how many the source has before them."""
+    """Examples of a batch with their C, and the number of examples before them."""
 
     X: Any
     y: NDArray[Any]
@@ -127,7 +127,7 @@ class CheckedExamples:
     first: int
 
     def of(self, values: Floats, name: str) -> Floats:
-        """Entries of `values`, which has one for each example of the source."""
+        """Entries for these of `values`, one for each example of the source."""
         return _entries(values, self.first, len(self.y), name)
 
 
@@ -141,11 +141,7 @@ def _entries(values: Floats, first: int, count: int, name: str) -> Floats:
 
 
 class LinearStream(Stateful, ABC):
-    """Batches of a source as linear problems, again and again: what `StreamedDual.solve` reads.
-
-    In the first pass each batch is as wide as the widest so far, in later ones as the widest of
-    all. `sample_weight` multiplies the C of each example. The estimator is a `LinearEstimator`.
-    """
+    """Batches of a source as linear problems for `StreamedDual`, as wide as the widest so far."""
 
     state_names: ClassVar[tuple[str, ...]] = ("width", "complete", "_kind")
     state_types: ClassVar[dict[str, Any]] = {"_kind": Any}
@@ -163,19 +159,19 @@ class LinearStream(Stateful, ABC):
 
     @abstractmethod
     def targets(self, examples: CheckedExamples) -> tuple[Any, Floats] | None:
-        """Targets of a batch, and C of each example; None if nothing can be learned from it yet."""
+        """Targets and C of a batch; None if nothing can be learned from it yet."""
 
     def end(self) -> None:
-        """Refuse a source of which nothing can be learned; called after a complete pass."""
+        """After a complete pass, refuse a source of which nothing can be learned."""
 
     @property
     def content(self) -> Any:
-        """All that tells these batches from others: the source, and what its beginning becomes."""
+        """What tells these batches from others: the source, and what its beginning becomes."""
         first = next((problem for problem in self() if problem is not None), None)
         return self.source.fingerprint(), self.sample_weight, first
 
     def about(self) -> tuple[WhitenedFeatures, Any]:
-        """The way back from the features of the problem, and what its outputs are."""
+        """The way back from the problem's features, and what its outputs are."""
         assert self._about is not None  # a solver has weights only if there was a batch
         return self._about
 
@@ -193,7 +189,7 @@ class LinearStream(Stateful, ABC):
         self.complete = True
 
     def examples(self) -> Iterator[CheckedExamples]:
-        """The batches as they are, checked; errors tell where."""
+        """Checked batches; errors say where they are."""
         end = 0
         for batch in read_batches(self.source):
             with batch.located():
@@ -250,7 +246,6 @@ def _grouped(batches: Iterator[CheckedExamples]) -> Iterator[CheckedExamples]:
 
 
 def _bytes_per_row(X: Any) -> float:
-    """Memory that a row takes in a sweep, about."""
     entries = 12 * X.nnz / X.shape[0] if sp.issparse(X) else X.itemsize * X.shape[1]
     return 100.0 + float(entries)
 

@@ -39,10 +39,10 @@ from maxmargin.training.shards import equally_wide, shard_oracle, surveyed
 
 @runtime_checkable
 class PartitionHooks(Protocol):
-    """What more an estimator says that can learn from a source whose partitions stay on workers."""
+    """More hooks of an estimator that can learn from partitions on workers."""
 
     def _survey_partition(self, X: Any, y: Any, /) -> Any:
-        """What must be known of all examples before some of them can be encoded."""
+        """What must be known of all examples before some can be encoded."""
 
     def _metadata_of(self, surveys: list[Survey], /) -> Metadata:
         """What the examples of all partitions fix."""
@@ -56,7 +56,7 @@ _NOT_THE_PROBLEM = {
 
 
 def distributed(solver: Any) -> StructuredSolver:
-    """The solver for shards that does the same, or as it is if it is one."""
+    """The solver for shards that does the same."""
     if isinstance(solver, StructuredSolver) and solver.on_shards:
         return solver
     if solver == "auto":
@@ -128,7 +128,7 @@ def _fit_partitions(
     y: Any,
     counts: list[int] | None = None,
 ) -> None:
-    """Fit to partitions; `data` tells them from others, `counts` are their numbers of examples."""
+    """Fit to partitions, which `data` identifies, with so many examples."""
     solver = distributed(estimator.solver)
     make_oracle = partial(partition_oracle, _bare(estimator), metadata)
     content = type(estimator).__name__, _problem_parameters(estimator), *data
@@ -148,13 +148,13 @@ def _problem_parameters(estimator: EngineHooks) -> dict[str, Any]:
 
 
 def _bare(estimator: EngineHooks) -> Any:
-    """The same estimator with nothing but the parameters that shards must know."""
+    """The estimator with only the parameters that shards must know."""
     kind: Any = type(estimator)
     return kind(**_problem_parameters(estimator), tol=estimator.tol)
 
 
 def survey_partition(estimator: Any, partition: Any) -> Survey:
-    """What is found in a partition, called where it lies."""
+    """Survey a partition, called where it lies."""
     examples = load_partition(partition)
     if not examples.n_examples:
         return Survey(0, None, None)

@@ -1,14 +1,9 @@
 """Feature dictionaries as rows of a matrix, read in compiled code.
 
-In a dictionary strings name an indicator (``{"word": "the"}``), numbers and booleans are values,
-lists name several indicators, and dictionaries are nested; a position may also be a list of names
-of indicators.
-
-A Python dictionary of names costs a string, an entry and several cache misses a name, and a name
-made of two parts (``word=the``) must be put together before it can be looked up. Here the bytes of
-all names lie in one array behind an open-addressed hash table, and feature dictionaries are walked
-through the stable C interface of Python, with the interpreter's lock held: names are compared byte
-by byte in place, and no Python object is made.
+Strings name an indicator (``{"word": "the"}``), numbers and booleans are values, lists name several
+indicators, dictionaries are nested; a position may be a list of indicators. The bytes of all names
+lie in one array behind an open-addressed hash table, and dictionaries are walked through the stable
+C interface of Python: names are compared in place, and no Python object is made.
 """
 
 import ctypes
@@ -30,7 +25,7 @@ from maxmargin.core.registry import registered
 from maxmargin.core.state import Remade
 
 SEPARATOR = "="
-"""Between a feature and its value in the name of an indicator: ``word=the``."""
+"""Between feature and value in an indicator: ``word=the``."""
 
 _object = types.intp  # every pointer to a Python object
 _PyObject_IsInstance = types.ExternalFunction("PyObject_IsInstance", types.intc(_object, _object))
@@ -47,7 +42,7 @@ _PyErr_Occurred = types.ExternalFunction("PyErr_Occurred", _object())
 _PyErr_Clear = types.ExternalFunction("PyErr_Clear", types.void())
 
 _DONE, _TABLE_FULL, _TEXT_FULL, _UNUSUAL = range(4)
-"""What `_read` comes back for."""
+"""Why `_read` returns."""
 
 _TRUE, _FALSE, _NONE, _DICT, _LIST, _STR, _FLOAT, _INT = range(8)
 _KNOWN_OBJECTS = np.array(
@@ -57,7 +52,7 @@ _POSITION, _COLUMNS = range(2)
 _CODE, _NAME, _NAME_LENGTH, _VALUE, _VALUE_LENGTH, _SLOT = range(6)
 
 _SORTED_UP_TO = 64
-"""Rows of so many features are sorted as they grow; longer ones are left to scipy."""
+"""Features of a row up to which it is sorted by insertion, not by scipy."""
 
 _FNV_START, _FNV_PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _SIGN = np.uint8(ord(SEPARATOR))
@@ -89,18 +84,13 @@ class NameTable(Remade):
         return table
 
     def names(self) -> list[str]:
-        """All names, by column."""
         text = self.text[: self.ends[self.n_columns]].tobytes()
         return [text[a:b].decode() for a, b in pairwise(self.ends[: self.n_columns + 1].tolist())]
 
     def read(
         self, positions: Sequence[Any], plain: Callable[[int], dict[str, float]], grow: bool
     ) -> sp.csr_array:
-        """Rows of features of dictionaries and lists; new names get columns if `grow`.
-
-        Values are strings, numbers, booleans or None. For a position that is or holds anything
-        else, `plain` gives its features by name.
-        """
+        """Feature rows of positions; `plain` gives the features of those with unusual values."""
         pointed = np.fromiter(positions, dtype=object, count=len(positions))
         pointers = _addresses(pointed)
         sizes = _sizes(positions)
@@ -150,7 +140,7 @@ _PARTS = {"ends": NDArray[np.int64], "text": NDArray[np.uint8], "slots": NDArray
 
 
 def _check_parts(ends: Any, text: Any, slots: Any) -> None:
-    """Refuse parts of a table that lookups could run out of, or look in for ever."""
+    """Refuse tables in which lookups would leave the arrays, or never end."""
     n_columns, n_slots = len(ends) - 1, len(slots)
     if (
         (slots.ndim, text.ndim) != (1, 1)
@@ -170,13 +160,12 @@ def _check_parts(ends: Any, text: Any, slots: Any) -> None:
 
 
 def _addresses(objects: NDArray[np.object_]) -> NDArray[np.intp]:
-    """Where the objects of an array lie: the same memory, seen as numbers."""
     memory = (ctypes.c_ssize_t * len(objects)).from_address(objects.ctypes.data)
     return np.ctypeslib.as_array(memory)
 
 
 def _sizes(positions: Sequence[Any]) -> list[int]:
-    """Lengths; zero of what has none, which is for slower code to name."""
+    """Lengths; zero of what has none, which slower code will refuse."""
     try:
         return list(map(len, positions))
     except TypeError:
@@ -184,7 +173,7 @@ def _sizes(positions: Sequence[Any]) -> list[int]:
 
 
 def _space(size: int) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-    """Room for the features of one position: their parts, their numbers, names seen before."""
+    """Scratch for one position: parts and values of its features, and names seen before."""
     return np.empty((size, 6), np.int64), np.empty(size), np.zeros((size, 4), np.int64)
 
 
@@ -193,7 +182,6 @@ _routine = compiled_with(error_model="numpy", _nrt=False)  # the lock is held
 
 @intrinsic
 def _byte(typing_context: Any, address: Any) -> Any:
-    """The byte at an address."""
     signature = types.uint8(types.intp)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -205,7 +193,7 @@ def _byte(typing_context: Any, address: Any) -> Any:
 
 @_routine
 def _text_of(thing, size):
-    """Where the bytes of a string lie, and how many; nowhere if it has a lone surrogate."""
+    """Address and length of the bytes of a string; nowhere if it has a lone surrogate."""
     address = _PyUnicode_AsUTF8AndSize(thing, size.ctypes.data)
     if address == 0:
         _PyErr_Clear()
@@ -221,11 +209,7 @@ def _hashed(address, length, code):
 
 @_routine
 def _walk(position, size, is_dictionary, known, features, numbers, seen, scratch):
-    """Note the features of a position, and return how many; -1 if one is unusual.
-
-    Of each: the hash of its name, and where its two parts lie. A value of no length is none, one
-    of length 1 is empty: the sign before it counts.
-    """
+    """Note hash and parts of a position's features; returns how many, or -1 if one is unusual."""
     n = 0
     cursor, address = scratch[:3], scratch[3:]
     cursor[0] = 0
@@ -293,7 +277,7 @@ def _copy(address, length, text, start):
 
 @_routine
 def _slot_of(feature, slots, ends, text):
-    """The slot of a name, or an empty one if it has none."""
+    """The slot of a name, or the empty one where it belongs."""
     mask = len(slots) - 1
     slot = feature[_CODE] & mask
     while slots[slot] != 0:
@@ -337,7 +321,7 @@ def _add(feature, column, slot, slots, ends, text):
 
 @_routine
 def _move(slots, larger):
-    """Put the columns of a table into a larger one."""
+    """Rehash the columns of a table into a larger one."""
     mask = len(larger) - 1
     for old in slots:
         if old != 0:
@@ -349,7 +333,7 @@ def _move(slots, larger):
 
 @_routine
 def _insert(columns, values, start, end, column, value):
-    """Put a feature in its place in a sorted row, and return where the row ends."""
+    """Insert a feature into a sorted row; returns the row's end."""
     at = end
     while at > start and columns[at - 1] > column:
         at -= 1
@@ -367,9 +351,17 @@ def _read(
     pointers, known, grow, slots, ends, text,
     features, numbers, seen, columns, values, starts, state, scratch,
 ):  # fmt: skip
-    """Read positions into rows until the end, or until something is needed that Python does.
+    """Read positions into rows until the end, or until Python must help; then call it again.
 
-    It can then be called again: the position it stopped at is read from its start.
+    Parameters
+    ----------
+    pointers : ndarray of intp, addresses of the positions
+    known : addresses of Python's types and constants
+    grow : bool, give new names columns
+    slots, ends, text : the name table
+    features, numbers, seen, scratch : scratch of one position, see `_space`
+    columns, values, starts : CSR arrays of the rows, set
+    state : ndarray of int64, the position to go on from and the number of columns, changed
     """
     mask = len(slots) - 1
     while state[_POSITION] < len(pointers):
@@ -415,23 +407,7 @@ _LISTS = list, tuple, set, frozenset
 
 @registered("Vocabulary")
 class Vocabulary(Remade, Mapping[str, int]):
-    """Columns of feature names, in the order in which they were first seen.
-
-    Parameters
-    ----------
-    names : iterable of str
-        Names already known.
-
-    Examples
-    --------
-    >>> vocabulary = Vocabulary()
-    >>> rows, ends = vocabulary.rows([[{"word": "the", "length": 3}, {"word": "cat"}]], grow=True)
-    >>> rows.toarray()
-    array([[1., 3., 0.],
-           [0., 0., 1.]])
-    >>> dict(vocabulary)
-    {'word=the': 0, 'length': 1, 'word=cat': 2}
-    """
+    """Columns of feature names, in the order in which they were first seen."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._table = NameTable()
@@ -461,17 +437,12 @@ class Vocabulary(Remade, Mapping[str, int]):
         return self._by_name()[name]
 
     def _by_name(self) -> dict[str, int]:
-        """The same as a dictionary, which is made when somebody asks."""
         if len(self._columns) != len(self):
             self._columns = {name: column for column, name in enumerate(self._table.names())}
         return self._columns
 
     def rows(self, sequences: Sequence[Any], grow: bool) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """Feature rows of all positions, and where each sequence ends.
-
-        New names get columns if `grow`, else they are left out. ValueError if a position is no
-        dictionary or list, or a value is none of those understood.
-        """
+        """Feature rows of all positions, and where each sequence ends; new names if `grow`."""
         ends = starts_of([len(sequence) for sequence in sequences])
         positions = list(chain.from_iterable(sequences))
 
@@ -485,7 +456,7 @@ class Vocabulary(Remade, Mapping[str, int]):
 
 
 def _plain(position: Any) -> dict[str, float]:
-    """Features by their names, of a position of any kind; TypeError if it is not understood."""
+    """Features by name of any position; TypeError if it is not understood."""
     found: dict[str, float] = {}
 
     def add(name: str, number: float = 1.0) -> None:
