@@ -393,7 +393,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         return float(np.mean(labels == y_true)) if len(y_true) else 1.0
 
     def _inferred(self, sequences: Sequences) -> tuple[NDArray[Any], Floats]:
-        """Numbers of the best labels, and their scores."""
+        """Best labels as numbers, and their scores."""
         with Threads(self.n_jobs) as threads:
             return self._model.inference(sequences, threads)
 
@@ -403,7 +403,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         return ChainModel(self._table, self._layout)
 
     def _loss_options(self) -> dict[str, bool]:
-        """How the training set counts mistakes."""
+        """Keywords of `ChainOracle` for the loss."""
         slack = self.rescaling == "slack"
         named = isinstance(self.loss, str)
         zero_one = named and self.loss == "zero-one"
@@ -423,7 +423,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         }
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
-        """Sequences to answer for, in the columns of the training data."""
+        """Checked sequences in the columns of the training data."""
         check_is_fitted(self)
         check_names(self, X)
         return _with_tied(_alike(X, lengths, self.__dict__), self._tied)
@@ -448,7 +448,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
 def _sequences(
     X: Any, lengths: Any, vocabulary: Vocabulary | None, grow: bool, width: int | None = None
 ) -> Sequences:
-    """Sequences in any of the three forms, checked."""
+    """Checked sequences from any of the three forms."""
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
         check_moderate(rows, "SequenceTagger", ends)
@@ -462,12 +462,12 @@ def _sequences(
 
 
 def _cut(rows: Any, ends: list[int]) -> list[Any]:
-    """Rows of all sequences as a list of those of each."""
+    """The rows of each sequence."""
     return [rows[start:stop] for start, stop in pairwise(ends)]
 
 
 def _named_columns(vocabulary: Vocabulary) -> Metadata:
-    """What a vocabulary fixes."""
+    """Metadata of a vocabulary."""
     return {"vocabulary_": vocabulary, "n_features_in_": len(vocabulary)}
 
 
@@ -488,14 +488,14 @@ def _alike(X: Any, lengths: ArrayLike | None, metadata: Metadata) -> Sequences:
 
 
 def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequences:
-    """The same with the features that are tied to pairs of labels."""
+    """The sequences with the features that are tied to pairs of labels."""
     if tied is None:
         return sequences
     return replace(sequences, tied=sp.csr_array(sequences.X, dtype=np.float64)[:, tied])
 
 
 def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Labels of all positions one after the other, as many as there are rows."""
+    """Checked labels of all positions, concatenated."""
     flat = isinstance(y, np.ndarray) and y.dtype != object and y.ndim == 1
     if not flat:
         if len(y) != len(lengths):
@@ -519,7 +519,7 @@ def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:
-    """Views of the weight table under the names users know."""
+    """Fitted attributes as views of the weight table."""
     n = layout.n_labels
 
     def row(at: int) -> Floats:

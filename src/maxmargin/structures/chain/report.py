@@ -8,7 +8,7 @@ import numpy as np
 from maxmargin.report.answers import LabellingAnswers, PairWeights, text_of
 
 WORD_KEYS = ("word", "token", "form", "w", "w0", "w[0]", "word.lower()")
-"""Where feature dictionaries usually have the word itself."""
+"""Keys under which feature dictionaries usually have the word."""
 
 
 class SequenceAnswers(LabellingAnswers):

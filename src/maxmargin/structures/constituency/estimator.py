@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 class UnparsedWarning(UserWarning):
-    """Some sentences have no tree by the grammar, and got a flat one."""
+    """Sentences without a tree by the grammar got a flat one."""
 
 
 @estimator
@@ -312,7 +312,7 @@ class GrammarParser(ExampleEstimator):
 
 
 def _trees(given: Any) -> list[Tree]:
-    """Trees in any form; errors say which is none."""
+    """Trees from any form; errors say which is none."""
     if isinstance(given, str | Tree):
         raise TreeError("Trees must come in a list, also if there is only one.")
     trees = []
@@ -325,7 +325,7 @@ def _trees(given: Any) -> list[Tree]:
 
 
 def _sentences(given: Any, with_tags: bool) -> list[Sentence]:
-    """Sentences in any form; errors say which is none."""
+    """Sentences from any form; errors say which is none."""
     if isinstance(given, str | Tree):
         raise ValueError("Sentences must come in a list, also if there is only one.")
     return [_sentence(i, one, with_tags) for i, one in enumerate(given)]

@@ -1,7 +1,4 @@
-"""DependencyParser: the head of each word of a sentence, and its relation to it.
-
-Sentences and trees as users have them, checked.
-"""
+"""DependencyParser: the head of each word of a sentence, and its relation to it."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -48,7 +45,7 @@ Numbers = NDArray[np.int64]
 
 
 class Trees(NamedTuple):
-    """Trees of all sentences, one after the other; labels are there if they are known."""
+    """Trees of all sentences concatenated; labels if they are known."""
 
     heads: Numbers
     labels: NDArray[Any] | None
@@ -81,7 +78,7 @@ def checked_words(sentence: Any, i: int) -> list[tuple[str, str]]:
 
 
 def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> NDArray[Any]:
-    """Arc features of sentence `i`, by a function of the user's."""
+    """Arc features of sentence `i` by a user's function, checked."""
     found = np.asarray(features(sentence))
     expected = (len(sentence) + 1, len(sentence) + 1)
     if found.ndim != 3 or found.shape[:2] != expected:
@@ -93,7 +90,7 @@ def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> N
 
 
 def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
-    """Heads, and labels if wanted, of all words one after the other."""
+    """Checked heads, and labels if wanted, of all words, concatenated."""
     if y is None:
         raise ValueError("y is missing: give the heads of the words of each sentence.")
     if len(y) != len(lengths):
@@ -129,20 +126,12 @@ def _integers(heads: Any, i: int) -> Numbers:
 Floats = NDArray[np.float64]
 
 _COLUMNS_PER_ROW = 16
-"""Hashed features of arcs for each row of features of labelled arcs, which has all the labels."""
+"""Hashed columns of arcs for each row of features of labelled arcs, which has all the labels."""
 
 
 @registered("DependencyTree")
 class DependencyTree(NamedTuple):
-    """A tree with labels.
-
-    Attributes
-    ----------
-    heads : ndarray of shape (n_words,)
-        Number of the head of each word, counted from 1; 0 is the root.
-    labels : ndarray of shape (n_words,)
-        Relation of each word to its head.
-    """
+    """A labelled tree: head (0 is the root) and relation of each word, both ``(n_words,)``."""
 
     heads: Numbers
     labels: NDArray[Any]
@@ -426,7 +415,7 @@ class DependencyParser(RescaledEstimator):
         return self._encoded(self._sentences(X, None)[0])
 
     def _encoded(self, sentences: list[Any]) -> ArcFeatures:
-        """Arcs of sentences to answer for, with the features of training."""
+        """Arcs of sentences with the features of training."""
         trained_on_arrays = not hasattr(self, "words_")
         if not trained_on_arrays and not self._is_given(sentences):
             return _hashed(sentences, self.__dict__)
@@ -453,14 +442,14 @@ _OPTIONAL = {"labels_", "words_", "tags_", "label_coef_", "_layout", "_n_arc_fea
 
 
 def _hashed(sentences: list[Any], learned: dict[str, Any]) -> HashedArcs:
-    """Arcs with the features of words and tags."""
+    """Arcs with hashed features of words and tags."""
     pairs = [([word for word, _ in one], [tag for _, tag in one]) for one in sentences]
     encoded = EncodedSentences.of(pairs, learned["words_"], learned["tags_"])
     return HashedArcs(encoded, learned["_layout"])
 
 
 def _parts(weights: Floats, arcs: ArcFeatures) -> dict[str, Floats]:
-    """Views of the weights under the names users know."""
+    """Fitted attributes as views of the weights."""
     if isinstance(arcs, GivenArcs):
         n = arcs.n_arc_features
         rest = weights[n:].reshape(-1, n).T

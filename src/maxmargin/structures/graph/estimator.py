@@ -32,7 +32,7 @@ from maxmargin.training.fit import (
 Floats = NDArray[np.float64]
 
 FRACTION_OF_TOL = 0.1
-"""Relaxed inference of a fit stops where its bounds are as good as this part of `tol` asks."""
+"""Fraction of `tol` that the bounds of relaxed inference may take up in a fit."""
 
 
 @estimator
@@ -317,7 +317,7 @@ class GraphLabeler(ExampleEstimator):
         return np.asarray(labels != self.void) & np.ones(len(labels), dtype=bool)
 
     def _checked(self, X: Any) -> Graphs:
-        """Graphs to answer for, with the features of the training data."""
+        """Checked graphs with the features of the training data."""
         check_is_fitted(self)
         check_names(self, node_features(X))
         return _alike(X, self.__dict__)
@@ -342,7 +342,7 @@ def _alike(X: Any, metadata: Metadata) -> Graphs:
 
 
 def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) -> NDArray[Any]:
-    """Values of all nodes one after the other, as many as there are; `void` is of any kind."""
+    """Checked values of all nodes, concatenated; `void` may be of another kind."""
     if len(values) != graphs.n_graphs:
         raise ValueError(
             f"X has {graphs.n_graphs} graphs but there are {what} for {len(values)}: give them for "
@@ -361,7 +361,7 @@ def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) 
 
 
 def _parts(weights: Floats, layout: GraphLayout) -> dict[str, Floats]:
-    """Views of the weights under the names users know."""
+    """Fitted attributes as views of the weights."""
     n, table = layout.n_labels, layout.table(weights)
     edge_coef = table[layout.pairs :].reshape(-1, n, layout.n_columns)[:, :, :n]
     if not layout.directed:
