@@ -58,28 +58,27 @@ class SequenceTagger(ExampleEstimator, Prunable):
     transitions (a label after another), and biases of labels, of the first and of the last
     position. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sequences.
 
-    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of
-    all rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
+    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of all
+    rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
 
     Parameters
     ----------
     loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
-        Number of wrong labels; their fraction of the sequence; one for any mistake at all; or the
-        cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
-        ``{(true, predicted): cost}``), summed over the positions.
+        Number of wrong labels; their fraction of the sequence; one for any mistake at all; or
+        costs ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
+        cost}``), summed over the positions.
     order : {1, 2}, default=1
         Transitions from one label to the next, or also from two labels to the next.
     pair_features : "all" or list of columns or names, default=None
-        Features that also change the transition to their position: each has a weight for every
-        pair of labels. For ``order=1`` and losses that add up over positions.
+        Features that also have a weight for every pair of labels, at the transition to their
+        position. For ``order=1`` and losses that add up over positions.
     fit_intercept : bool, default=True
         A bias for each label.
     fit_ends : bool, default=True
         Biases for the labels of the first and of the last position.
     rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters, see `StructuredSVM`. Inference for "slack" is exact for the Hamming
-        and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
-        what it misses.
+        See `StructuredSVM`. Inference for "slack" is exact for the Hamming and zero-one losses at
+        order 1 without `pair_features`; for others its suboptimality is bounded.
 
     Attributes
     ----------
@@ -108,8 +107,8 @@ class SequenceTagger(ExampleEstimator, Prunable):
     Notes
     -----
     In feature dictionaries strings name an indicator (``{"word": "the"}``), numbers and booleans
-    are values, lists name several indicators, dictionaries are nested. Names that were not seen
-    in training are left out at prediction.
+    are values, lists name several indicators, dictionaries are nested. Names not seen in training
+    are left out at prediction.
 
     Examples
     --------
@@ -183,12 +182,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         lengths: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from some more sequences, without those of earlier calls.
-
-        Of feature dictionaries all names must be known from a `fit` before. The model can be used
-        after every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is
-        of.
-        """
+        """Learn from more sequences; names in dictionaries must be known from a `fit` before."""
         all_classes = partial_fit_classes(self, classes)
         if known_metadata(self) is None and lengths is None and has_dictionaries(X):
             if not hasattr(self, "vocabulary_"):

@@ -1,13 +1,9 @@
-"""Sequences of labels: emissions from feature rows, transitions between neighbours.
+"""Separation oracle over sequences: emissions from feature rows, transitions between neighbours.
 
-The weights of a chain problem are a table with one row for each feature and one column for each
-label, padded for vector instructions; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          emissions of the d features
-    rows d .. d+k-1        transitions from label a (row) to label b (column)
-    one row each           bias, first and last position, where the problem has them
-    k*k rows               second-order transitions from (a, b) to c, row a * k + b, column c
-    k rows a feature       features tied to pairs: feature j from label a to b, row j * k + a
+The weights are a table, flat for solvers, with one column a label, padded for SIMD; its rows are
+d features (emissions), k transitions from label a (row) to b (column), one row each for bias, first
+and last, k * k second-order transitions from (a, b), row ``a * k + b``, and k rows for each
+feature tied to pairs, row ``j * k + a``.
 """
 
 from dataclasses import dataclass

@@ -341,13 +341,7 @@ class Templates:
 
     @classmethod
     def default(cls, n_columns: int = 1) -> "Templates":
-        """Good features of words, and of further columns such as parts of speech.
-
-        Parameters
-        ----------
-        n_columns : int, default=1
-            Columns of a sentence, without that of the tags.
-        """
+        """Good features of words and, for `n_columns` above 1 (tags aside), of further columns."""
         if n_columns < 1:
             raise ValueError(f"n_columns must be at least 1, but is {n_columns}.")
         names = _usual_names(n_columns)
@@ -375,12 +369,12 @@ class Templates:
         Parameters
         ----------
         sentence : ColumnSentence, list of words, or list of tuples
-            Tuples hold the columns of a token, at least as many as the templates need.
+            Tuples hold the columns of a token.
 
         Returns
         -------
         features : list of dict
-            What `maxmargin.SequenceTagger` takes for a sequence; None where there is no feature.
+            As `maxmargin.SequenceTagger` takes them; None where there is no feature.
         """
         columns = self._columns_of(sentence)
         n, before, after = len(columns[0]), self._before, self._after
@@ -405,13 +399,7 @@ class Templates:
         ]
 
     def transform(self, sentences: Iterable[Any]) -> list[list[dict[str, str | None]]]:
-        """Features of all tokens of some sentences, for `maxmargin.SequenceTagger`.
-
-        Parameters
-        ----------
-        sentences : iterable
-            As `features` takes them.
-        """
+        """Features of all tokens of some sentences, each as `features` takes it."""
         return [self.features(sentence) for sentence in sentences]
 
     def hashed(

@@ -485,25 +485,7 @@ class Grammar(Remade):
         tags: str = "given",
         min_count: int = 3,
     ) -> "Grammar":
-        """The grammar of a treebank.
-
-        Parameters
-        ----------
-        trees : sequence of Tree
-        horizontal : int or None, default=2
-            Children that an intermediate symbol remembers. None is all: exactly the rules of the
-            treebank; the fewer, the better the grammar generalises.
-        vertical : int, default=1
-            Labels that a phrase remembers: 1 is its own, 2 also its parent's, ...
-        tags : {"given", "predicted"}, default="given"
-            Whether sentences come with their tags, or tags belong to the tree that is predicted.
-        min_count : int, default=3
-            If tags are predicted: rarer words share a class with words of the same shape.
-
-        Returns
-        -------
-        grammar : Grammar
-        """
+        """The grammar of a treebank; `maxmargin.GrammarParser` says what the parameters do."""
         if not len(trees):
             raise GrammarError("There are no trees to read a grammar off.")
         how = Markovisation(horizontal, vertical)

@@ -143,9 +143,8 @@ class DependencyParser(RescaledEstimator):
 
     The score of a tree is the sum over its arcs of the weights of their features: words and tags of
     head and modifier, the tags around and between them, direction and distance. With labels, each
-    has weights of its own for some of these. Minimises
-    ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sentences; the loss is the number of words
-    with a wrong head (or label).
+    has weights of its own for some of these. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
+    hinge_i(w)`` over sentences; the loss is the number of words with a wrong head (or label).
 
     Parameters
     ----------
@@ -156,12 +155,11 @@ class DependencyParser(RescaledEstimator):
     single_root : bool, default=True
         Only one word may hang on the root.
     projectivize : bool, default=False
-        What to do about crossing arcs in training with projective trees: lift them, or raise an
-        error.
+        Whether crossing arcs in projective training are lifted, or an error.
     features : callable, default=None
-        Arc features of your own: gets a list of (word, tag) pairs of n words and returns an array
-        of shape (n + 1, n + 1, n_arc_features), the features of the arc from each head to each
-        modifier, with the root at 0. None is for the features above.
+        Arc features of your own: takes a list of (word, tag) pairs and returns an array of shape
+        (n + 1, n + 1, n_arc_features), for the arc from each head to each modifier, the root at 0.
+        None is for the features above.
     n_features : int, default=2**20
         Columns that the features are hashed into.
     tag : {"upos", "xpos"}, default="upos"
@@ -191,8 +189,8 @@ class DependencyParser(RescaledEstimator):
     -----
     Sentences come as lists of (word, tag) pairs; as `maxmargin.data.DependencySentence`, which
     brings its tree along; as the path of a CoNLL-U (or ``.dp``) file, or its text; or as arrays of
-    arc features, see `features`. Words and tags that were not seen in training count as one that
-    has no weights yet.
+    arc features, see `features`. Words and tags not seen in training share a number without
+    weights.
 
     Examples
     --------
@@ -320,13 +318,7 @@ class DependencyParser(RescaledEstimator):
         return [self._tree(found[start:stop]) for start, stop in pairwise(arcs.ends.tolist())]
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the best tree of each sentence.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_sentences,)
-            The higher, the better.
-        """
+        """Score of the best tree of each sentence."""
         return self._parsed(self._arcs(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:

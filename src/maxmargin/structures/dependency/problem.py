@@ -107,10 +107,10 @@ class GivenArcs(ArcFeatures):
 class DependencyTrees(Problem):
     """Dependency trees over arc features of your own, for `StructuredSVM`.
 
-    An input is an array of shape (n + 1, n + 1, n_arc_features) for n words: the features of the
+    An input for n words is an array of shape (n + 1, n + 1, n_arc_features): the features of the
     arc from each head to each modifier, with the root at 0. An output is a tuple with the head of
-    each word, or with labels a tuple of (head, label) pairs. The loss is the number of words whose
-    head (or label) is wrong.
+    each word, or with labels of (head, label) pairs. The loss is the number of words whose head (or
+    label) is wrong.
 
     Parameters
     ----------

@@ -1,15 +1,8 @@
-"""Labelled graphs and their separation oracle: exact, by minimum cuts, or relaxed with a bound.
+"""Separation oracle over labelled graphs: exact, by minimum cuts, or relaxed with a bound.
 
-The weights of a graph problem are a table with one column for each label, padded for vector
-instructions; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          features of nodes
-    one row                bias, where the problem has one
-    k rows a feature       features of edges: feature j with label a at the edge's first node (row
-                           j * k + a) and label b at its second (column)
-
-Where edges have no direction, the pairs (a, b) and (b, a) are one: only rows a <= columns b are
-used.
+The weights are a table, flat for solvers, with one column a label, padded for SIMD; its rows are
+node features, a bias, and k rows for each edge feature j: row ``j * k + a`` for label a at the
+first node, column b at the second; only a <= b where edges have no direction.
 """
 
 from dataclasses import dataclass

@@ -89,8 +89,8 @@ class GraphLabelling(Remade, Problem):
 
     Notes
     -----
-    `PartialLinearization` trains graphs with exact inference; with slack rescaling, those of
-    few nodes, whose labellings can be listed (`outputs`).
+    `PartialLinearization` trains graphs with exact inference; with slack rescaling, those of few
+    nodes, whose labellings can be enumerated (`outputs`).
 
     Examples
     --------
