@@ -218,10 +218,7 @@ def most_slack(nodes, pairs, n_labels, y_true, labels, best):  # type: ignore[no
 
 @compiled
 def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-untyped-def]
-    """`viterbi` at second order, in ``O(length * n_labels ** 3)``.
-
-    Scratch: `best` ``(length, n_labels, P)``.
-    """
+    """`viterbi` at second order; scratch `best` ``(length, n_labels, P)``."""
     # best[t, a, b]: the best score of a beginning that ends in a, b at the positions t - 1, t.
     last = len(nodes) - 1
     if last == 0:

@@ -1,7 +1,4 @@
-"""Dual variables of chains: marginals of labels and of pairs of neighbours.
-
-Proposals and steps are compiled; as a dual point, marginals are evaluated in plain numpy.
-"""
+"""Dual variables of chains: marginals of labels and pairs; as a dual point, in plain numpy."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -54,11 +51,7 @@ from maxmargin.structures.chain.oracle import (
 
 
 class MarginalData(NamedTuple):
-    """The data for compiled functions.
-
-    `squares` are the squared norms of the features of each position, bias included; empty where a
-    feature may occur twice.
-    """
+    """Data for compiled functions; `squares` of feature norms, none where features may repeat."""
 
     chains: ChainData
     totals: Floats
@@ -418,7 +411,7 @@ class ChainDistributions(Distributions):
 
 
 def _squares(oracle: ChainOracle) -> Floats:
-    """See `MarginalData`."""
+    """Squared norm of the features of each position, or none where features may repeat."""
     X, layout = oracle.sequences.X, oracle.layout
     if sp.issparse(X) and not X.has_canonical_format:
         return np.zeros(0)

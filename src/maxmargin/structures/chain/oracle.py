@@ -54,7 +54,7 @@ class Layout(NamedTuple):
         order: int = 1,
         n_tied: int = 0,
     ) -> "Layout":
-        """The layout without gaps."""
+        """Lay out the parts one after the other."""
         after = n_features + n_labels
         first_order = after + bias + 2 * ends
         untied = first_order + (n_labels**2 if order == 2 else 0)
@@ -81,16 +81,12 @@ class Layout(NamedTuple):
             raise ValueError("the parts of the chain model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
-        """The weight vector as a table."""
         return weights.reshape(self.n_rows, self.n_columns)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Feature rows of all sequences, sequence ``i`` from ``ends[i]`` to ``ends[i + 1]``.
-
-    `X` is an array or CSR matrix; `tied`, CSR or None, has features tied to pairs of labels.
-    """
+    """Feature rows (array or CSR) of all sequences; `tied` are CSR features of pairs, or None."""
 
     X: Any
     ends: Order
@@ -212,7 +208,6 @@ class ChainOracle(CompiledOracle):
 
     @property
     def data(self) -> ChainData:
-        """The data for compiled functions."""
         return ChainData(
             self.rows, self.sequences.tied_rows, self.sequences.ends, self.layout,
             self.labels, self.loss, self.loss_scale,

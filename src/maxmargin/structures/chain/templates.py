@@ -1,7 +1,4 @@
-"""Feature templates of taggers, from text with one feature a line, or lines of CRF++.
-
-docs/file-formats.md describes the language. Nothing of a template file is ever run.
-"""
+"""Feature templates of taggers, in the language of docs/file-formats.md; nothing of it is run."""
 
 import hashlib
 import math

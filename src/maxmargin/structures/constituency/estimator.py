@@ -240,8 +240,8 @@ class GrammarParser(ExampleEstimator):
         -------
         marginals : list of ndarray of shape (length, length + 1, n_labels)
             ``marginals[i][start, stop, m]``: expected number of phrases ``grammar_.labels[m]`` over
-            the words ``start .. stop - 1``; above one only where a phrase stands alone under another
-            of its label. Zeros where the grammar has no tree.
+            the words ``start .. stop - 1``, above one only where one stands alone under another.
+            Zeros where the grammar has no tree.
         """
         temperature = check_temperature(temperature)
         return self._model.marginals(self._checked(X), temperature)

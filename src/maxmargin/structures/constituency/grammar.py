@@ -189,7 +189,6 @@ class Symbol(NamedTuple):
     last: tuple["Symbol", ...] = ()
 
     def check(self) -> None:
-        """Raise ValueError if the kind does not exist."""
         if self.kind not in KINDS:
             raise ValueError(f"{self.kind!r:.40} is no kind of symbol")
 
@@ -335,7 +334,6 @@ class Lexicon:
         return self._columns.get(self._class(word)) or self._columns[self.UNKNOWN]
 
     def most_frequent_tag(self, word: str) -> str:
-        """The most frequent tag of the word's class."""
         _, column = max(self.of_word(word), key=lambda pair: self.counts[pair[1]])
         return self.entries[column][1]
 
@@ -509,12 +507,10 @@ class Grammar(Remade):
 
     @property
     def first_start(self) -> int:
-        """Column of the first start symbol."""
         return len(self.binary) + len(self.unary)
 
     @property
     def first_leaf(self) -> int:
-        """Column of the first leaf."""
         return self.first_start + len(self.starts)
 
     @property
@@ -529,7 +525,6 @@ class Grammar(Remade):
 
     @cached_property
     def units(self) -> Units:
-        """Columns and labels of the units."""
         first = len(self.binary)
         column = {pair: first + at for at, pair in enumerate(self.unary)}
         label = {name: at for at, name in enumerate(self.labels)}
@@ -568,7 +563,6 @@ class Grammar(Remade):
         return np.array(rows, dtype=np.int32)
 
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
-        """The tree of a derivation."""
         # From the last row to the first, children are done before their parents, left ones last.
         done: list[list[Any]] = []
         for start, _, unit, rule in reversed(nodes.tolist()):

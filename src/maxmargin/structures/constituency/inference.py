@@ -432,10 +432,7 @@ def best_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
 
 @compiled
 def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-def]
-    """Turn the best derivation in `nodes` into the second best; returns the loss of score.
-
-    That is ``inf``, and `nodes` do not change, if there is no second.
-    """
+    """Turn the best derivation into the second best; returns the loss of score, inf for none."""
     # The second best takes another way at exactly one node of the best, and the best way below:
     # with two such nodes, to go back to the best at one of them would not make it worse.
     varying = len(scores.units) > 1
@@ -529,11 +526,7 @@ _OPEN = -2
 def best_derivations(
     rules: Rules, scores: Scores, leaves: Floats, k: int
 ) -> list[tuple[Nodes, float]]:
-    """The k best derivations with their scores, best first; fewer where there are fewer.
-
-    Best-first search over derivations completed in preorder, with the Viterbi chart as exact
-    heuristic: nothing is completed that is not among the answers.
-    """
+    """The k best derivations, best first: A* with the Viterbi chart as exact heuristic."""
     length = len(leaves)
     chart = make_chart(length, rules)
     fill_chart(rules, scores, leaves, chart)

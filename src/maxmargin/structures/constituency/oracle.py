@@ -24,10 +24,7 @@ from maxmargin.structures.constituency.inference import (
 
 
 class GrammarOracle(CompiledOracle):
-    """Sentences with their true trees, which the grammar must generate.
-
-    With `zero_one` any other tree costs one; else each wrong or missed bracket does.
-    """
+    """Sentences with true trees; with `zero_one` any other tree costs one, else its brackets."""
 
     output_dtype = np.dtype((np.int32, (4,)))
 
@@ -212,10 +209,7 @@ def infer_others(  # type: ignore[no-untyped-def]
     rules, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores,
 ):  # fmt: skip
-    """The best derivation other than the true one, unless it is the only one.
-
-    The arguments are those of `infer_brackets`.
-    """
+    """Best derivations other than the true ones, if any; arguments as in `infer_brackets`."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]

@@ -133,7 +133,6 @@ def _drawn_tree(tree: Tree, other: Tree, centres: Sequence[float], width: float)
 
 
 def _depth(tree: Tree) -> int:
-    """Levels below the top."""
     return 0 if tree.is_tag else 1 + max(map(_depth, tree.nodes))
 
 

@@ -399,7 +399,6 @@ class DependencyParser(RescaledEstimator):
 
     @staticmethod
     def _is_given(sentences: list[Any]) -> bool:
-        """Whether these are arrays of arc features."""
         return bool(sentences) and isinstance(sentences[0], np.ndarray)
 
     def _arcs(self, X: Any) -> ArcFeatures:

@@ -305,10 +305,7 @@ def arborescence(scores, single_root, heads, rows, gains, entered, nodes):  # ty
 
 
 def matrix_tree_marginals(scores: Floats, single_root: bool) -> tuple[Floats, float]:
-    """Marginals of arcs over all trees, and the log-partition function, a determinant (Tutte).
-
-    Loses digits where a cycle of best heads outweighs all trees by far.
-    """
+    """Marginals of arcs over all trees, and log-partition, by the matrix-tree theorem (Tutte)."""
     n = len(scores) - 1
     marginals = np.zeros((n + 1, n + 1))
     if n == 0:
@@ -358,13 +355,8 @@ def best_tree(
 ) -> tuple[Heads, float]:
     """The best tree's heads ``(n,)``, 0 for the root, and its score, -inf if all are forbidden.
 
-    Projective trees (without crossing arcs) take ``O(n ** 3)``, any trees ``O(n ** 2)``; with
-    `single_root` the root has one modifier only.
-
-    >>> scores = [[0, 1, 5, 1], [0, 0, 1, 1], [0, 4, 0, 3], [0, 1, 1, 0]]
-    >>> heads, score = best_tree(scores)
-    >>> heads.tolist(), score
-    ([2, 0, 2], 12.0)
+    Projective trees take ``O(n ** 3)``, any trees ``O(n ** 2)``; with `single_root` the root has
+    one modifier only.
     """
     square = _square(scores)
     n = len(square) - 1
@@ -375,11 +367,7 @@ def best_tree(
 def top_trees(
     scores: ArrayLike, k: int, *, projective: bool = True, single_root: bool = True
 ) -> list[tuple[Heads, float]]:
-    """The k best trees as of `best_tree`, best first; fewer if there are fewer.
-
-    Each tree partitions the rest by the first word whose head differs (Lawler 1972): about ``k *
-    n`` inferences.
-    """
+    """The k best trees of `best_tree`, best first, by about ``k * n`` inferences (Lawler 1972)."""
     square = _square(scores)
     n = len(square) - 1
     scratch = tree_scratch(n)
@@ -470,10 +458,9 @@ def check_trees(heads: Numbers, ends: Numbers, structure: Structure) -> None:
 
 
 def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
-    """Projective trees close to the given ones, and how many have changed.
+    """Trees with the shortest crossing arc lifted to its head's head until none is left.
 
-    The shortest non-projective arc is lifted to the head's head until none is left (Nivre and
-    Nilsson 2005).
+    Also returns how many have changed (Nivre and Nilsson 2005).
     """
     lifted = heads.copy()
     n_changed = int(lift_crossing(lifted, ends))

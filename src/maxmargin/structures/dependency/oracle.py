@@ -174,7 +174,7 @@ def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore
 
 @compiled
 def _best_label(weights, layout, rows, right, temperature, labels):  # type: ignore[no-untyped-def]
-    """The best label and its score, soft with a temperature; labels but `right` score one more."""
+    """The best label and its score, or a soft maximum; loss-augmented unless `right` is -1."""
     n, width = layout.n_labels, layout.width
     for y in range(n):
         labels[y] = 0.0
@@ -358,11 +358,7 @@ class EncodedSentences(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Columns of the arcs that start or end at one word.
-
-    `keys` of templates, `columns` ``(2 * n + 2, features)`` by distance and direction, tags
-    `between`, `counts` of columns ``(n + 1,)`` and scores of `labels`.
-    """
+    """Scratch for the arcs of one word; `columns` are by distance and direction."""
 
     keys: NDArray[np.uint64]
     columns: Columns

@@ -29,10 +29,7 @@ from maxmargin.structures.dependency.oracle import (
 
 
 class GivenArcs(ArcFeatures):
-    """Arrays of arc features: ``features[i][h, m]`` of the arc from h to m of sentence i.
-
-    Each feature has a weight and, with labels, one more for each label.
-    """
+    """Arc features ``features[i][h, m]``: a weight for each and, with labels, for each label."""
 
     def __init__(self, features: Sequence[Any], n_labels: int | None = None) -> None:
         self.features = [_as_features(one, i, features[0]) for i, one in enumerate(features)]

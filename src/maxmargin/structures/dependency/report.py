@@ -90,7 +90,6 @@ class ArcAnswers(Answers):
         return ""
 
     def _words(self, i: int) -> tuple[list[str], list[str] | None]:
-        """Words and, if they are known, tags."""
         sentence, n = self.X[i], len(self.wrong[i])
         if self.words is not None:
             return [str(word) for word in self.words[i]], None

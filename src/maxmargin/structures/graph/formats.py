@@ -1,8 +1,4 @@
-"""Graphs of users as one matrix of nodes and one of edges.
-
-A graph is a tuple ``(node_features, edges[, edge_features])`` of arrays, or any object with nodes
-and edges as networkx has them, and features in the attribute ``x``.
-"""
+"""Graphs of users, tuples of arrays or networkx's, as one matrix of nodes and one of edges."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -601,10 +601,6 @@ def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
 
     Tables ``(n_edges, 2, >= 2)`` must be submodular. Capacities are rounded to integers, but the
     bound is not: the flow along the edges is a set of messages as in `message_pass`.
-
-    >>> nodes = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 2.0]])
-    >>> best_cut(nodes, np.array([[0, 1], [1, 2]]), np.array([np.eye(2), np.eye(2)]))
-    (array([1, 1, 1]), 6.0)
     """
     n_nodes = len(nodes)
     first, second = edges.T
@@ -726,12 +722,7 @@ def best_labelling(
 
 
 def graph_marginals(nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike) -> Marginals:
-    """Exact marginals under ``p(y) ~ exp(score)``, with the arguments of `best_labelling`.
-
-    >>> marginals = graph_marginals([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], np.log([[3, 1], [1, 3]]))
-    >>> marginals.nodes.round(3).tolist(), marginals.pairs.round(3).tolist()
-    ([[0.5, 0.5], [0.5, 0.5]], [[[0.375, 0.125], [0.125, 0.375]]])
-    """
+    """Exact marginals under ``p(y) ~ exp(score)``, with the arguments of `best_labelling`."""
     graph = _graph(nodes, edges, pairs)
     n, (n_nodes, width) = graph.n_labels, graph.nodes.shape
     elimination = graph.elimination()

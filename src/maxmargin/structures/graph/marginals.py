@@ -366,14 +366,12 @@ class CliqueTree:
 
     @cached_property
     def places(self) -> Ints:
-        """The place of each node."""
         places = np.empty_like(self.nodes)
         places[self.nodes] = np.arange(len(self.nodes))
         return places
 
     @property
     def n_numbers(self) -> int:
-        """Entries of all cliques."""
         return int(self.starts[-1])
 
     def is_like(self, other: "CliqueTree") -> bool:
@@ -384,7 +382,6 @@ class CliqueTree:
         )
 
     def even(self) -> Floats:
-        """The uniform distribution."""
         sizes = np.diff(self.starts)
         return np.repeat(1.0 / sizes, sizes)
 

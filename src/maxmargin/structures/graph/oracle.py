@@ -85,7 +85,7 @@ class GraphLayout(NamedTuple):
     def of(
         cls, n_features: int, n_edge_features: int, n_labels: int, *, bias: bool, directed: bool
     ) -> "GraphLayout":
-        """The layout without gaps."""
+        """Lay out the parts one after the other."""
         return cls(
             n_labels=n_labels,
             n_features=n_features,
@@ -105,7 +105,6 @@ class GraphLayout(NamedTuple):
             raise ValueError("the parts of the graph model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
-        """The weight vector as a table."""
         return weights.reshape(self.n_rows, self.n_columns)
 
     def pair_table(self, weights: Floats) -> Floats:
@@ -135,17 +134,14 @@ class Graphs:
 
     @cached_property
     def n_nodes(self) -> Ints:
-        """Nodes of each graph."""
         return np.diff(self.node_ends)
 
     @cached_property
     def n_edges(self) -> Ints:
-        """Edges of each graph."""
         return np.diff(self.edge_ends)
 
     @cached_property
     def is_forest(self) -> NDArray[np.bool_]:
-        """Whether each graph is without cycles."""
         n = int(self.node_ends[-1])
         ends = self.edges + np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
         links = sp.coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
@@ -182,12 +178,10 @@ class Graphs:
 
     @cached_property
     def kind_rows(self) -> Rows:
-        """Features of the edges of each kind."""
         return make_rows(self.edge_rows[self._kinds[2]], 0.0)
 
     @cached_property
     def incidence(self) -> Incidence:
-        """Edges at each node."""
         return make_incidence(self.node_ends, self.edge_ends, self.edges, self._kinds[0])
 
     @cached_property
