@@ -24,7 +24,7 @@ from maxmargin.structures.constituency.inference import (
 
 
 class GrammarOracle(CompiledOracle):
-    """Sentences with true trees; with `zero_one` any other tree costs one, else its brackets."""
+    """Sentences with true trees; the loss is zero-one, or counts wrong and missed brackets."""
 
     output_dtype = np.dtype((np.int32, (4,)))
 

@@ -47,7 +47,7 @@ AUTO_PASSES = 100
 """Cost of exact inference, in messages along each edge, up to which "auto" chooses it."""
 
 MOST_ENTRIES = float(2**26)
-"""Table entries of a graph up to which "exact" is exact, and beyond which it is an error."""
+"""Table entries of a graph up to which inference may be exact; with "exact", more are an error."""
 
 MOST_MESSAGE_BYTES = 2**30
 """Memory for the messages of a run; beyond, each call starts without."""
@@ -208,7 +208,7 @@ class Graphs:
         return found
 
     def keeping(self, kept: NDArray[np.bool_]) -> "Graphs":
-        """The graphs without the other nodes and their edges."""
+        """The graphs with the nodes `kept` only, and the edges among them."""
         if kept.all():
             return self
         offsets = np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
@@ -470,7 +470,7 @@ class WarmGraphOracle(GraphOracle):
         return super().separate(weights, examples, threads) if loose.any() else cuts
 
     def _is_loose(self, cuts: Cuts, weights: Floats) -> NDArray[np.bool_]:
-        """Whether the suboptimality bound exceeds `enough` by the factor `UNCERTAIN`."""
+        """Whether the suboptimality bound exceeds `UNCERTAIN` times `enough` of the hinge."""
         assert cuts.suboptimality is not None
         hinges = np.maximum(cuts.slopes(weights), 0.0)
         loose: NDArray[np.bool_] = cuts.suboptimality > UNCERTAIN * self.effort.enough * hinges

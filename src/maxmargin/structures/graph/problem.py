@@ -46,7 +46,7 @@ class GraphModel:
         return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
     def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
-        """Marginals of labels by ``exp(score / temperature)``; ValueError if exact is too wide."""
+        """Marginals by ``exp(score / temperature)``; ValueError if a graph is too wide."""
         layout = self.layout
         infer = GraphInference(graphs, layout, "exact")
         scratch = infer.scratch()
