@@ -58,28 +58,27 @@ class SequenceTagger(ExampleEstimator, Prunable):
     transitions (a label after another), and biases of labels, of the first and of the last
     position. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sequences.
 
-    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of
-    all rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
+    Sequences come as a list of matrices (one row a position, dense or sparse), as one matrix of all
+    rows with `lengths`, or as a list of lists of feature dictionaries. See Notes.
 
     Parameters
     ----------
     loss : {"hamming", "hamming-normalized", "zero-one"} or array-like, default="hamming"
-        Number of wrong labels; their fraction of the sequence; one for any mistake at all; or the
-        cost of each wrong label, ``loss[true, predicted]``, classes sorted (also as dictionary
-        ``{(true, predicted): cost}``), summed over the positions.
+        Number of wrong labels; their fraction of the sequence; one for any mistake at all; or
+        costs ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
+        cost}``), summed over the positions.
     order : {1, 2}, default=1
         Transitions from one label to the next, or also from two labels to the next.
     pair_features : "all" or list of columns or names, default=None
-        Features that also change the transition to their position: each has a weight for every
-        pair of labels. For ``order=1`` and losses that add up over positions.
+        Features that also have a weight for every pair of labels, at the transition to their
+        position. For ``order=1`` and losses that add up over positions.
     fit_intercept : bool, default=True
         A bias for each label.
     fit_ends : bool, default=True
         Biases for the labels of the first and of the last position.
     rescaling : {"margin", "slack"}, default="margin"
-        How the loss enters, see `StructuredSVM`. Inference for "slack" is exact for the Hamming
-        and zero-one losses at order 1 without `pair_features`; for others it is not, but bounds
-        what it misses.
+        See `StructuredSVM`. Inference for "slack" is exact for the Hamming and zero-one losses at
+        order 1 without `pair_features`; for others its suboptimality is bounded.
 
     Attributes
     ----------
@@ -108,8 +107,8 @@ class SequenceTagger(ExampleEstimator, Prunable):
     Notes
     -----
     In feature dictionaries strings name an indicator (``{"word": "the"}``), numbers and booleans
-    are values, lists name several indicators, dictionaries are nested. Names that were not seen
-    in training are left out at prediction.
+    are values, lists name several indicators, dictionaries are nested. Names not seen in training
+    are left out at prediction.
 
     Examples
     --------
@@ -183,12 +182,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         lengths: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from some more sequences, without those of earlier calls.
-
-        Of feature dictionaries all names must be known from a `fit` before. The model can be used
-        after every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is
-        of.
-        """
+        """Learn from more sequences; names in dictionaries must be known from a `fit` before."""
         all_classes = partial_fit_classes(self, classes)
         if known_metadata(self) is None and lengths is None and has_dictionaries(X):
             if not hasattr(self, "vocabulary_"):
@@ -393,7 +387,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         return float(np.mean(labels == y_true)) if len(y_true) else 1.0
 
     def _inferred(self, sequences: Sequences) -> tuple[NDArray[Any], Floats]:
-        """Numbers of the best labels, and their scores."""
+        """Best labels as numbers, and their scores."""
         with Threads(self.n_jobs) as threads:
             return self._model.inference(sequences, threads)
 
@@ -403,7 +397,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         return ChainModel(self._table, self._layout)
 
     def _loss_options(self) -> dict[str, bool]:
-        """How the training set counts mistakes."""
+        """Keywords of `ChainOracle` for the loss."""
         slack = self.rescaling == "slack"
         named = isinstance(self.loss, str)
         zero_one = named and self.loss == "zero-one"
@@ -423,7 +417,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
         }
 
     def _checked(self, X: Any, lengths: ArrayLike | None) -> Sequences:
-        """Sequences to answer for, in the columns of the training data."""
+        """Checked sequences in the columns of the training data."""
         check_is_fitted(self)
         check_names(self, X)
         return _with_tied(_alike(X, lengths, self.__dict__), self._tied)
@@ -448,7 +442,7 @@ class SequenceTagger(ExampleEstimator, Prunable):
 def _sequences(
     X: Any, lengths: Any, vocabulary: Vocabulary | None, grow: bool, width: int | None = None
 ) -> Sequences:
-    """Sequences in any of the three forms, checked."""
+    """Checked sequences from any of the three forms."""
     if vocabulary is not None:
         rows, ends = vocabulary.rows(X, grow)
         check_moderate(rows, "SequenceTagger", ends)
@@ -462,12 +456,12 @@ def _sequences(
 
 
 def _cut(rows: Any, ends: list[int]) -> list[Any]:
-    """Rows of all sequences as a list of those of each."""
+    """The rows of each sequence."""
     return [rows[start:stop] for start, stop in pairwise(ends)]
 
 
 def _named_columns(vocabulary: Vocabulary) -> Metadata:
-    """What a vocabulary fixes."""
+    """Metadata of a vocabulary."""
     return {"vocabulary_": vocabulary, "n_features_in_": len(vocabulary)}
 
 
@@ -488,14 +482,14 @@ def _alike(X: Any, lengths: ArrayLike | None, metadata: Metadata) -> Sequences:
 
 
 def _with_tied(sequences: Sequences, tied: NDArray[np.int64] | None) -> Sequences:
-    """The same with the features that are tied to pairs of labels."""
+    """The sequences with the features that are tied to pairs of labels."""
     if tied is None:
         return sequences
     return replace(sequences, tied=sp.csr_array(sequences.X, dtype=np.float64)[:, tied])
 
 
 def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
-    """Labels of all positions one after the other, as many as there are rows."""
+    """Checked labels of all positions, concatenated."""
     flat = isinstance(y, np.ndarray) and y.dtype != object and y.ndim == 1
     if not flat:
         if len(y) != len(lengths):
@@ -519,7 +513,7 @@ def _flat_labels(y: Any, lengths: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _parts(table: Floats, layout: Layout) -> dict[str, Floats]:
-    """Views of the weight table under the names users know."""
+    """Fitted attributes as views of the weight table."""
     n = layout.n_labels
 
     def row(at: int) -> Floats:

@@ -1,17 +1,4 @@
-r"""Files of tagged sequences: words in columns, and rows of numbers in SVM-hmm's format.
-
-In columns, as CoNLL's shared tasks, CRF++ and many taggers have them, a line is a token: columns
-with spaces or tabs between them, the word first and its tag last. Empty lines end sentences. All
-lines have as many columns as the first::
-
-    He        PRP  B-NP
-    reckons   VBZ  B-VP
-
-In SVM-hmm's format a line is a position, here of sequence 12 with tag 3; lines that follow each
-other with the same number are a sequence::
-
-    3 qid:12 1:0.5 7:1  # anything
-"""
+"""Files of tagged sequences: tokens in columns (CoNLL, CRF++), and rows in SVM-hmm's format."""
 
 import io
 import re
@@ -32,7 +19,7 @@ from maxmargin.data.libsvm_lines import LineReader
 from maxmargin.data.sources import BATCH_BYTES, Examples, widened
 
 DOCUMENT = "-DOCSTART-"
-"""Word of the lines by which CoNLL-2003 begins a document; they are no part of a sentence."""
+"""First word of the lines that begin a document in CoNLL-2003; no part of a sentence."""
 
 _NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _fields = re.compile("[^ \t]+").findall  # other spaces of Unicode may be part of words
@@ -75,15 +62,16 @@ def read_columns(
     comment: str | None = None,
     encoding: str | None = None,
 ) -> list[ColumnSentence]:
-    r"""Read sentences in columns whole.
+    r"""Read sentences in columns, as those of CoNLL's shared tasks and of CRF++, whole.
+
+    A line is a token, its columns separated by spaces or tabs; empty lines end sentences.
 
     Parameters
     ----------
     path : path
         Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
     tag_column : int or None, default=-1
-        Where the tags stand: counted from 0, or from the end if negative. None if there are
-        none, as in a file to be tagged.
+        Column of the tags, from 0, or from the end if negative; None if there is none.
     comment : str, default=None
         Lines that begin with this are left out. None leaves out none: ``#`` may be a word.
     encoding : str, default=None
@@ -97,14 +85,13 @@ def read_columns(
     Raises
     ------
     FileFormatError
-        If lines do not have the same number of columns, or there is none for the tags: names the
-        file and the line.
+        With file and line, if lines differ in their number of columns or lack that of the tags.
 
     See Also
     --------
     iter_columns : One after the other, for files that do not fit in memory.
     write_columns : With the tags that were predicted.
-    maxmargin.data.Templates : What to make of the columns for `maxmargin.SequenceTagger`.
+    maxmargin.data.Templates : Features of the columns for `maxmargin.SequenceTagger`.
 
     Examples
     --------
@@ -130,12 +117,10 @@ def iter_columns(
 ) -> Iterator[ColumnSentence]:
     """Sentences in columns, read one after the other as they are asked for.
 
-    Errors are those of `read_columns`.
-
     Parameters
     ----------
     path, tag_column, comment, encoding : Any
-        As in `read_columns`.
+        As in `read_columns`, and so are errors.
 
     Yields
     ------
@@ -182,10 +167,7 @@ def write_columns(
     *,
     separator: str = " ",
 ) -> str:
-    """Sentences in columns: what they have, and one column more with predicted tags.
-
-    This is what ``crf_test`` writes and ``conlleval`` reads: the words and other columns, the true
-    tag if there is one, the predicted tag.
+    """Sentences in columns, with one more for predicted tags, as ``conlleval`` reads them.
 
     Parameters
     ----------
@@ -232,7 +214,7 @@ def write_columns(
 
 
 def _tag_place(tag_column: int | None, n_columns: int, name: str, number: int) -> int:
-    """Number of the column with the tags; -1 if there is none."""
+    """Number of the tag column, counted from 0; -1 if there is none."""
     if tag_column is None:
         return -1
     if n_columns == 1:
@@ -248,13 +230,13 @@ def _tag_place(tag_column: int | None, n_columns: int, name: str, number: int) -
 
 
 def with_tags(columns: tuple[tuple[str, ...], ...], place: int) -> ColumnSentence:
-    """A sentence of whose columns that at `place` holds the tags."""
+    """A sentence whose tags are in the column at `place`."""
     place %= len(columns)
     return ColumnSentence(columns[:place] + columns[place + 1 :], columns[place])
 
 
 def recognise_columns(head: Head) -> Format | None:
-    """Columns, if nearly all lines have as many."""
+    """Columns, if nearly all lines have equally many."""
     tokens = [fields for fields in map(_fields, head.lines) if fields and fields[0] != DOCUMENT]
     if not tokens:
         return None
@@ -279,17 +261,15 @@ def recognise_columns(head: Head) -> Format | None:
 class SvmHmmFile(LineFile):
     r"""Sequences of a file in SVM-hmm's format, read in batches by a compiled parser.
 
-    Inputs are a list with a CSR matrix for each sequence, one row a position; targets a list of
-    arrays of tags.
+    A line is a position, ``3 qid:12 1:0.5 7:1`` of sequence 12 with tag 3. Inputs are a CSR matrix
+    for each sequence, one row a position; targets arrays of tags.
 
     Parameters
     ----------
     path : path
-        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input, which can be read
-        only once.
+        Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input, read only once.
     n_features : int, default=None
-        Number of features, if it is known; larger indices are then malformed. None learns it from
-        the first pass.
+        Larger indices are malformed. None learns it from the first pass.
     on_error : {"stop", "skip"}, default="stop"
         Whether a malformed line ends the reading, or is left out and counted.
     batch_bytes : int, default=2**24
@@ -354,7 +334,7 @@ class SvmHmmFile(LineFile):
         return start
 
     def _group(self, line: bytes) -> int | None:
-        """Number of the sequence that a line belongs to, if it is of one."""
+        """The sequence that a line belongs to, None for a line of no sequence."""
         reader = LineReader(self.path, n_features=self._declared, grouped=True, skip=True)
         lines = next(reader.read(io.BytesIO(line), len(line) + 1), None)
         return None if lines is None else int(lines.groups[0])

@@ -1,19 +1,9 @@
-"""Compiled inference over the labellings of one sequence.
+"""Compiled inference over the labellings of one sequence (Viterbi, k-best, forward-backward).
 
-A labelling ``y`` of ``length >= 1`` positions scores
-
-    sum_t nodes[t, y_t] + sum_{t >= 1} pairs[y_{t-1}, y_t]
-
-and in a second-order chain also ``sum_{t >= 2} triples[y_{t-2} * n_labels + y_{t-1}, y_t]``. Nodes
-are ``(length, P)``, pairs ``(n_labels, P)`` and triples ``(n_labels ** 2, P)``, all float64, with
-``P = simd.padded(n_labels)``. What the columns from `n_labels` on hold is never looked at. A score
-may be ``-inf`` (forbidden), as long as some labelling is not.
-
-Labels may have any integer type. Scratch comes last; each function says its shape, and more rows
-than that do no harm.
-
-A maximum keeps no pointer to where it came from: to find that out again on the way back takes one
-column of scores for each position, while on the way forward the pointers would double the work.
+A labelling scores ``sum_t nodes[t, y_t] + sum_{t >= 1} pairs[y_{t-1}, y_t]``, at second order also
+``triples[y_{t-2} * n_labels + y_{t-1}, y_t]``. Nodes are ``(length, P)``, pairs ``(n_labels, P)``,
+triples ``(n_labels ** 2, P)``, float64, ``P = simd.padded(n_labels)``, ``length >= 1``; padding is
+never read, -inf forbids. No back pointers: finding a maximum again costs less than keeping it.
 """
 
 import numpy as np
@@ -24,8 +14,7 @@ from maxmargin.compiled.simd import max_plus, scaled_products, sum_times
 from maxmargin.dual.sweeps import NEVER
 
 _LEAST_FACTOR = 1e-180
-"""Least factor of a pair of labels, relative to the largest, with which sums can be taken without
-logarithms: what its square rounds to zero is far below the precision of any sum it is part of."""
+"""Least ``exp(pair - highest)`` for sums without logarithms: its square is far below rounding."""
 
 
 @inlined
@@ -53,14 +42,14 @@ def highest_label(scores, n_labels):  # type: ignore[no-untyped-def]
 
 @inlined
 def _set(array, n_labels, values):  # type: ignore[no-untyped-def]
-    """``array = values`` for the labels there are."""
+    """``array[:n_labels] = values[:n_labels]``."""
     for b in range(n_labels):
         array[b] = values[b]
 
 
 @inlined
 def _add(array, n_labels, values):  # type: ignore[no-untyped-def]
-    """``array += values`` for the labels there are."""
+    """``array[:n_labels] += values[:n_labels]``."""
     for b in range(n_labels):
         array[b] += values[b]
 
@@ -69,9 +58,9 @@ def _add(array, n_labels, values):  # type: ignore[no-untyped-def]
 def viterbi(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-def]
     """Set `labels` to the best labelling and return its score.
 
-    Pair scores `edges` are ``(length - 1, n_labels, P)``, or ``(1, n_labels, P)`` for all
-    positions. Of several labellings, the one with the smallest last label, of these the one with
-    the smallest last but one, and so on. Scratch: `best` float64 ``(length, P)``.
+    `edges` are pair scores ``(length - 1, n_labels, P)``, or ``(1, n_labels, P)`` for all
+    positions. Ties go to the smallest last label, then the smallest last but one, and so on.
+    Scratch: `best` ``(length, P)``.
     """
     last = len(nodes) - 1
     varying = len(edges) > 1
@@ -89,10 +78,11 @@ def viterbi(nodes, edges, n_labels, labels, best):  # type: ignore[no-untyped-de
 
 @inlined
 def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  # type: ignore[no-untyped-def]
-    """Merge the falling lists ``lists[:existing, a] + steps[a]`` into one of at most `k` scores.
+    """Merge the sorted lists ``lists[:existing, a] + steps[a]`` into the `k` highest, plus `added`.
 
-    Writes them, with `added` added, to `scores` and the places ``a * k + rank`` they are from to
-    `origins`; returns how many they are.
+    lists ``(>= existing, P)``, steps ``(P,)`` : scores by rank and label, and of the label
+    used int32 ``(P,)`` : scratch
+    scores, origins ``(k,)`` : filled, with the places ``a * k + rank``; returns their number
     """
     count = min(k, existing * n_labels)
     for a in range(n_labels):
@@ -114,13 +104,11 @@ def _merge(lists, existing, steps, added, n_labels, k, used, scores, origins):  
 
 @compiled
 def k_best(nodes, edges, n_labels, k, labels, scores, best, back, steps, used):  # type: ignore[no-untyped-def]
-    """The `k` best labellings, best first: `labels` ``(k, length)``, `scores` ``(k,)``.
+    """Fill `labels` ``(k, length)`` and `scores` ``(k,)`` with the k best labellings, best first.
 
-    Pair scores `edges` as in `viterbi`.
-
-    Returns how many there are, ``min(k, n_labels ** length)``; the rest is left as it is. Equal
-    ones come in the order by which `viterbi` chooses. Scratch: `best` float64 and `back` int32
-    ``(length + 1, k, P)``, `steps` float64 and `used` int32 ``(P,)``.
+    Returns how many there are, ``min(k, n_labels ** length)``. `nodes`, `edges` and ties as in
+    `viterbi`. Scratch: `best` float64 and `back` int32 ``(length + 1, k, P)``, `steps` float64 and
+    `used` int32 ``(P,)``.
     """
     # best[t, :, b] are the best scores of beginnings that end in b. After the last position comes
     # one that has a single label and costs nothing. Here pointers pay: finding k again would not.
@@ -150,10 +138,10 @@ def k_best(nodes, edges, n_labels, k, labels, scores, best, back, steps, used): 
 
 @compiled
 def best_other(nodes, pairs, n_labels, y_true, labels, best, agreed):  # type: ignore[no-untyped-def]
-    """Set `labels` to the best labelling that is not `y_true` and return its score.
+    """Set `labels` to the best labelling other than `y_true`; returns its score, -inf without any.
 
-    The score is ``-inf`` if there is none. Of equal ones, one that differs from `y_true` earlier,
-    then as for `viterbi`. Scratch: `best` float64 ``(length, P)``, `agreed` float64 ``(length,)``.
+    Ties go to the one that differs from `y_true` earlier, then as in `viterbi`. Scratch: `best`
+    ``(length, P)``, `agreed` ``(length,)``.
     """
     # Two layers: `best` for beginnings that differ from `y_true`, `agreed` for the one that does
     # not. A labelling goes from the second to the first where it first differs.
@@ -186,12 +174,11 @@ def best_other(nodes, pairs, n_labels, y_true, labels, best, agreed):  # type: i
 
 @compiled
 def most_slack(nodes, pairs, n_labels, y_true, labels, best):  # type: ignore[no-untyped-def]
-    """Set `labels` to the largest slack of a Hamming loss that rescales it, and return that slack.
+    """Slack-rescaled inference with the Hamming loss: set `labels`, return their slack.
 
-    The slack is ``errors * (1 + score - score of the y_true)``, `errors` the number of positions
-    with another label than in `y_true`, which itself has slack 0 and is the answer if no other has
-    more. Of equal ones the one with fewer errors, then as for `viterbi`. Takes
-    ``O(length ** 2 * n_labels ** 2)``. Scratch: `best` float64 ``(length, length + 1, P)``.
+    The slack is ``errors * (1 + score - score of y_true)``, 0 for `y_true` itself. Ties go to fewer
+    errors, then as in `viterbi`. ``O(length ** 2 * n_labels ** 2)``. Scratch: `best` ``(length,
+    length + 1, P)``.
     """
     # best[t, errors, b]: the best score of a beginning that ends in b and has so many errors.
     last = len(nodes) - 1
@@ -231,10 +218,7 @@ def most_slack(nodes, pairs, n_labels, y_true, labels, best):  # type: ignore[no
 
 @compiled
 def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-untyped-def]
-    """`viterbi` for a second-order chain, in ``O(length * n_labels ** 3)``.
-
-    Scratch: `best` float64 ``(length, n_labels, P)``.
-    """
+    """`viterbi` at second order; scratch `best` ``(length, n_labels, P)``."""
     # best[t, a, b]: the best score of a beginning that ends in a, b at the positions t - 1, t.
     last = len(nodes) - 1
     if last == 0:
@@ -271,7 +255,7 @@ def viterbi2(nodes, pairs, triples, n_labels, labels, best):  # type: ignore[no-
 def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[no-untyped-def]
     """``out[b] = added[b] + log sum_a exp(before[a] + edges[a, b])``.
 
-    `parts` gets the terms over a factor that makes the largest in each column 1, `sums` their sums.
+    Leaves the terms, scaled to a largest of 1 in each column, in `parts`, their sums in `sums`.
     """
     max_plus(before, edges, added, n_labels, out)
     shifts = parts[n_labels - 1]  # until these terms come
@@ -288,7 +272,7 @@ def _log_sum(before, edges, added, n_labels, parts, sums, out):  # type: ignore[
 
 @inlined
 def _share(after, n_labels, parts, sums, before):  # type: ignore[no-untyped-def]
-    """Share the probabilities `after` out to `parts` in proportion, and sum these to `before`."""
+    """Distribute probabilities `after` over `parts` in proportion, and sum these to `before`."""
     for b in range(n_labels):
         sums[b] = after[b] / sums[b] if sums[b] > 0.0 else 0.0
     for b in range(n_labels, len(sums)):
@@ -302,7 +286,7 @@ def _share(after, n_labels, parts, sums, before):  # type: ignore[no-untyped-def
 
 @inlined
 def _lower(logs, n_labels):  # type: ignore[no-untyped-def]
-    """Subtract the highest entry from all, and return it; zeros in the padding."""
+    """Subtract the highest entry from all and return it; zeros in the padding."""
     highest = -np.inf
     for a in range(len(logs)):
         for b in range(n_labels):
@@ -317,7 +301,7 @@ def _lower(logs, n_labels):  # type: ignore[no-untyped-def]
 
 @inlined
 def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
-    """Turn logarithms into probabilities that sum to one; returns the log of the former sum."""
+    """Turn log-weights into probabilities; returns the log of their former sum."""
     total = 0.0
     for a in range(len(logs)):
         exponentials(logs[a], 0.0, logs[a])
@@ -341,7 +325,7 @@ def _normalise(logs, n_labels):  # type: ignore[no-untyped-def]
 
 @inlined
 def _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals`, whatever the scores are."""
+    """`marginals` in logarithms, for any scores."""
     last = len(nodes) - 1
     varying = len(edges) > 1
     log_partition = 0.0
@@ -368,11 +352,7 @@ def _marginals_by_logs(nodes, edges, n_labels, node_marginals, pair_marginals, s
 
 @inlined
 def _set_factors(pairs, n_labels, zeros, highest_of, factors):  # type: ignore[no-untyped-def]
-    """Set `factors` to ``exp(pairs - highest)``, zeros in the padding.
-
-    Returns the highest, and whether all of the factors can be used. Scratch: vectors `zeros` and
-    `highest_of`.
-    """
+    """Set `factors` to ``exp(pairs - highest)``; returns highest, and whether none is too small."""
     for b in range(len(zeros)):
         zeros[b] = 0.0
     max_plus(zeros, pairs, zeros, n_labels, highest_of)
@@ -400,7 +380,7 @@ def _set_shares(scores, n_labels, shares):  # type: ignore[no-untyped-def]
 
 @inlined
 def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """`marginals` by factors of pairs, which may stand where the first pairs' result will."""
+    """`marginals` by factors of pairs, which may share memory with the first pair's result."""
     last = len(nodes) - 1
     log_partition = 0.0
     for t in range(last + 1):
@@ -428,11 +408,10 @@ def _marginals_by_factors(nodes, factors, n_labels, node_marginals, pair_margina
 
 @compiled
 def marginals(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # type: ignore[no-untyped-def]
-    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
+    """Marginals under ``p(y) ~ exp(score)``; returns the log-partition function.
 
-    Pair scores `edges` as in `viterbi`. Fills `node_marginals` ``(length, P)`` and `pair_marginals`
-    ``(length - 1, n_labels, P)``, with zeros in the padding, and returns the logarithm of the
-    partition function. Scratch: `sums` float64 ``(length - 1, P)``.
+    Fills `node_marginals` ``(length, P)`` and `pair_marginals` ``(length - 1, n_labels, P)``, zeros
+    in the padding. `edges` as in `viterbi`; scratch: `sums` ``(length - 1, P)``.
     """
     if len(edges) == 1 and len(nodes) > 2:
         factors = pair_marginals[0]
@@ -449,10 +428,9 @@ def marginals(nodes, edges, n_labels, node_marginals, pair_marginals, sums):  # 
 def marginals2(  # type: ignore[no-untyped-def]
     nodes, pairs, triples, n_labels, node_marginals, pair_marginals, triple_marginals, sums
 ):
-    """`marginals` for a second-order chain.
+    """`marginals` at second order, with `triple_marginals` ``(length - 2, n_labels ** 2, P)``.
 
-    Fills `triple_marginals` ``(length - 2, n_labels ** 2, P)``, rows as in `triples`, as well; it
-    is empty for fewer than three positions. Scratch: `sums` float64 ``(length - 2, n_labels, P)``.
+    Scratch: `sums` ``(length - 2, n_labels, P)``.
     """
     last = len(nodes) - 1
     shape = (n_labels, n_labels, nodes.shape[1])

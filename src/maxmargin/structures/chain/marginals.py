@@ -1,8 +1,4 @@
-"""Distributions over the labellings of chains: marginals of labels and of pairs of neighbours.
-
-Compiled: directions in the weight table, proposals and steps, example by example. As a dual point,
-the marginals are evaluated in plain numpy.
-"""
+"""Dual variables of chains: marginals of labels and pairs; as a dual point, in plain numpy."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,11 +51,7 @@ from maxmargin.structures.chain.oracle import (
 
 
 class MarginalData(NamedTuple):
-    """What the compiled functions need besides the data.
-
-    `squares` has the squared length of the features of each position, constant ones included, or
-    nothing where some may stand twice.
-    """
+    """Data for compiled functions; `squares` of feature norms, none where features may repeat."""
 
     chains: ChainData
     totals: Floats
@@ -67,14 +59,14 @@ class MarginalData(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Probabilities of labels and of pairs of one example."""
+    """Marginals of labels and of pairs of one example."""
 
     nodes: Floats
     pairs: Floats
 
 
 class ProposalScratch(NamedTuple):
-    """Scratch of one thread; what it holds does not matter, but `factors` is zero at first."""
+    """Scratch of one thread; `factors` starts at zero."""
 
     labels: Labels
     scores: Floats
@@ -86,7 +78,7 @@ class ProposalScratch(NamedTuple):
 
 
 class StepScratch(NamedTuple):
-    """Scratch of steps: `direction` and ``touched[1]`` are zero between them."""
+    """Scratch of steps; `direction` and ``touched[1]`` are zero between them."""
 
     direction: Floats
     touched: Order
@@ -95,7 +87,7 @@ class StepScratch(NamedTuple):
 
 @inlined
 def marginals_of(layout, first, masses, found, k):  # type: ignore[no-untyped-def]
-    """The distribution of example ``examples[k]``, and the one proposed."""
+    """The marginals of example ``examples[k]``, and those proposed."""
     n, width = layout.n_labels, layout.n_columns
     nodes, new_nodes = old_and_new(first, masses, found, 0, k)
     pairs, new_pairs = old_and_new(first, masses, found, 1, k)
@@ -107,7 +99,7 @@ def marginals_of(layout, first, masses, found, k):  # type: ignore[no-untyped-de
 
 @compiled
 def add_pair_changes(tied, layout, first, old, new, C, table):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights of pairs by; `first` is the first position."""
+    """Add the change of the weights of pairs by a full step; `first` is the first position."""
     n = layout.n_labels
     for t in range(len(old)):
         add_difference(old[t], new[t], C, pair_scores(table, layout))
@@ -126,7 +118,7 @@ def add_difference(old, new, scale, out):  # type: ignore[no-untyped-def]
 
 @compiled
 def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-untyped-def]
-    """List the rows of the weight table that belong to a sequence; returns how many there are."""
+    """List the rows of the weight table that a sequence uses; returns their number."""
     count = 0
     for i in range(first, first + length):
         count = touch_features(rows, i, touched, count)
@@ -144,7 +136,7 @@ def touch_rows(rows, tied, layout, first, length, touched):  # type: ignore[no-u
 
 @compiled
 def node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
-    """`set_node_scores`, compiled once for both places that need it."""
+    """`set_node_scores`, compiled once for its two callers."""
     set_node_scores(rows, start, stop, table, layout, nodes)
 
 
@@ -160,10 +152,7 @@ def factors_of(table, layout, temperature, factors):  # type: ignore[no-untyped-
 
 @inlined
 def propose_example(data, b, old, temperature, usable, table, scratch, new):  # type: ignore[no-untyped-def]
-    """Set the distribution to go towards; returns the hinge and the mean slope.
-
-    There must be a position. `usable` tells whether the factors are.
-    """
+    """Set the proposal `new` of a nonempty sequence; returns its hinge and the expected slope."""
     n = data.layout.n_labels
     first, last = data.ends[b], data.ends[b + 1]
     scores = scratch.scores[: last - first]
@@ -189,10 +178,7 @@ def propose_example(data, b, old, temperature, usable, table, scratch, new):  # 
 
 @compiled
 def set_changes(data, b, old, new, changes):  # type: ignore[no-untyped-def]
-    """Set what a whole step changes the factors of feature rows by: cost times ``old - new``.
-
-    Returns the change of the linear term.
-    """
+    """Set `changes` to ``C * (old - new)`` of the labels; returns the change of the linear term."""
     chains = data.chains
     linear = 0.0
     for t in range(len(old)):
@@ -206,7 +192,7 @@ def set_changes(data, b, old, new, changes):  # type: ignore[no-untyped-def]
 
 @compiled
 def add_position_changes(data, first, length, changes, table):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights of the positions from `first` on by."""
+    """Add the change of the emission weights by a full step, for positions from `first` on."""
     layout = data.layout
     add_node_changes(data.rows, layout.bias, first, changes, length, table)
     if layout.first >= 0 and length > 0:
@@ -217,7 +203,7 @@ def add_position_changes(data, first, length, changes, table):  # type: ignore[n
 
 @inlined
 def add_changes(data, b, changes, old, new, table):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights by."""
+    """Add the change of the weights by a full step."""
     chains, first = data.chains, data.chains.ends[b]
     add_position_changes(chains, first, len(old.nodes), changes, table)
     add_pair_changes(chains.tied, chains.layout, first, old.pairs, new.pairs, data.totals[b], table)
@@ -225,7 +211,7 @@ def add_changes(data, b, changes, old, new, table):  # type: ignore[no-untyped-d
 
 @inlined
 def step_example(data, b, old, new, move, table, scratch):  # type: ignore[no-untyped-def]
-    """Step towards a proposal; returns the step, and how linear term and dual grow along it."""
+    """Step towards a proposal; returns step size, and growth of linear term and dual."""
     chains, layout = data.chains, data.chains.layout
     first, length = chains.ends[b], len(old.nodes)
     changes, direction, touched = scratch.changes, scratch.direction, scratch.touched
@@ -298,11 +284,10 @@ def add_all_chains(data, starts, masses, found, table, changes):  # type: ignore
 @registered("ChainPoint")
 @dataclass(frozen=True, eq=False)
 class ChainPoint(MarginalPoint):
-    """Probabilities of the labels and of the pairs of neighbouring labels of all sequences.
+    """A dual point: marginals of the labels and of the pairs of neighbours of all sequences.
 
     Sequence ``i`` has the positions ``ends[i]:ends[i + 1]``. `nodes` are ``(n_tokens, n_columns)``,
-    zero from `n_labels` on; `pairs` ``(n_pairs, n_labels, n_columns)`` are from one position to the
-    next, the sequences one after the other.
+    zero from `n_labels` on; `pairs` ``(n_pairs, n_labels, n_columns)``, sequences concatenated.
     """
 
     mass_names: ClassVar[tuple[str, ...]] = ("nodes", "pairs")
@@ -313,7 +298,7 @@ class ChainPoint(MarginalPoint):
 
     @classmethod
     def even(cls, oracle: ChainOracle) -> Self:
-        """All labels, and so all pairs, alike."""
+        """Uniform distributions."""
         layout, lengths = oracle.layout, oracle.sequences.lengths
         n = layout.n_labels
         nodes = np.zeros((len(oracle.labels), layout.n_columns))
@@ -329,7 +314,7 @@ class ChainPoint(MarginalPoint):
 
     @cached_property
     def before(self) -> Order:
-        """The positions that have a next one, which are the first ones of all pairs."""
+        """Positions that have a next one: the first of each pair."""
         filled = np.diff(self.ends) > 0
         return np.delete(np.arange(len(self.nodes)), self.ends[1:][filled] - 1)
 
@@ -376,11 +361,7 @@ class ChainPoint(MarginalPoint):
 
 
 class ChainDistributions(Distributions):
-    """Probabilities of the labels and of the pairs of neighbouring labels of all sequences.
-
-    Of chains of order one, with margin rescaling and a loss that adds up over the positions.
-    Whether the temperature is zero decides on the start.
-    """
+    """Marginals of all sequences of order 1, with margin rescaling and a loss over positions."""
 
     oracle: ChainOracle
     point: ChainPoint
@@ -430,7 +411,7 @@ class ChainDistributions(Distributions):
 
 
 def _squares(oracle: ChainOracle) -> Floats:
-    """See `MarginalData`."""
+    """Squared norm of the features of each position, or none where features may repeat."""
     X, layout = oracle.sequences.X, oracle.layout
     if sp.issparse(X) and not X.has_canonical_format:
         return np.zeros(0)

@@ -1,13 +1,9 @@
-"""Sequences of labels: emissions from feature rows, transitions between neighbours.
+"""Separation oracle over sequences: emissions from feature rows, transitions between neighbours.
 
-The weights of a chain problem are a table with one row for each feature and one column for each
-label, padded for vector instructions; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          emissions of the d features
-    rows d .. d+k-1        transitions from label a (row) to label b (column)
-    one row each           bias, first and last position, where the problem has them
-    k*k rows               second-order transitions from (a, b) to c, row a * k + b, column c
-    k rows a feature       features tied to pairs: feature j from label a to b, row j * k + a
+The weights are a table, flat for solvers, with one column a label, padded for SIMD; its rows are
+d features (emissions), k transitions from label a (row) to b (column), one row each for bias, first
+and last, k * k second-order transitions from (a, b), row ``a * k + b``, and k rows for each
+feature tied to pairs, row ``j * k + a``.
 """
 
 from dataclasses import dataclass
@@ -35,7 +31,7 @@ Order = NDArray[np.int64]
 
 @registered("Layout", check="check")
 class Layout(NamedTuple):
-    """Where in the weight table the parts of a chain model stand; -1 for a part it has not."""
+    """Rows of the weight table where the parts of a chain model stand; -1 for a part it has not."""
 
     n_labels: int
     n_features: int
@@ -59,7 +55,7 @@ class Layout(NamedTuple):
         order: int = 1,
         n_tied: int = 0,
     ) -> "Layout":
-        """Rows one after the other."""
+        """Lay out the parts one after the other."""
         after = n_features + n_labels
         first_order = after + bias + 2 * ends
         untied = first_order + (n_labels**2 if order == 2 else 0)
@@ -86,17 +82,12 @@ class Layout(NamedTuple):
             raise ValueError("the parts of the chain model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
-        """The weight vector as a table."""
         return weights.reshape(self.n_rows, self.n_columns)
 
 
 @dataclass(frozen=True)
 class Sequences:
-    """Feature rows of all sequences, sequence ``i`` from ``ends[i]`` to ``ends[i + 1]``.
-
-    `X` is an array or CSR matrix; `tied` has features that are also tied to pairs of labels, as a
-    CSR matrix with as many rows, or None.
-    """
+    """Feature rows (array or CSR) of all sequences; `tied` are CSR features of pairs, or None."""
 
     X: Any
     ends: Order
@@ -104,7 +95,6 @@ class Sequences:
 
     @cached_property
     def lengths(self) -> Order:
-        """Number of rows of each sequence."""
         return np.diff(self.ends)
 
     @cached_property
@@ -114,27 +104,25 @@ class Sequences:
 
     @property
     def entries_per_row(self) -> float:
-        """Features of a row, on average."""
+        """Nonzero features of a row, on average."""
         n_entries = self.X.nnz if sp.issparse(self.X) else self.X.size
         return float(n_entries / max(self.X.shape[0], 1))
 
     @property
     def dense(self) -> Floats:
-        """All rows as a dense matrix."""
         return np.asarray(self.X.toarray() if sp.issparse(self.X) else self.X, dtype=np.float64)
 
     @cached_property
     def tied_rows(self) -> Rows:
-        """The features tied to pairs, as rows; rows without entries if there are none."""
+        """The features tied to pairs; empty rows if there are none."""
         none = sp.csr_array((self.X.shape[0], 1))
         return make_rows(none if self.tied is None else self.tied, 0.0)
 
 
 class ChainData(NamedTuple):
-    """What the compiled functions need of the data.
+    """The data for compiled functions; without true `labels` nothing is loss-augmented.
 
-    Without true `labels`, inference is not loss-augmented. ``loss[a, b]`` is what label b costs
-    where a is right, and `loss_scale` a factor for each sequence.
+    Label b where a is true costs ``loss[a, b]`` times `loss_scale` of the sequence.
     """
 
     rows: Rows
@@ -157,7 +145,7 @@ class ChainData(NamedTuple):
 def infer_labels(
     longest: int, data: ChainData, table: Floats, examples: Order, starts: Order, found: Labels
 ) -> Floats:
-    """Write the labels of the highest score, or score plus loss, to `found`; returns the scores."""
+    """Write the labels of the highest (loss-augmented) score to `found`; returns the scores."""
     layout, scores = data.layout, np.zeros(len(examples))
     where = data, table, examples, starts, found, scores, np.empty((longest, layout.n_columns))
     if layout.triples >= 0:
@@ -169,18 +157,11 @@ def infer_labels(
 
 
 class ChainOracle(CompiledOracle):
-    """Labelled sequences with compiled inference.
+    """Separation oracle over labelled sequences, with compiled inference.
 
-    Parameters
-    ----------
-    loss : ndarray of shape (n_labels, n_labels)
-        ``loss[a, b]``: what label b costs where a is right, at one position.
-    normalized : bool
-        Divide a sequence's loss by its length.
-    zero_one : bool
-        Any mistake costs one, however many there are; `loss` and `normalized` do not count.
-    slack : bool
-        Slack rescaling: the loss, which must count mistakes, multiplies the violation.
+    Label b where a is true costs ``loss[a, b]`` at a position; `normalized` divides the loss of a
+    sequence by its length. With `zero_one` any mistake costs one, and both are ignored. Slack
+    rescaling needs a loss that counts mistakes.
     """
 
     output_dtype = np.uint16
@@ -228,7 +209,6 @@ class ChainOracle(CompiledOracle):
 
     @property
     def data(self) -> ChainData:
-        """What the compiled functions need."""
         return ChainData(
             self.rows, self.sequences.tied_rows, self.sequences.ends, self.layout,
             self.labels, self.loss, self.loss_scale,
@@ -260,7 +240,7 @@ class ChainOracle(CompiledOracle):
 
 @inlined
 def set_node_scores(rows, start, stop, table, layout, nodes):  # type: ignore[no-untyped-def]
-    """Emissions, bias and ends of the rows ``start..stop-1``."""
+    """Set emissions, bias and ends of the rows ``start..stop-1``."""
     length = stop - start
     for t in range(length):
         for m in range(layout.n_columns):
@@ -282,13 +262,13 @@ def add_losses(start, stop, labels, loss, scale, nodes):  # type: ignore[no-unty
 
 @inlined
 def pair_scores(table, layout):  # type: ignore[no-untyped-def]
-    """The transitions in the weight table."""
+    """The transitions of the weight table."""
     return table[layout.transitions : layout.transitions + layout.n_labels]
 
 
 @inlined
 def edge_scores(tied, start, stop, table, layout, edges):  # type: ignore[no-untyped-def]
-    """Scores of pairs of labels: one matrix for all positions or, with tied features, for each."""
+    """Pair scores: one matrix for all positions or, with tied features, one for each."""
     pairs = pair_scores(table, layout)
     if layout.tied < 0:
         return pairs.reshape(1, layout.n_labels, layout.n_columns)
@@ -306,13 +286,13 @@ def edge_scores(tied, start, stop, table, layout, edges):  # type: ignore[no-unt
 
 
 def edge_scratch(length: int, layout: Layout) -> Floats:
-    """Room for `edge_scores`."""
+    """Scratch of `edge_scores`."""
     return np.zeros((length if layout.tied >= 0 else 0, layout.n_labels, layout.n_columns))
 
 
 @inlined
 def score_example(data, b, table, nodes):  # type: ignore[no-untyped-def]
-    """Set node scores, losses included if there are true labels."""
+    """Set node scores, loss-augmented if there are true labels."""
     start, stop = data.ends[b], data.ends[b + 1]
     set_node_scores(data.rows, start, stop, table, data.layout, nodes)
     if len(data.labels) > 0:
@@ -321,7 +301,12 @@ def score_example(data, b, table, nodes):  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_first_order(data, table, examples, starts, found, scores, nodes, edges, best):  # type: ignore[no-untyped-def]
-    """Labels of the highest score of each example, written to ``found[starts[k]:]``."""
+    """Write MAP labels of each of the `examples` to ``found[starts[k]:]``, and set `scores`.
+
+    data, table : `ChainData`, and weights as in `Layout`
+    examples, starts, found, scores : ``examples[k]``, where its labels go, its score
+    nodes, edges, best : scratch of `score_example`, `edge_scores` and `viterbi`
+    """
     for k in range(len(examples)):
         start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
         if stop > start:
@@ -333,7 +318,7 @@ def infer_first_order(data, table, examples, starts, found, scores, nodes, edges
 
 @compiled
 def infer_second_order(data, table, examples, starts, found, scores, nodes, best):  # type: ignore[no-untyped-def]
-    """The same for chains of the second order."""
+    """`infer_first_order` at second order."""
     n, first = data.layout.n_labels, data.layout.triples
     pairs, triples = pair_scores(table, data.layout), table[first : first + n * n]
     for k in range(len(examples)):
@@ -346,7 +331,7 @@ def infer_second_order(data, table, examples, starts, found, scores, nodes, best
 
 @compiled
 def infer_other(data, table, examples, starts, found, nodes, best, agreed):  # type: ignore[no-untyped-def]
-    """Labels of the highest score among those that are not all right."""
+    """Write the best labels other than the true ones of each of the `examples`."""
     pairs = pair_scores(table, data.layout)
     for k in range(len(examples)):
         start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
@@ -359,7 +344,7 @@ def infer_other(data, table, examples, starts, found, nodes, best, agreed):  # t
 
 @compiled
 def infer_slack(data, table, examples, starts, found, nodes, best):  # type: ignore[no-untyped-def]
-    """Labels of the highest number of mistakes times violation of a margin of one."""
+    """Slack-rescaled inference, for each of the `examples`."""
     pairs = pair_scores(table, data.layout)
     for k in range(len(examples)):
         start, stop = data.ends[examples[k]], data.ends[examples[k] + 1]
@@ -380,7 +365,7 @@ def differ(labels, found, at, other_at, t, reach):  # type: ignore[no-untyped-de
 
 @compiled
 def measure_cuts(data, examples, starts, found, zero_one, counts, losses):  # type: ignore[no-untyped-def]
-    """Number of entries and loss of the cut of each example's found labels."""
+    """Set number of entries and loss of the cut of each example's found labels."""
     rows, tied, ends, layout = data.rows, data.tied, data.ends, data.layout
     labels, loss = data.labels, data.loss
     for k in range(len(examples)):
@@ -409,7 +394,11 @@ def measure_cuts(data, examples, starts, found, zero_one, counts, losses):  # ty
 
 @inlined
 def put_pair(columns, values, at, width, row, y_true, other_row, other, value):  # type: ignore[no-untyped-def]
-    """Two entries: `value` where the true label stands, minus it where the other does."""
+    """Put `value` in column ``row * width + y_true`` and ``-value`` in that of the other label.
+
+    columns, values, at : entries of the cuts, and where to begin; returns where they go on
+    width, row, y_true, other_row, other : width of the weight table, true and other cell in it
+    """
     columns[at] = row * width + y_true
     columns[at + 1] = other_row * width + other
     values[at] = value
@@ -419,7 +408,7 @@ def put_pair(columns, values, at, width, row, y_true, other_row, other, value): 
 
 @compiled
 def fill_cuts(data, examples, starts, found, scales, entries, columns, values):  # type: ignore[no-untyped-def]
-    """The entries: features of the true labels less those of the found ones, where they differ."""
+    """Write the cuts ``phi(x, y_true) - phi(x, found)``, entries only where labels differ."""
     rows, tied, ends, layout, labels = data.rows, data.tied, data.ends, data.layout, data.labels
     width, n = layout.n_columns, layout.n_labels
     for k in range(len(examples)):

@@ -1,9 +1,7 @@
-"""Chains as a problem, and what a trained chain model predicts: best labels, several, marginals.
+"""Chains as a `Problem`, and inference with trained weights.
 
-`HiddenChains` is a chain over the hidden states of all labels, where a wrong label costs one and a
-wrong state of the right label nothing. State ``s`` of label ``a`` is number ``a * n_states + s``;
-with these numbers for labels, imputed true outputs are those of an ordinary chain, and inference is
-by Viterbi. To impute states, all but those of the true labels are forbidden.
+`HiddenChains` is a chain over states, number ``a * n_states + s`` for state ``s`` of label ``a``,
+where only a wrong label costs. Latent imputation forbids the states of other labels.
 """
 
 from collections.abc import Sequence
@@ -34,11 +32,11 @@ Floats = NDArray[np.float64]
 States = NDArray[np.int64]
 
 IMPOSSIBLE = -1e200
-"""Below every score of labels: pairs that do not fit together have twice that."""
+"""Below every score of labels; pairs that do not fit together score twice that."""
 
 
 class ChainModel:
-    """A weight table of shape (n_rows, n_columns), and inference with it."""
+    """A weight table ``(n_rows, n_columns)``, and inference with it."""
 
     def __init__(self, table: Floats, layout: Layout) -> None:
         self.table, self.layout = table, layout
@@ -59,13 +57,13 @@ class ChainModel:
         return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
     def node_scores(self, sequences: Sequences) -> list[Floats]:
-        """Scores of the labels at each position, transitions aside, one array a sequence."""
+        """Scores of labels without transitions, ``(length, n_columns)`` for each sequence."""
         nodes = np.empty((int(sequences.ends[-1]), self.layout.n_columns))
         score_nodes(ChainData.unlabelled(sequences, self.layout), self.table, nodes)
         return np.split(nodes, sequences.ends[1:-1])
 
     def marginals(self, sequences: Sequences, temperature: float) -> list[Floats]:
-        """Probability of each label at each position, ``exp(score / temperature)`` normalised."""
+        """Marginals of labels by ``exp(score / temperature)``."""
         layout = self.layout
         n, width = layout.n_labels, layout.n_columns
         pairs = self._part(layout.transitions, n) / temperature
@@ -112,7 +110,7 @@ class ChainModel:
         return found
 
     def _joined_pairs(self) -> Floats:
-        """Scores of the second order as those of pairs of labels that follow each other."""
+        """Second-order scores as pair scores of a chain over pairs of labels."""
         n = self.layout.n_labels
         triples = self._part(self.layout.triples, n * n)[:, :n].reshape(n, n, n)
         joined = np.full((n, n, n, n), 2.0 * IMPOSSIBLE)
@@ -121,7 +119,7 @@ class ChainModel:
         return joined.reshape(1, n * n, n * n)
 
     def _tied_scores(self, sequences: Sequences, i: int) -> Any:
-        """What features tied to pairs add to the transitions of one sequence, each position."""
+        """What tied features add to the transitions at each position of sequence `i`."""
         rows = sequences.tied[sequences.ends[i] + 1 : sequences.ends[i + 1]]
         weights = self.table[self.layout.tied :].reshape(rows.shape[1], -1)
         return (rows @ weights).reshape(rows.shape[0], self.layout.n_labels, -1)
@@ -198,7 +196,7 @@ class Chain(Remade, Problem):
 
     @property
     def order(self) -> int:
-        """1, or 2 if the label before the last one counts, too."""
+        """1, or 2 with second-order transitions."""
         return 1 if self.layout.triples < 0 else 2
 
     def joint_feature(self, x: Any, y: Any) -> Floats:
@@ -250,7 +248,7 @@ class Chain(Remade, Problem):
         return ChainOracle(self.sequences(X), flat, self.layout, C, mistakes, slack=slack)
 
     def sequences(self, X: Sequence[Any]) -> Sequences:
-        """Inputs one after the other."""
+        """The inputs concatenated."""
         return Sequences(*stack(X, None, self.layout.n_features))
 
     def checked(self, i: int, x: Any, y: Any) -> NDArray[np.int64]:
@@ -272,7 +270,7 @@ class Chain(Remade, Problem):
 
 
 def _top(nodes: Floats, edges: Floats, n: int, k: int) -> tuple[NDArray[np.uint16], Floats]:
-    """Labels and scores of the k best labellings; of no positions there is one."""
+    """Labels and scores of the k best labellings; the empty sequence has one."""
     length, width = nodes.shape
     labels = np.empty((k, length), dtype=np.uint16)
     totals = np.zeros(k)
@@ -373,11 +371,11 @@ class HiddenChains(Remade, LatentProblem):
         return HiddenChainOracle(self, self.chain.sequences(X), labels, C)
 
     def numbers(self, y: Any, h: Any) -> States:
-        """Labels and their states as one number for each position."""
+        """Labels and states as one number for each position."""
         return np.asarray(y, dtype=np.int64) * self.n_states + np.asarray(h, dtype=np.int64)
 
     def split(self, numbers: NDArray[Any]) -> tuple[States, States]:
-        """The other way round."""
+        """Labels and states of `numbers`."""
         y, h = np.divmod(numbers.astype(np.int64), self.n_states)
         return y, h
 
@@ -386,7 +384,7 @@ class HiddenChains(Remade, LatentProblem):
 
 
 class HiddenChainOracle(LatentOracle):
-    """Labelled sequences; imputations are lists of arrays of states."""
+    """Labelled sequences; latent imputations are lists of arrays of states."""
 
     def __init__(
         self, problem: HiddenChains, sequences: Sequences, labels: list[States], C: Floats

@@ -8,7 +8,7 @@ import numpy as np
 from maxmargin.report.answers import LabellingAnswers, PairWeights, text_of
 
 WORD_KEYS = ("word", "token", "form", "w", "w0", "w[0]", "word.lower()")
-"""Where feature dictionaries usually have the word itself."""
+"""Keys under which feature dictionaries usually have the word."""
 
 
 class SequenceAnswers(LabellingAnswers):
@@ -19,12 +19,11 @@ class SequenceAnswers(LabellingAnswers):
 
     @staticmethod
     def pair_weights(estimator: Any) -> list[PairWeights]:
-        """Transitions."""
         caption = "Weight of each label (row) followed by each label (column)"
         return [PairWeights(estimator.transitions_, caption, "then")]
 
     def true_labels(self, y: Any) -> Sequence[Any]:
-        """Labels of each sequence, also where they came one after the other."""
+        """Labels of each sequence, also if given concatenated."""
         if len(y) and np.ndim(y[0]) == 0:
             return np.split(np.asarray(y), np.cumsum([len(z) for z in self.predictions])[:-1])
         return super().true_labels(y)

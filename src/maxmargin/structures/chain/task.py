@@ -47,11 +47,10 @@ class NumberedSequences(Task):
 
 @dataclass
 class WordSequences(Task):
-    """Tags of words, which stand in columns.
+    """Tags of words in columns.
 
-    Without `templates`, features are the usual ones for as many columns as the training file has;
-    `hash_bits` of None keeps their names. `n_columns` are those beside that of the tags, 0 until
-    the training file has shown it.
+    Without `templates`, `Templates.default` for the columns of the training file; `hash_bits` of
+    None keeps names of features. `n_columns` are those without the tags, 0 before training.
     """
 
     tag_column: int = -1
@@ -90,7 +89,7 @@ class WordSequences(Task):
         )
 
     def _sentences(self, path: Path) -> list[ColumnSentence]:
-        """Sentences of a file; once trained, files without tags are read as well."""
+        """Sentences of a file; a trained tagger also reads files without tags."""
         if not self.n_columns:
             return read_columns(path, tag_column=self.tag_column, encoding=self.encoding)
         sentences = read_columns(path, tag_column=None, encoding=self.encoding)

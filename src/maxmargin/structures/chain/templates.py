@@ -1,25 +1,4 @@
-r"""Feature templates: which features of a sentence in columns a tagger gets to see.
-
-A template file has one feature a line::
-
-    columns: word pos             # names of the columns
-    word[0]                       # the word itself
-    word[-1]                      # the one before
-    pos[-2..2]                    # five features: the tags around
-    word[-1] word[0]              # both together
-    lower(word[0])
-    prefix(word[0], 1..3)         # the first letter, the first two, the first three
-    suffix(lower(word[0]), 2)
-    shape(word[0])                # Xx of "The", 0-x of "12-year"
-    digit(word[0])                # if there is one; capital(word[0]) if it begins with one
-
-What a template finds for a token becomes the feature ``template=found``. Before and after the
-sentence stand ``<s>`` and ``</s>``. A prefix or suffix longer than the word is no feature, and
-neither is a test that fails, nor a line with one of them among its parts.
-
-Lines of CRF++ such as ``U01:%x[-1,0]/%x[0,0]`` are understood as well.
-Nothing of a template file is ever run.
-"""
+"""Feature templates of taggers, in the language of docs/file-formats.md; nothing of it is run."""
 
 import hashlib
 import math
@@ -44,10 +23,10 @@ from maxmargin.structures.chain.formats import (
 )
 
 FARTHEST = 100
-"""Most tokens that a template looks away, and most letters that it takes of a word."""
+"""Bound on offsets of tokens, and on letters of prefixes and suffixes."""
 
 MOST_FEATURES = 1000
-"""Most features a token that a file may ask for."""
+"""Bound on the features of a token."""
 
 _DEEPEST = 8
 _COLUMNS = re.compile(r"columns\s*:(.*)")
@@ -84,13 +63,13 @@ FUNCTIONS: dict[str, Callable[..., str | None]] = {
     "prefix": lambda word, n: word[:n] if len(word) >= n else None,
     "suffix": lambda word, n: word[-n:] if len(word) >= n else None,
 }
-"""What can be done to a word: the new text, or None if there is nothing to be said."""
+"""Functions of a word: the new text, or None for no feature."""
 
 PARTS = "prefix", "suffix"
 """Functions that take a number of letters."""
 
 TESTS = "digit", "capital"
-"""Functions that give a word of their own; beyond the sentence they do not hold."""
+"""Functions that only say whether something holds, which beyond the sentence it does not."""
 
 
 class Step(NamedTuple):
@@ -100,12 +79,11 @@ class Step(NamedTuple):
     n: int | None = None
 
     def apply(self, word: str) -> str | None:
-        """What it makes of a word."""
         return FUNCTIONS[self.function](word, *([] if self.n is None else [self.n]))
 
 
 class Place(NamedTuple):
-    """What a template looks at: a column of a token nearby, and what is done to it."""
+    """A column of a token nearby, and the functions applied to it."""
 
     column: int
     steps: tuple[Step, ...]  # first to last
@@ -113,24 +91,24 @@ class Place(NamedTuple):
 
     @property
     def may_miss(self) -> bool:
-        """Whether there may be nothing to be said."""
+        """Whether it may yield no feature."""
         return any(step.function in TESTS or step.n is not None for step in self.steps)
 
     @property
     def has_test(self) -> bool:
-        """Whether it only says that something holds."""
+        """Whether it has a function of `TESTS`."""
         return any(step.function in TESTS for step in self.steps)
 
 
 class Template(NamedTuple):
-    """One feature: its name and the places whose content, put together, is its value."""
+    """One feature: its name, and the places whose contents are its value."""
 
     name: str
     places: tuple[Place, ...]
 
 
 class TemplateError(ValueError):
-    """What is wrong with a line; the caller knows which one it is."""
+    """What is wrong with a line; the caller adds which one."""
 
 
 def parse_columns(line: str) -> list[str] | None:
@@ -150,7 +128,7 @@ def parse_columns(line: str) -> list[str] | None:
 
 
 def parse_line(line: str, columns: Sequence[str]) -> list[Template]:
-    """The templates of a line, of which ranges make several."""
+    """The templates of a line: several, if it has a range."""
     if line == "B":  # transitions, which taggers here always have
         return []
     if _CRF_LINE.fullmatch(line):
@@ -170,7 +148,7 @@ def parse_line(line: str, columns: Sequence[str]) -> list[Template]:
 
 
 def _crf_template(line: str) -> Template:
-    """A line of CRF++; what stands between the places is the same everywhere, and left out."""
+    """A line of CRF++; constant text between its places is left out."""
     name, _, rest = line.partition(":")
     places = tuple(Place(int(match[2]), (), int(match[1])) for match in _CRF_PLACE.finditer(rest))
     if not places or "%" in _CRF_PLACE.sub("", rest):
@@ -189,13 +167,13 @@ def _written(place: Place, columns: Sequence[str]) -> str:
 
 
 class _Line:
-    """A line of our own language, read from left to right."""
+    """Parser of a line of our own language."""
 
     def __init__(self, line: str, columns: Sequence[str]) -> None:
         self._line, self._columns, self._at = line, columns, 0
 
     def parts(self) -> list[list[Place]]:
-        """Places of each part; of several, a range makes one template each."""
+        """Places of each part, several for a range."""
         parts = []
         while self._line[self._at :].strip():
             parts.append(self._part(0))
@@ -225,7 +203,7 @@ class _Line:
         return [Place(self._columns.index(name), (), offset) for offset in offsets]
 
     def _range(self, least: int) -> range:
-        """One number, or the first and the last of several."""
+        """A number, or a range ``first..last``."""
         numbers = [self._next(_NUMBER_KIND, "a number")]
         match = _TOKEN.match(self._line, self._at)
         if match is not None and match.lastindex == _DOTS_KIND:
@@ -253,13 +231,13 @@ class _Line:
 
 
 BEGIN, END = "<s>", "</s>"
-"""What stands before and after a sentence."""
+"""Tokens before and after a sentence."""
 
 _USUAL_COLUMNS = "word", "pos", "chunk"
 
 
 def _usual_names(n_columns: int) -> list[str]:
-    """Names of columns that have none."""
+    """Default names of columns."""
     return [*_USUAL_COLUMNS, *(f"column{k + 1}" for k in range(3, n_columns))][:n_columns]
 
 
@@ -283,10 +261,10 @@ _OF_OTHERS = """\
 """
 
 _MOST_KEPT = 1 << 20
-"""Words of which is kept what templates made of them."""
+"""Words whose features are cached."""
 
 _BATCH = 1024
-"""Sentences whose features are hashed together."""
+"""Sentences hashed together."""
 
 _MOST_BITS = 30
 
@@ -301,7 +279,7 @@ _Codes = NDArray[np.uint64]
 class Templates:
     r"""Feature templates for tagging, from a text that names one feature a line.
 
-    See `maxmargin.structures.chain.templates` for the language.
+    The language, and what it makes of lines of CRF++, is described in :doc:`/file-formats`.
 
     Parameters
     ----------
@@ -360,13 +338,7 @@ class Templates:
 
     @classmethod
     def default(cls, n_columns: int = 1) -> "Templates":
-        """Good features of words, and of further columns such as parts of speech.
-
-        Parameters
-        ----------
-        n_columns : int, default=1
-            Columns of a sentence, without that of the tags.
-        """
+        """Good features of words and, for `n_columns` above 1 (tags aside), of further columns."""
         if n_columns < 1:
             raise ValueError(f"n_columns must be at least 1, but is {n_columns}.")
         names = _usual_names(n_columns)
@@ -399,13 +371,7 @@ class Templates:
         Returns
         -------
         features : list of dict
-            What `maxmargin.SequenceTagger` takes for a sequence. None where there is nothing to
-            be said.
-
-        Raises
-        ------
-        ValueError
-            If the sentence has fewer columns than the templates.
+            As `maxmargin.SequenceTagger` takes them; None where there is no feature.
         """
         columns = self._columns_of(sentence)
         n, before, after = len(columns[0]), self._before, self._after
@@ -430,29 +396,20 @@ class Templates:
         ]
 
     def transform(self, sentences: Iterable[Any]) -> list[list[dict[str, str | None]]]:
-        """Features of all tokens of some sentences, for `maxmargin.SequenceTagger`.
-
-        Parameters
-        ----------
-        sentences : iterable
-            As `features` takes them.
-        """
+        """Features of all tokens of some sentences, each as `features` takes it."""
         return [self.features(sentence) for sentence in sentences]
 
     def hashed(
         self, sentences: Iterable[Any], bits: int = 18
     ) -> tuple[sp.csr_array, NDArray[np.int64]]:
-        """The same features as rows of a matrix, in columns that a hash function chooses.
-
-        No names have to be kept, and no dictionaries are made. Two features may share a column:
-        the more bits, the fewer do.
+        """The features as rows of a matrix, hashed to columns; no names are kept.
 
         Parameters
         ----------
         sentences : iterable
             As `features` takes them.
         bits : int, default=18
-            The matrix has ``2**bits`` columns, and a tagger as many weights for each tag.
+            The matrix has ``2**bits`` columns: the more, the fewer features share one.
 
         Returns
         -------
@@ -485,7 +442,7 @@ class Templates:
         return X, np.array(lengths, dtype=np.int64)
 
     def _batch_codes(self, batch: list[_Columns]) -> _Codes:
-        """Hashes of all features of all tokens, one row a token."""
+        """Hashes of all features, one row a token."""
         before, after = [BEGIN] * self._before, [END] * self._after
         flat = [
             list(chain.from_iterable(chain(before, one[k], after) for one in batch))
@@ -526,7 +483,7 @@ class Templates:
 
 
 class _View:
-    """A column as some templates see it: what steps make of its words."""
+    """A column after some functions."""
 
     def __init__(self, place: Place) -> None:
         self.column, self.steps = place.column, place.steps
@@ -544,7 +501,7 @@ class _View:
 
 
 class _Memory(dict[str, _Kept], Generic[_Kept]):
-    """What a function makes of words, worked out once for each while there is room."""
+    """A bounded cache of a function of words."""
 
     def __init__(self, function: Callable[[str], _Kept]) -> None:
         super().__init__()
@@ -562,7 +519,7 @@ def _together(found: tuple[str | None, ...]) -> str | None:
 
 
 def _code(found: str | None) -> int:
-    """A hash of 64 bits, which other processes find too; `_NOTHING` of None."""
+    """A hash of 64 bits, the same in every process; `_NOTHING` of None."""
     if found is None:
         return int(_NOTHING)
     digest = hashlib.blake2b(found.encode(errors="surrogatepass"), digest_size=8).digest()
@@ -570,14 +527,14 @@ def _code(found: str | None) -> int:
 
 
 def _mixed(first: _Codes, second: _Codes) -> _Codes:
-    """A hash of two, in this order."""
+    """The hash of an ordered pair of hashes."""
     code = (first * _ODD) ^ second
     code = (code ^ (code >> np.uint64(32))) * _ODDER
     return code ^ (code >> np.uint64(32))
 
 
 def _parsed(text: str, source: str) -> tuple[tuple[str, ...], list[Template]]:
-    """Names of columns, and templates, of a text."""
+    """Names of the columns, and templates, of a text."""
     columns: list[str] | None = None
     lines: dict[str, int] = {}
     templates: list[Template] = []
@@ -610,7 +567,7 @@ def _parsed(text: str, source: str) -> tuple[tuple[str, ...], list[Template]]:
 
 
 def features_of(templates: Templates, sentences: Sequence[Any], hash_bits: int | None) -> list[Any]:
-    """Dictionaries of features or, with a number of bits, rows of hashed ones, by sentences."""
+    """Feature dictionaries or, with `hash_bits`, hashed rows, of each sentence."""
     if hash_bits is None:
         return templates.transform(sentences)
     rows, lengths = templates.hashed(sentences, hash_bits)

@@ -33,29 +33,27 @@ Floats = NDArray[np.float64]
 
 
 class UnparsedWarning(UserWarning):
-    """Some sentences have no tree by the grammar, and got a flat one."""
+    """Sentences without a tree by the grammar got a flat one."""
 
 
 @estimator
 class GrammarParser(ExampleEstimator):
     """Weighted context-free grammar: a structural SVM for parsing, with a certificate.
 
-    The grammar is read off the training trees. Each of its rules has a weight, the score of a tree
-    is the sum of the weights of the rules it uses, and the answer is the best of all trees that
-    the grammar has for a sentence, found exactly. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
-    hinge_i(w)`` over sentences.
+    The grammar is read off the training trees. The score of a tree is the sum of the weights of its
+    rules, and the answer is the best tree by the grammar, found exactly. Minimises ``1/2 |w|^2 + C
+    * sum_i weight_i * hinge_i(w)`` over sentences.
 
-    Trees come as brackets in a string, as `maxmargin.structures.constituency.grammar.Tree`,
-    or as trees of NLTK. Function tags and traces are removed unless they come as `Tree`. See Notes.
+    Trees come as brackets in a string, as `maxmargin.structures.constituency.grammar.Tree`, or as
+    trees of NLTK. Function tags and traces are removed unless they come as `Tree`.
 
     Parameters
     ----------
     loss : {"brackets", "zero-one"}, default="brackets"
         Number of labelled brackets that are wrong or missed; or one for any other tree.
     horizontal : int or None, default=2
-        Children that the first part of a long rule remembers. None is all: then exactly the rules
-        of the treebank are there. The fewer, the more others can be put together from their parts,
-        and the smaller and quicker the grammar.
+        Children that the first part of a long rule remembers. None is all: exactly the rules of
+        the treebank. The fewer, the smaller, quicker and more general the grammar.
     vertical : int, default=1
         Nodes whose labels a phrase knows: 1 is its own, 2 also its parent's, ...
     tags : {"given", "predicted"}, default="given"
@@ -82,11 +80,9 @@ class GrammarParser(ExampleEstimator):
     Notes
     -----
     A sentence is a list of (word, tag) pairs; a list of tags, if they are given; or a list of
-    words, if they are predicted. A tree stands for its own sentence.
-
-    A sentence that the grammar has no tree for (a tag that no rule goes with, or no way to put
-    the rules together) gets a flat tree, with the commonest label of whole trees above all tags,
-    the score ``-inf``, and an `UnparsedWarning`.
+    words, if they are predicted. A tree stands for its own sentence. A sentence without a tree by
+    the grammar gets a flat one, with the commonest label of whole trees above all tags, the score
+    ``-inf``, and an `UnparsedWarning`.
 
     Examples
     --------
@@ -131,11 +127,7 @@ class GrammarParser(ExampleEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on sentences and their trees.
-
-        With a `grammar` given, `X` may also be a `Source` of sentences and their trees, which need
-        not fit in memory together; then all other arguments are left out. `Online` trains, whose
-        parameters count if `solver` is one.
+        """Train on sentences and their trees; on a `Source` of them only with a given `grammar`.
 
         Raises
         ------
@@ -148,11 +140,7 @@ class GrammarParser(ExampleEstimator):
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from some more sentences, without those of earlier calls.
-
-        Only with a `grammar` given, which must have all the trees. The model can be used after
-        every call. `StructuredSVM.partial_fit` says what is kept, and what the certificate is of.
-        """
+        """Learn from more sentences, with a given `grammar` that has all their trees."""
         self._check_grammar("partial_fit")
         return self._partial_fit(X, y, sample_weight)
 
@@ -229,13 +217,7 @@ class GrammarParser(ExampleEstimator):
         return [tree for tree, _ in self._inferred_best(X)]
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the best tree of each sentence, ``-inf`` where there is none.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_sentences,)
-            The higher, the better.
-        """
+        """Score of the best tree of each sentence, ``-inf`` where there is none."""
         return np.array([score for _, score in self._inferred_best(X)])
 
     def predict_k_best(self, X: Any, k: int) -> list[list[tuple[Tree, float]]]:
@@ -257,10 +239,9 @@ class GrammarParser(ExampleEstimator):
         Returns
         -------
         marginals : list of ndarray of shape (length, length + 1, n_labels)
-            ``marginals[i][start, stop, m]`` is the expected number of phrases with the label
-            ``grammar_.labels[m]`` over the words ``start .. stop - 1`` of sentence i. It may
-            exceed one where a phrase stands alone under another of the same label. Zeros where
-            the grammar has no tree.
+            ``marginals[i][start, stop, m]``: expected number of phrases ``grammar_.labels[m]`` over
+            the words ``start .. stop - 1``, above one only where one stands alone under another.
+            Zeros where the grammar has no tree.
         """
         temperature = check_temperature(temperature)
         return self._model.marginals(self._checked(X), temperature)
@@ -312,7 +293,7 @@ class GrammarParser(ExampleEstimator):
 
 
 def _trees(given: Any) -> list[Tree]:
-    """Trees in any form; errors say which is none."""
+    """Trees from any form; errors say which is none."""
     if isinstance(given, str | Tree):
         raise TreeError("Trees must come in a list, also if there is only one.")
     trees = []
@@ -325,7 +306,7 @@ def _trees(given: Any) -> list[Tree]:
 
 
 def _sentences(given: Any, with_tags: bool) -> list[Sentence]:
-    """Sentences in any form; errors say which is none."""
+    """Sentences from any form; errors say which is none."""
     if isinstance(given, str | Tree):
         raise ValueError("Sentences must come in a list, also if there is only one.")
     return [_sentence(i, one, with_tags) for i, one in enumerate(given)]

@@ -1,10 +1,4 @@
-"""Penn brackets: treebanks read from strings and files, and trees in any form.
-
-Treebanks write a tree as ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``: every word stands alone
-under its tag, and tags and phrases stand under phrases. In the Penn treebank, labels carry
-function tags (``NP-SBJ``, ``NP=2``), traces are words under the tag ``-NONE-``, and the whole
-stands in one more pair of brackets without a label. Readers here remove all three.
-"""
+"""Penn brackets: treebanks read from strings and files, and trees in any form."""
 
 import re
 from collections.abc import Iterable
@@ -16,30 +10,30 @@ from maxmargin.data.formats import FileFormat, Format, Head
 from maxmargin.structures.constituency.grammar import Tree, TreeError
 
 TRACE = "-NONE-"
-"""Tag of traces, which are not words of the sentence."""
+"""Tag of traces, which are no words of the sentence."""
 
 ROOT = "ROOT"
-"""Label of a tree whose outermost brackets have none, but hold several nodes."""
+"""Label of a tree whose unlabelled outermost brackets hold several nodes."""
 
 DEEPEST = 200
-"""Greatest depth of nested brackets that is read; treebanks have about forty."""
+"""Bound on the depth of brackets; treebanks have about forty."""
 
 _TOKEN = re.compile(r"[()]|[^ \t\r()]+")  # other spaces may be part of words
 
 
 class TreeTextError(TreeError, FileFormatError):
-    """What is wrong with a tree in a text, and where it stands."""
+    """What is wrong with a tree in a text, and where."""
 
 
 def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> list[Tree]:
-    """Trees of a text in Penn brackets.
+    """Trees of a text in Penn brackets, ``(S (NP (DT the) (NN dog)) (VP (VBZ barks)))``.
 
     Parameters
     ----------
     text : str
         Any number of trees.
     clean : bool, default=True
-        Cut function tags and remove traces, see `cleaned`.
+        Cut function tags (``NP-SBJ``, ``NP=2``) and remove traces (``-NONE-``).
     source : str, default="the text"
         What to call the text in errors.
 
@@ -50,8 +44,8 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
     Raises
     ------
     TreeTextError
-        With the line, if brackets do not match, a label is missing, a word has no tag of its
-        own, nothing but traces is in a tree, or brackets are nested deeper than any sentence.
+        With the line, if brackets do not match or are nested too deep, a label is missing, a word
+        has no tag of its own, or a tree holds nothing but traces.
 
     See Also
     --------
@@ -68,7 +62,7 @@ def read_trees(text: str, *, clean: bool = True, source: str = "the text") -> li
 
 
 def trees_of_lines(lines: Iterable[str], clean: bool, source: str) -> list[Tree]:
-    """The same of lines, which are taken one by one; see `read_trees`."""
+    """`read_trees` of lines, taken one by one."""
     trees: list[Tree] = []
     path: list[tuple[int, list[Any]]] = []  # of brackets that are open: line, and what they hold
     for number, line in enumerate(lines, start=1):
@@ -108,7 +102,7 @@ def read_tree_file(
     path : path
         Plain or compressed by gzip, bzip2, xz or zstd; ``"-"`` is standard input.
     clean : bool, default=True
-        Cut function tags and remove traces, see `cleaned`.
+        Cut function tags and remove traces.
     encoding : str, default=None
         Such as ``"latin-1"``; None is UTF-8.
 
@@ -126,7 +120,7 @@ def read_tree_file(
 
 
 def _node(content: list[Any]) -> Tree:
-    """A node from what stood between its brackets: a label, then children."""
+    """A node from the content of its brackets: a label, then children."""
     if not content:
         raise TreeError("brackets with nothing in them.")
     label, *children = content
@@ -136,7 +130,7 @@ def _node(content: list[Any]) -> Tree:
 
 
 def _whole(content: list[Any], clean: bool) -> Tree:
-    """A whole tree, without the brackets around it that have no label."""
+    """A whole tree, without unlabelled brackets around it."""
     if content and not isinstance(content[0], str):
         only = len(content) == 1
         tree = content[0] if only else _node([ROOT, *content])
@@ -151,10 +145,9 @@ def _whole(content: list[Any], clean: bool) -> Tree:
 
 
 def cleaned(tree: Tree) -> Tree | None:
-    """The tree without function tags and traces, or None if there is nothing else.
+    """The tree without function tags and traces, or None if nothing is left.
 
-    Labels end before their first ``-`` or ``=``, unless that is where they begin (``-LRB-``).
-    Leaves tagged ``-NONE-`` go, and so do nodes that have no other leaves.
+    Labels end before their first ``-`` or ``=``, unless they begin with it (``-LRB-``).
     """
     if tree.label == TRACE:
         return None
@@ -166,12 +159,7 @@ def cleaned(tree: Tree) -> Tree | None:
 
 
 def as_tree(given: Any) -> Tree:
-    """A tree from any form in which people have it.
-
-    A `Tree` is returned as it is. Brackets in a string and trees as those of NLTK (objects with
-    ``label()`` whose items are trees or words) are cleaned, see `cleaned`. TreeError if it is none
-    of these, or not exactly one tree.
-    """
+    """A tree from a `Tree`, from brackets or from NLTK; the latter two are `cleaned`."""
     if isinstance(given, Tree):
         return given
     if isinstance(given, str):
@@ -188,7 +176,7 @@ def as_tree(given: Any) -> Tree:
 
 
 def _content(given: Any) -> list[Any]:
-    """What would stand between the brackets of a tree of NLTK's kind."""
+    """Content of the brackets of a tree of NLTK's kind."""
     label = given.label()
     children = [child if isinstance(child, str) else _node(_content(child)) for child in given]
     return [str(label), *children] if label else children

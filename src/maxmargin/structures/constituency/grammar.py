@@ -1,18 +1,9 @@
-"""Constituency trees, and a grammar read off a treebank: symbols, rules, lexicon, weight columns.
+"""Constituency trees, and a grammar read off a treebank.
 
-Weights stand in the order
-
-    binary rules       a symbol, its left and its right child
-    unary rules        a node and its only child
-    start symbols      the label of a whole tree
-    leaves             a word class and its tag, where tags are predicted
-
-Trees are binarised from the left, with Markovisation (Klein and Manning 2003): the first children
-of a node with more than two stand under an intermediate symbol (`kind` "part"), which remembers
-its node and the last `horizontal` of these children. A chain of nodes with a single child each is
-collapsed into one *unit*, which scores the sum of its unary rules. Trees and derivations are one
-to one. Only chains of the treebank are units: otherwise a cycle of unary rules with positive
-weights would have no best derivation.
+Weights are those of binary rules, unary rules, start symbols and, where tags are predicted, leaves.
+Trees are binarised from the left with Markovisation (Klein and Manning 2003): the first children of
+a long node stand under an intermediate symbol. Unary chains of the treebank, and no others, are
+collapsed into *units*: cycles of positive unary rules would have no best derivation.
 """
 
 import re
@@ -122,10 +113,7 @@ class Tree:
 
 
 def brackets(tree: Tree, ignored: frozenset[str] = frozenset()) -> "Counter[tuple[str, int, int]]":
-    """Labels of phrases with the words ``start..stop-1`` they span, counted.
-
-    Leaves with `ignored` tags do not count as words; a phrase without any others has no bracket.
-    """
+    """Count labelled brackets ``(label, start, stop)`` over words whose tags are not `ignored`."""
     found: Counter[tuple[str, int, int]] = Counter()
 
     def walk(node: Tree, start: int) -> int:
@@ -143,15 +131,7 @@ def brackets(tree: Tree, ignored: frozenset[str] = frozenset()) -> "Counter[tupl
 
 
 class BracketScores(NamedTuple):
-    """Agreement of the labelled brackets of trees.
-
-    Attributes
-    ----------
-    precision, recall, f1 : float
-        Fractions of the predicted, of the true brackets that are right, and their harmonic mean.
-    exact : float
-        Fraction of the sentences all of whose brackets are right.
-    """
+    """Precision, recall and F1 of labelled brackets, and the fraction of exact trees."""
 
     precision: float
     recall: float
@@ -164,11 +144,11 @@ def bracket_scores(
     predictions: Iterable[Tree],
     ignored: frozenset[str] = PUNCTUATION,
 ) -> BracketScores:
-    """Labelled brackets of predicted trees against the true ones, summed over all sentences.
+    """Precision, recall and F1 of labelled brackets, over all sentences.
 
-    As evalb does with the usual settings: tags do not count, punctuation is taken out of the
-    sentence first, brackets are compared with label and span, and one that stands twice must be
-    found twice. (Evalb also takes ADVP and PRT for the same; here they differ.)
+    As evalb with the usual settings: tags do not count, punctuation (`ignored` tags) is removed
+    first, and a bracket that stands twice must be found twice. Unlike in evalb, ADVP and PRT
+    differ.
 
     Examples
     --------
@@ -192,15 +172,15 @@ def bracket_scores(
 
 
 KINDS = "phrase", "tag", "part"
-"""Kinds of symbols, in their order."""
+"""Kinds of symbols; "part" are intermediate ones."""
 
 
 @registered("Symbol", check="check")
 class Symbol(NamedTuple):
     """Label of a node of a derivation.
 
-    The `label` of an intermediate symbol is that of the node it belongs to, and `last` are the last
-    of the children it stands for. Phrases remember the labels of ancestors, `above`, nearest first.
+    An intermediate symbol has the `label` of its node, and the `last` children it stands for;
+    phrases remember the labels `above`, nearest first.
     """
 
     kind: str
@@ -209,7 +189,6 @@ class Symbol(NamedTuple):
     last: tuple["Symbol", ...] = ()
 
     def check(self) -> None:
-        """Raise ValueError if there is no such kind."""
         if self.kind not in KINDS:
             raise ValueError(f"{self.kind!r:.40} is no kind of symbol")
 
@@ -219,14 +198,14 @@ class Symbol(NamedTuple):
 
 
 Chain = tuple[Symbol, ...]
-"""Symbols of a unary chain, top to bottom; the last has several children, or is a tag."""
+"""Symbols of a unary chain from the top; the last is a tag or has several children."""
 
 BinaryRule = tuple[Symbol, Symbol, Symbol]
 """Parent, left and right child."""
 
 
 class Step(NamedTuple):
-    """A node of a derivation in symbols; intermediate ones have no chain, leaves no rule."""
+    """A node of a derivation; intermediate ones have no chain, leaves no rule."""
 
     start: int
     stop: int
@@ -236,7 +215,7 @@ class Step(NamedTuple):
 
 @registered("Markovisation")
 class Markovisation(NamedTuple):
-    """Context of the symbols, see `Grammar.read`."""
+    """How much context symbols have, see `Grammar.read`."""
 
     horizontal: int | None
     vertical: int
@@ -290,17 +269,17 @@ _NUMBER = re.compile(r"[\d.,:/%-]*\d[\d.,:/%-]*(s|th|st|nd|rd)?")
 
 
 class Sentence(NamedTuple):
-    """A sentence to parse; `tags` are None where they are not known."""
+    """A sentence to parse; `tags` are None if unknown."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
 
 
 class Leaves(NamedTuple):
-    """Tags that the words of some sentences may have.
+    """Tags that words may have.
 
-    The word at position `t`, sentences concatenated, may have the tags
-    ``symbols[starts[t]:starts[t + 1]]``; `columns` are their weights, -1 for none.
+    Word `t`, sentences concatenated, may have ``symbols[starts[t]:starts[t + 1]]``, whose weights
+    are in `columns`, -1 for none.
     """
 
     starts: Numbers
@@ -309,7 +288,7 @@ class Leaves(NamedTuple):
 
 
 def shape(word: str) -> str:
-    """Class of a rare word by its shape: "<number>", or as "<Capitalhyphen-ed>" what applies."""
+    """Class of a rare word: "<number>", or what applies of "<Capitalhyphen-ed>"."""
     if _NUMBER.fullmatch(word):
         return "<number>"
     begin = "Capital" if word[:1].isupper() else ""
@@ -321,13 +300,12 @@ def shape(word: str) -> str:
 class Lexicon:
     """Tags of words: given with the sentence, or those that the word had in the treebank.
 
-    `pairs` counts words with their tags; None if sentences come with their tags. Words with less
-    than `min_count` share a class with words of the same `shape`. There is a weight for each of the
-    `entries`, a class and a tag, of which the treebank has `counts`.
+    `pairs` counts words with tags, None if tags are given. Words rarer than `min_count` share a
+    class with words of the same `shape`. Each of the `entries`, a class and a tag, has a weight.
     """
 
     UNKNOWN = "<unknown>"
-    """Class of words whose shape no rare word of the treebank has; it counts all of these."""
+    """Class of words of a shape that no rare word has; it counts all rare words."""
 
     def __init__(
         self, tags: dict[str, int], pairs: "Counter[tuple[str, str]] | None", min_count: int
@@ -356,15 +334,11 @@ class Lexicon:
         return self._columns.get(self._class(word)) or self._columns[self.UNKNOWN]
 
     def most_frequent_tag(self, word: str) -> str:
-        """The tag that words of its class had most often."""
         _, column = max(self.of_word(word), key=lambda pair: self.counts[pair[1]])
         return self.entries[column][1]
 
     def leaves(self, sentences: Sequence[Sentence], first_column: int) -> Leaves:
-        """Leaves of sentences, whose weights stand from `first_column` on.
-
-        A given tag that the grammar does not have leaves its word without any.
-        """
+        """Leaves of sentences, weights from `first_column` on; none for an unknown tag."""
         found: list[list[tuple[int, int]]] = []
         for sentence in sentences:
             if self.given:
@@ -380,14 +354,11 @@ class Lexicon:
 
 
 class GrammarError(ValueError):
-    """A tree that the grammar does not generate; says what is missing."""
+    """The grammar does not generate a tree; says what is missing."""
 
 
 class Units(NamedTuple):
-    """Columns of the unary rules of each unit, and labels of its phrases, concatenated.
-
-    Those of unit `u` are ``columns[column_starts[u]:column_starts[u + 1]]``, and likewise labels.
-    """
+    """Unary rules of unit `u`: ``columns[column_starts[u]:column_starts[u + 1]]``; so labels."""
 
     column_starts: Numbers
     columns: Numbers
@@ -399,36 +370,17 @@ class Units(NamedTuple):
 class Grammar(Remade):
     """The rules of a treebank, binarised, with a column of the weight vector for each.
 
-    Made by `Grammar.read`.
-
-    Attributes
-    ----------
-    labels, tags : list of str
-        Labels of phrases, and tags; sorted.
-    rule_names : list of str
-        What each weight is for, as ``"NP -> DT NN"``. Intermediate symbols are written
-        ``NP[..DT JJ]``: the first children of an NP, the last of which are DT and JJ.
-    counts : ndarray of shape (n_features,)
-        Counts of the rules in the treebank.
-    root : str
-        The most frequent label of a whole tree.
-
-    See Also
-    --------
-    maxmargin.GrammarParser : Learns the weights.
+    Made by `Grammar.read`. `counts` are those of the rules in the treebank, `root` is the most
+    frequent label of a whole tree; ``NP[..DT JJ]`` is the intermediate symbol of an NP's first
+    children, the last of them DT and JJ.
 
     Examples
     --------
     >>> from maxmargin.structures.constituency.formats import read_trees
     >>> from maxmargin.structures.constituency.grammar import Grammar
     >>> trees = read_trees("(S (NP (DT the) (JJ big) (NN dog)) (VP (VBZ barks)))")
-    >>> for name in Grammar.read(trees).rule_names:
-    ...     print(name)
-    S -> NP VP
-    NP[..DT JJ] -> DT JJ
-    NP -> NP[..DT JJ] NN
-    VP -> VBZ
-    start -> S
+    >>> Grammar.read(trees).rule_names
+    ['S -> NP VP', 'NP[..DT JJ] -> DT JJ', 'NP -> NP[..DT JJ] NN', 'VP -> VBZ', 'start -> S']
     """
 
     def __init__(
@@ -531,25 +483,7 @@ class Grammar(Remade):
         tags: str = "given",
         min_count: int = 3,
     ) -> "Grammar":
-        """The grammar of a treebank.
-
-        Parameters
-        ----------
-        trees : sequence of Tree
-        horizontal : int or None, default=2
-            Children that an intermediate symbol remembers. None is all: then the grammar has
-            exactly the rules of the treebank; the fewer, the better it generalises to others.
-        vertical : int, default=1
-            Labels that a phrase remembers: 1 is its own, 2 also its parent's, ...
-        tags : {"given", "predicted"}, default="given"
-            Whether sentences come with their tags, or tags belong to the tree that is predicted.
-        min_count : int, default=3
-            If tags are predicted: rarer words share a class with words of the same shape.
-
-        Returns
-        -------
-        grammar : Grammar
-        """
+        """The grammar of a treebank; `maxmargin.GrammarParser` says what the parameters do."""
         if not len(trees):
             raise GrammarError("There are no trees to read a grammar off.")
         how = Markovisation(horizontal, vertical)
@@ -569,17 +503,14 @@ class Grammar(Remade):
 
     @property
     def n_features(self) -> int:
-        """Number of weights."""
         return len(self.counts)
 
     @property
     def first_start(self) -> int:
-        """Column of the first start symbol."""
         return len(self.binary) + len(self.unary)
 
     @property
     def first_leaf(self) -> int:
-        """Column of the first leaf."""
         return self.first_start + len(self.starts)
 
     @property
@@ -594,7 +525,6 @@ class Grammar(Remade):
 
     @cached_property
     def units(self) -> Units:
-        """Columns and labels of the units."""
         first = len(self.binary)
         column = {pair: first + at for at, pair in enumerate(self.unary)}
         label = {name: at for at, name in enumerate(self.labels)}
@@ -607,7 +537,7 @@ class Grammar(Remade):
 
     @cached_property
     def start_columns(self) -> Numbers:
-        """Column of each symbol as a start symbol, -1 where it is none."""
+        """Column of each symbol as a start symbol, -1 for none."""
         columns = np.full(self.rules.n_complete, -1, dtype=np.int64)
         for at, symbol in enumerate(self.starts):
             columns[self._number[symbol]] = self.first_start + at
@@ -633,7 +563,6 @@ class Grammar(Remade):
         return np.array(rows, dtype=np.int32)
 
     def tree(self, nodes: Nodes, words: Sequence[str]) -> Tree:
-        """The tree of a derivation."""
         # From the last row to the first, children are done before their parents, left ones last.
         done: list[list[Any]] = []
         for start, _, unit, rule in reversed(nodes.tolist()):
@@ -645,7 +574,7 @@ class Grammar(Remade):
         return tree
 
     def flat_tree(self, sentence: Sentence) -> Tree:
-        """All words under one node: for sentences that the grammar cannot parse."""
+        """All words under one node, for sentences without a derivation."""
         tags = sentence.tags if self.lexicon.given else None
         tags = tags or tuple(self.lexicon.most_frequent_tag(word) for word in sentence.words)
         pairs = zip(tags, sentence.words, strict=True)
@@ -654,14 +583,14 @@ class Grammar(Remade):
     # Scores
 
     def features(self, sentence: Sentence, nodes: Nodes) -> Floats:
-        """Joint features: counts of the rules that a derivation of a sentence uses."""
+        """Joint feature map: counts of the rules of a derivation."""
         columns = np.empty(self.most_columns(len(nodes), 1), dtype=np.uint32)
         tables = self.rules, self.units, self.start_columns, self.leaves([sentence])
         n_used = list_columns(*tables, np.int64(0), nodes, columns, np.int64(0))
         return np.bincount(columns[:n_used], minlength=self.n_features).astype(np.float64)
 
     def most_columns(self, n_nodes: int, n_trees: int) -> int:
-        """Columns that trees with so many nodes use, at most."""
+        """Upper bound on the columns that trees with so many nodes use."""
         # A node has at most one rule, the rules of its unit, and a leaf; the top has a start.
         return n_nodes * (2 + int(np.diff(self.units.column_starts).max())) + n_trees
 
@@ -682,10 +611,7 @@ class Grammar(Remade):
         return self.lexicon.leaves(sentences, self.first_leaf)
 
     def log_probabilities(self) -> Floats:
-        """Maximum-likelihood weights: the log-probability of each rule given its parent.
-
-        With them, the score of a tree is its log-probability under the grammar.
-        """
+        """Maximum-likelihood weights: the log-probability of each rule given its parent."""
         parents = [self._number[rule[0]] for rule in self.binary]
         parents += [self._number[pair[0]] for pair in self.unary]
         parents += [len(self.symbols)] * len(self.starts)

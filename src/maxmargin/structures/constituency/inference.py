@@ -1,29 +1,13 @@
-"""CKY over the derivations of one sentence by a weighted grammar: the best ones, and marginals.
+"""CKY over the derivations of one sentence by a weighted grammar: best, k best, inside-outside.
 
-The grammar is binary, but for one unary step at each span. Its symbols ``0 .. n_complete - 1`` are
-complete; the others are intermediate symbols of the binarisation, which stand for the first
-children of a node. A derivation of a sentence of ``length >= 1`` words gives each of its spans
+Symbols below `n_complete` are complete, the others intermediate symbols of the binarisation. At a
+span, a *unit* (collapsed unary chain) leads from the complete *top* symbol that the parent sees to
+the *bottom*, which a binary *rule* splits or a leaf scores; intermediate symbols have no unit. The
+score sums rules, units, leaves and the start symbol; -inf forbids.
 
-- a *unit* (a collapsed chain of unary rules), if the symbol that the parent sees, the *top*, is
-  complete: the unit leads down to the *bottom* symbol, which may be the same;
-- at one word, a leaf score of the bottom symbol; at more, a binary *rule* that splits the bottom
-  symbol (an intermediate symbol: itself) into a left and a right child, at a word in between.
-
-Its score is the sum over rules, units and leaves, plus that of the top symbol of the whole as a
-start symbol. Any score may be ``-inf`` (forbidden).
-
-A derivation is an int32 array ``(2 * length - 1, 4)``, one row a node in preorder: start, stop (the
-span is ``start .. stop - 1``), unit (-1 for intermediate symbols) and rule (-1 for leaves). The
-subtree over `m` words takes ``2 * m - 1`` rows, so that the right child of the node in row `p`
-stands in row ``p + 2 * (words of the left child)``.
-
-Charts are laid out for vectors: for a left child the scores of a symbol at all stops are adjacent,
-for a right child those at all starts, and for each such row the range of finite scores is known.
-
-Marginals are by inside-outside. The inside pass takes log-sums over all derivations of each symbol
-at each span, relative to their largest terms. The outside pass distributes the marginal probability
-of a symbol over the terms of its sum in proportion: there is no second recursion in logarithms, and
-the probabilities add up.
+A derivation is int32 ``(2 * length - 1, 4)``, its nodes in preorder: start, stop, unit (-1 for
+intermediate symbols) and rule (-1 for leaves). The right child of row `p` is in row ``p + 2 *
+(words of the left child)``.
 """
 
 from functools import cache
@@ -43,10 +27,10 @@ Nodes = NDArray[np.int32]
 
 
 class Rules(NamedTuple):
-    """A grammar without its scores; see `make_rules`.
+    """An indexed grammar without its scores; see `make_rules`.
 
-    Rules are sorted by left child, then by right child; rules that share both are a *group*, for
-    which split points are compared once. Indices are unsigned, as numba tests the sign of others.
+    Rules are sorted by left, then right child; those that share both are a *group*, whose split
+    points are compared once. Indices are unsigned, as numba tests the sign of others.
     """
 
     n_complete: int
@@ -73,20 +57,15 @@ class Rules(NamedTuple):
 
     @property
     def n_rules(self) -> int:
-        """Number of binary rules."""
         return len(self.parents)
 
     @property
     def n_units(self) -> int:
-        """Number of units."""
         return len(self.unit_tops)
 
 
 class Scores(NamedTuple):
-    """Scores of rules ``(n_rules,)``, of units and of start symbols ``(n_complete,)``.
-
-    Those of units have shape ``(n_cells, n_units)``, one row a span, or ``(1, n_units)`` for all.
-    """
+    """Scores of rules, of units ``(n_cells, n_units)`` or ``(1, n_units)``, of start symbols."""
 
     rules: Floats
     units: Floats
@@ -98,11 +77,11 @@ class Chart(NamedTuple):
 
     - tops ``(n_cells * n_symbols + LANES - 1,)``: as the parent sees them; see `row_of_top`;
     - rights ``(length + 1, n_right_symbols, length + LANES - 1)``: the same of right children by
-      stop, symbol and start; -inf for a vector from the stop on;
+      stop, symbol and start, so that vectors are contiguous; -inf for a vector from the stop on;
     - bottoms ``(n_cells, n_complete)``: below the units; see `row_of_span`.
 
-    The others are scratch: ranges of the finite scores of each row, the scores of one span, and
-    lists of symbols with a finite score at any span of one start, and at one span.
+    The others are scratch: ranges of finite scores of each row, scores of one span, and symbols
+    with a finite score at any span of one start, and at one span.
     """
 
     tops: Floats
@@ -123,25 +102,11 @@ def make_rules(
     binary: NDArray[np.int64],
     units: NDArray[np.int64],
 ) -> Rules:
-    """Index a grammar of binary rules ``(n_rules, 3)`` and units ``(n_units, 2)``.
+    """Index binary rules ``(n_rules, 3)`` and units ``(n_units, 2)``.
 
-    A rule is parent, left and right symbol, sorted by left, right and parent; a unit is the top and
-    the bottom symbol, both complete, sorted by top. A symbol that may stand for itself needs a unit
+    A rule is parent, left and right symbol, sorted by left, right and parent; a unit is top and
+    bottom symbol, both complete, sorted by top. A symbol that may stand for itself needs a unit
     that says so.
-
-    Examples
-    --------
-    Words are 0, a pair of anything is 1; all binary bracketings of three words:
-
-    >>> import numpy as np
-    >>> from maxmargin.structures.constituency.inference import Scores, best_derivation, make_rules
-    >>> pairs = np.array([(1, 0, 0), (1, 0, 1), (1, 1, 0), (1, 1, 1)])
-    >>> rules = make_rules(2, 2, pairs, np.array([(0, 0), (1, 1)]))
-    >>> scores = Scores(np.array([0.0, 1.0, 0.0, 0.0]), np.zeros((1, 2)), np.zeros(2))
-    >>> leaves = np.array([[0.0, -np.inf]] * 3)
-    >>> nodes, score = best_derivation(rules, scores, leaves)
-    >>> nodes.tolist(), score
-    ([[0, 3, 1, 1], [0, 1, 0, -1], [1, 3, 1, 0], [1, 2, 0, -1], [2, 3, 0, -1]], 1.0)
     """
     parents, lefts, rights = np.asarray(binary, dtype=np.int64).reshape(-1, 3).T
     tops, bottoms = np.asarray(units, dtype=np.int64).reshape(-1, 2).T
@@ -178,7 +143,7 @@ def n_cells(length: int) -> int:
 
 
 def make_chart(length: int, rules: Rules) -> Chart:
-    """Room for sentences of up to `length` words."""
+    """A chart for sentences of up to `length` words."""
     cells, n_rights, n_symbols = n_cells(length), len(rules.right_symbols), rules.n_symbols
     return Chart(
         # Meetings are looked at in whole vectors, which may end after the last one.
@@ -196,12 +161,12 @@ def make_chart(length: int, rules: Rules) -> Chart:
 
 
 def row_of_span(start: Any, stop: Any, length: int) -> Any:
-    """Row of the span ``start .. stop - 1`` in a chart; also for arrays of spans."""
+    """Row of the span ``start .. stop - 1`` in a chart; also of arrays."""
     return start * (2 * length - start + 1) // 2 + stop - start - 1
 
 
 def row_of_top(start: Any, symbol: Any, length: int, n_symbols: int) -> Any:
-    """Where the tops of a symbol over 1, 2, ... words from `start` begin; also for arrays."""
+    """Where the tops of a symbol over 1, 2, ... words from `start` begin; also of arrays."""
     return start * (2 * length - start + 1) // 2 * n_symbols + symbol * (length - start)
 
 
@@ -224,13 +189,13 @@ def put(values, n, out):  # type: ignore[no-untyped-def]
 
 @inlined
 def right_row(chart, stop, slot):  # type: ignore[no-untyped-def]
-    """Offset of the scores of a right child that ends at `stop` in the flat ``chart.rights``."""
+    """Offset in the flat ``chart.rights`` of a right child that ends at `stop`."""
     return (stop * chart.rights.shape[1] + slot) * chart.rights.shape[2]
 
 
 @inlined
 def meeting(first, last, first_right, last_right, start):  # type: ignore[no-untyped-def]
-    """First and last split point where both children may have scores, in the left row."""
+    """First and last split point, in the left row, where both children may have scores."""
     return max(first, first_right - start - 1), min(last, last_right - start - 1)
 
 
@@ -276,7 +241,7 @@ def close_span(rules, chart, start, stop, length):  # type: ignore[no-untyped-de
 
 @inlined
 def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untyped-def]
-    """Raise the score of a symbol at a span; returns the number of symbols in `found`."""
+    """Raise the score of a symbol at a span; returns the length of `found`."""
     # Without a branch, which would be guessed wrong too often: the list has a place to spare.
     before = here[symbol]
     found[n_found] = symbol
@@ -287,9 +252,9 @@ def keep_highest(score, symbol, here, found, n_found):  # type: ignore[no-untype
 
 @inlined
 def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ignore[no-untyped-def]
-    """`close_span` for the symbols in ``chart.found`` only, where ``chart.tops`` is -inf elsewhere.
+    """`close_span` for the symbols in ``chart.found``, where ``chart.tops`` is -inf elsewhere.
 
-    Clears ``chart.here`` and returns the number of symbols in ``chart.live``.
+    Clears ``chart.here`` and returns the length of ``chart.live``.
     """
     width = stop - start
     _close_rights(rules, chart, start, stop)
@@ -307,10 +272,7 @@ def close_found(rules, chart, start, stop, length, n_found, n_live):  # type: ig
 
 @compiled
 def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
-    """CKY: Viterbi scores of all symbols at all spans of a sentence.
-
-    `leaves` ``(length, n_complete)``: score of each symbol at each word. `chart` may be larger.
-    """
+    """CKY: fill `chart` with Viterbi scores, given leaf scores ``(length, n_complete)``."""
     length, n_complete = leaves.shape
     n_symbols = rules.n_symbols
     varying = len(scores.units) > 1
@@ -369,7 +331,7 @@ def fill_chart(rules, scores, leaves, chart):  # type: ignore[no-untyped-def]
 
 @inlined
 def _best_unit(rules, units, bottoms, top, but):  # type: ignore[no-untyped-def]
-    """The best unit of a top symbol other than `but`, and its score with what is below."""
+    """The best unit of a top symbol other than `but`, and its score with the bottom's."""
     chosen = -1
     highest = -np.inf
     for u in range(rules.unit_starts[top], rules.unit_starts[top + 1]):
@@ -382,7 +344,11 @@ def _best_unit(rules, units, bottoms, top, but):  # type: ignore[no-untyped-def]
 
 @inlined
 def _best_rule(rules, scores, chart, length, start, stop, bottom, but, but_middle):  # type: ignore[no-untyped-def]
-    """The best rule and split point of a bottom symbol, other than a given pair, and the score."""
+    """The best rule and split point of a bottom symbol, and its score.
+
+    rules, scores, chart, length, start, stop, bottom : the span and its symbol
+    but, but_middle : a rule and split point that are left out; -1 for none
+    """
     chosen = -1
     chosen_middle = -1
     highest = -np.inf
@@ -401,7 +367,7 @@ def _best_rule(rules, scores, chart, length, start, stop, bottom, but, but_middl
 
 @inlined
 def _place(nodes, row, start, stop, symbol):  # type: ignore[no-untyped-def]
-    """Write a node of which only span and symbol are known yet."""
+    """Write a node of which only span and symbol are known."""
     nodes[row, 0] = start
     nodes[row, 1] = stop
     nodes[row, 2] = symbol
@@ -410,9 +376,11 @@ def _place(nodes, row, start, stop, symbol):  # type: ignore[no-untyped-def]
 
 @compiled
 def trace(rules, scores, length, chart, nodes, first, unit, rule, middle):  # type: ignore[no-untyped-def]
-    """Follow the best choices down from the node in row `first`, of which span and top are known.
+    """Follow the best choices down from row `first`, whose span and top are known.
 
-    If `unit` or `rule` (with `middle`) are not -1, they are those of the first node.
+    rules, scores, length, chart : as `fill_chart` left them
+    nodes ``(2 * length - 1, 4)`` : the derivation, filled from row `first` on
+    unit, rule, middle : choices at the first node; -1 for the best
     """
     varying = len(scores.units) > 1
     stop_row = first + 2 * (nodes[first, 1] - nodes[first, 0]) - 1
@@ -453,10 +421,7 @@ def _best_start(rules, starts, chart, length, but):  # type: ignore[no-untyped-d
 
 @compiled
 def best_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-def]
-    """Set `nodes` to the best derivation and return its score, ``-inf`` if there is none.
-
-    `chart` is what `fill_chart` left. Ties are broken always in the same way.
-    """
+    """Set `nodes` to the best derivation in a filled `chart`; returns its score, -inf for none."""
     symbol, score = _best_start(rules, scores.starts, chart, length, -1)
     if symbol >= 0:
         _place(nodes, 0, 0, length, symbol)
@@ -467,11 +432,7 @@ def best_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
 
 @compiled
 def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-def]
-    """Change `nodes` from the best derivation to the second best, and return its loss of score.
-
-    The loss is ``inf``, and `nodes` do not change, if there is no second. `nodes` and `chart` are
-    what `best_nodes` left.
-    """
+    """Turn the best derivation into the second best; returns the loss of score, inf for none."""
     # The second best takes another way at exactly one node of the best, and the best way below:
     # with two such nodes, to go back to the best at one of them would not make it worse.
     varying = len(scores.units) > 1
@@ -512,10 +473,7 @@ def next_nodes(rules, scores, length, chart, nodes):  # type: ignore[no-untyped-
 
 
 def best_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Nodes, float]:
-    """The derivation with the highest score, and that score; ``-inf`` if there is none.
-
-    `leaves` ``(length, n_complete)``: score of each symbol at each word.
-    """
+    """The best derivation and its score, -inf for none; `leaves` ``(length, n_complete)``."""
     length = len(leaves)
     chart, nodes = make_chart(length, rules), np.zeros((2 * length - 1, 4), dtype=np.int32)
     fill_chart(rules, scores, leaves, chart)
@@ -524,7 +482,7 @@ def best_derivation(rules: Rules, scores: Scores, leaves: Floats) -> tuple[Nodes
 
 @compiled
 def set_leaves(leaves, first, weights, scores):  # type: ignore[no-untyped-def]
-    """Scores of the tags of ``len(scores)`` words, from the word `first` on."""
+    """Set the scores of the tags of ``len(scores)`` words, from the word `first` on."""
     scores[:] = -np.inf
     for t in range(len(scores)):
         for q in range(leaves.starts[first + t], leaves.starts[first + t + 1]):
@@ -543,10 +501,7 @@ def leaf_column(leaves, word, tag):  # type: ignore[no-untyped-def]
 
 @compiled
 def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns, at):  # type: ignore[no-untyped-def]
-    """Write down the columns of all that a derivation uses, from `at` on; returns where they end.
-
-    A column that is used more than once stands there more than once.
-    """
+    """Write the columns that a derivation uses from `at` on, with repeats; returns the end."""
     columns[at] = start_columns[rules.unit_tops[nodes[0, 2]]]
     at += 1
     for p in range(len(nodes)):
@@ -565,18 +520,13 @@ def list_columns(rules, units, start_columns, leaves, first_word, nodes, columns
 
 
 _OPEN = -2
-"""In place of a unit that is still to be chosen."""
+"""Stands for a unit still to be chosen."""
 
 
 def best_derivations(
     rules: Rules, scores: Scores, leaves: Floats, k: int
 ) -> list[tuple[Nodes, float]]:
-    """The k best derivations with their scores, best first; fewer where there are fewer.
-
-    A best-first search: derivations are completed one node at a time, in preorder, always the one
-    that can still become the best. The chart of Viterbi scores is an exact heuristic, so nothing
-    is completed that is not among the answers.
-    """
+    """The k best derivations, best first: A* with the Viterbi chart as exact heuristic."""
     length = len(leaves)
     chart = make_chart(length, rules)
     fill_chart(rules, scores, leaves, chart)
@@ -645,11 +595,11 @@ def best_derivations(
 
 
 _NEGLIGIBLE = 40.0
-"""Terms by so much below the largest are lost in the rounding of the sum: no exponential then."""
+"""Terms by so much below the largest are lost in the rounding of a log-sum."""
 
 
 class ExpectedCounts(NamedTuple):
-    """Expected counts of rules, units ``(n_cells, n_units)``, see `row_of_span`, start symbols."""
+    """Expected counts of rules, of units ``(n_cells, n_units)`` and of start symbols."""
 
     rules: Floats
     units: Floats
@@ -668,7 +618,7 @@ def _add_term(term, at, largest, totals):  # type: ignore[no-untyped-def]
 
 @inlined
 def _close(largest, totals, n):  # type: ignore[no-untyped-def]
-    """Turn the first `n` sums into their logarithms, and clear them."""
+    """Turn the first `n` sums into logarithms, and clear them."""
     for at in range(n):
         if totals[at] > 0.0:
             largest[at] += np.log(totals[at])
@@ -677,7 +627,7 @@ def _close(largest, totals, n):  # type: ignore[no-untyped-def]
 
 @inlined
 def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-untyped-def]
-    """Log-sum over all split points of a left and a right child."""
+    """Log-sum over the split points of a left and a right child."""
     largest = -np.inf
     for t in range(low, high + 1):
         largest = max(largest, lefts[row + t] + rights[after + t])
@@ -693,10 +643,7 @@ def _sum_meetings(lefts, row, rights, after, low, high):  # type: ignore[no-unty
 
 @compiled
 def inside(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-def]
-    """Log-sums of all symbols at all spans, as `fill_chart` their maxima.
-
-    Scratch: `totals` ``(n_symbols,)``.
-    """
+    """Inside log-sums, as `fill_chart` the maxima; scratch `totals` ``(n_symbols,)``."""
     length, n_complete = leaves.shape
     varying = len(scores.units) > 1
     here = chart.here
@@ -735,7 +682,7 @@ def inside(rules, scores, leaves, chart, totals):  # type: ignore[no-untyped-def
 
 @inlined
 def _start_marginals(rules, starts, chart, length, expected):  # type: ignore[no-untyped-def]
-    """Marginal probabilities of the start symbols; returns the log-partition function."""
+    """Marginals of the start symbols; returns the log-partition function."""
     highest = -np.inf
     for symbol in range(len(starts)):
         expected[symbol] = starts[symbol] + top_score(rules, chart, 0, length, symbol, length)
@@ -751,9 +698,10 @@ def _start_marginals(rules, starts, chart, length, expected):  # type: ignore[no
 
 @compiled
 def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type: ignore[no-untyped-def]
-    """Fill `expected` from the `chart` of `inside`, and return the log-partition function.
+    """Fill `expected` from the `chart` of `inside`; returns the log-partition function.
 
-    Scratch: `masses` as ``chart.tops``, `mass` and `sums` ``(n_symbols,)``.
+    Distributes the marginal of a symbol over the terms of its sum in proportion, so that marginals
+    add up. Scratch: `masses` as ``chart.tops``, `mass` and `sums` ``(n_symbols,)``.
     """
     n_complete, n_symbols = rules.n_complete, rules.n_symbols
     varying = len(scores.units) > 1
@@ -809,11 +757,7 @@ def outside(rules, scores, length, chart, expected, masses, mass, sums):  # type
 def expected_derivation(
     rules: Rules, scores: Scores, leaves: Floats
 ) -> tuple[ExpectedCounts, float]:
-    """Expected counts if derivations have probabilities ``~ exp(score)``, and the log-partition.
-
-    `leaves` ``(length, n_complete)``: score of each symbol at each word. Counts are zeros if there
-    is no derivation.
-    """
+    """Expected counts under ``p ~ exp(score)``, zeros without derivations, and log-partition."""
     length = len(leaves)
     chart, sums = make_chart(length, rules), np.empty(rules.n_symbols)
     inside(rules, scores, leaves, chart, sums)

@@ -1,7 +1,4 @@
-"""The separation oracle over parsed sentences, with compiled inference and cuts.
-
-Outputs are derivations (`maxmargin.structures.constituency.inference`) in bytes.
-"""
+"""Separation oracle over parsed sentences; outputs are the bytes of derivations."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -28,10 +25,7 @@ from maxmargin.structures.constituency.inference import (
 
 
 class GrammarOracle(CompiledOracle):
-    """Sentences with their true trees, which the grammar must have.
-
-    With `zero_one` any other tree costs one; else each bracket that is wrong or missed does.
-    """
+    """Sentences with true trees; the loss is zero-one, or counts wrong and missed brackets."""
 
     output_dtype = np.dtype((np.int32, (4,)))
 
@@ -61,7 +55,7 @@ class GrammarOracle(CompiledOracle):
 
     @cached_property
     def oracle_work(self) -> float:
-        """Rules tried at all split points of all spans."""
+        """Rules times split points of all spans."""
         n = self.lengths.astype(np.float64)
         return float(self.grammar.rules.n_rules * np.mean((n**3 - n) / 6.0))
 
@@ -80,7 +74,7 @@ class GrammarOracle(CompiledOracle):
             infer_brackets(rules, self.grammar.units, *text, *where, *scratch)
 
     def check_outputs(self, examples: Order, starts: Order, found: Nodes) -> None:
-        """Refuse nodes outside their sentences, or of units and rules that there are not."""
+        """Refuse spans outside their sentences, and units and rules that do not exist."""
         first, last, units, rules = found.T
         lengths = np.repeat(self.lengths[examples], np.diff(starts))
         if not ((first >= 0) & (first < last) & (last <= lengths)).all():
@@ -110,7 +104,7 @@ class GrammarOracle(CompiledOracle):
 
 
 def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
-    """The derivation of a true tree; errors say of which sentence."""
+    """The derivation of a true tree; errors name the sentence."""
     try:
         nodes = grammar.nodes(tree)
     except GrammarError as error:
@@ -132,7 +126,7 @@ def _nodes(grammar: Grammar, i: int, sentence: Sentence, tree: Tree) -> Nodes:
 
 @inlined
 def overlap(units, a, b):  # type: ignore[no-untyped-def]
-    """Labels that two units have in common, each as often as in both."""
+    """Labels that two units share, with multiplicity."""
     total = 0
     for p in range(units.label_starts[a], units.label_starts[a + 1]):
         label = units.labels[p]
@@ -154,7 +148,7 @@ def n_labels(units, unit):  # type: ignore[no-untyped-def]
 
 @inlined
 def set_true_output(units, nodes, length, true_units):  # type: ignore[no-untyped-def]
-    """The true unit of each span, -1 for none; returns the number of true brackets."""
+    """Set the true unit of each span, -1 for none; returns the number of true brackets."""
     total = 0
     for c in range(length * (length + 1) // 2):
         true_units[c] = -1
@@ -168,7 +162,7 @@ def set_true_output(units, nodes, length, true_units):  # type: ignore[no-untype
 
 @inlined
 def unit_loss(units, true_unit, unit):  # type: ignore[no-untyped-def]
-    """Brackets of a unit that are wrong, less those that are right."""
+    """Wrong brackets of a unit less its right ones."""
     loss = n_labels(units, unit)
     if true_unit >= 0:
         loss -= 2 * overlap(units, true_unit, unit)
@@ -190,7 +184,13 @@ def infer_brackets(  # type: ignore[no-untyped-def]
     rules, units, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores, unit_scores, true_units,
 ):  # fmt: skip
-    """The derivation of most score plus wrong brackets of each example, ``found[starts[k]:]``."""
+    """Loss-augmented inference with the bracket loss, for each of the `examples`.
+
+    rules, units, leaves, ends, scores, weights : grammar, words by sentence, weights
+    y_true, true_starts : derivations of all sentences, that of i from ``true_starts[i]`` on
+    examples, starts, found : the derivation of ``examples[k]`` goes to ``found[starts[k]:]``
+    chart, leaf_scores, unit_scores ``(n_cells, n_units)``, true_units ``(n_cells,)`` : scratch
+    """
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]
@@ -210,7 +210,7 @@ def infer_others(  # type: ignore[no-untyped-def]
     rules, leaves, ends, scores, weights, y_true, true_starts, examples, starts, found,
     chart, leaf_scores,
 ):  # fmt: skip
-    """The best derivation other than the true one of each example, or that if it is alone."""
+    """Best derivations other than the true ones, if any; arguments as in `infer_brackets`."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]
@@ -227,9 +227,12 @@ def fill_cuts(  # type: ignore[no-untyped-def]
     rules, units, start_columns, leaves, ends, y_true, true_starts, examples, starts, found,
     entries, columns, values, counts,
 ):  # fmt: skip
-    """Counts of all that the true trees use less those of the found ones, where they differ.
+    """Write the cuts ``phi(x, y_true) - phi(x, found)``.
 
-    Scratch: `counts` ``(n_features,)``, zeros.
+    rules, units, start_columns, leaves, ends : grammar, and words by sentence
+    y_true, true_starts, examples, starts, found : derivations as in `infer_brackets`
+    entries, columns, values : CSR arrays of the cuts, filled
+    counts ``(n_features,)`` : scratch, zeros
     """
     for k in range(len(examples)):
         b = examples[k]
@@ -257,7 +260,7 @@ def fill_cuts(  # type: ignore[no-untyped-def]
 def count_brackets(  # type: ignore[no-untyped-def]
     units, ends, y_true, true_starts, examples, starts, found, losses, true_units
 ):
-    """Wrong and missed brackets of the derivation of each example."""
+    """Set `losses`: wrong and missed brackets of `found`; arguments as in `infer_brackets`."""
     for k in range(len(examples)):
         b = examples[k]
         length = ends[b + 1] - ends[b]

@@ -1,7 +1,4 @@
-"""Constituency trees by a weighted grammar: the problem, and a grammar with weights.
-
-The joint features of a sentence and a tree count how often the tree uses each rule of the grammar.
-"""
+"""Constituency trees by a weighted grammar as a `Problem`; joint features count rules."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,7 +23,7 @@ from maxmargin.structures.constituency.oracle import GrammarOracle
 
 
 class GrammarModel:
-    """A grammar with weights: the best tree, the k best, marginals of spans."""
+    """A grammar with weights, and inference with it."""
 
     def __init__(self, grammar: Grammar, weights: Floats) -> None:
         self.grammar, self.weights = grammar, np.array(weights)
@@ -35,7 +32,7 @@ class GrammarModel:
     def inference(
         self, sentences: Sequence[Sentence], threads: Threads
     ) -> list[tuple[Tree, float]]:
-        """The best tree of each sentence and its score; if there is none, a flat one and -inf."""
+        """The best tree of each sentence and its score; without any, a flat one and -inf."""
         found = threads.map(
             lambda leaves: best_derivation(self.grammar.rules, self.scores, leaves),
             self._leaf_scores(sentences),
@@ -58,7 +55,7 @@ class GrammarModel:
         return self.grammar.tree(nodes, sentence.words), score
 
     def marginals(self, sentences: Sequence[Sentence], temperature: float) -> list[Floats]:
-        """Expected number of phrases of each label at each span, a `(n, n + 1, n_labels)` array."""
+        """Expected phrases of each label at each span, ``(n, n + 1, n_labels)`` a sentence."""
         scores = Scores(*(part / temperature for part in self.scores))
         units = self.grammar.units
         owners = np.repeat(np.arange(self.grammar.rules.n_units), np.diff(units.label_starts))

@@ -51,7 +51,7 @@ class TreeAnswers(Answers):
         return f"{super().size}, {plural(n_words, 'word')}"
 
     def score(self) -> float:
-        """What the estimator calls its score, without parsing again."""
+        """The estimator's score, without parsing again."""
         return self._scores.f1
 
     def more_scores(self) -> list[tuple[str, float]]:
@@ -89,7 +89,7 @@ class TreeAnswers(Answers):
 
 
 def drawn_pair(y_true: Tree, prediction: Tree) -> tuple[Markup, Markup]:
-    """Draw two trees over the same words, with the nodes marked that the other has not."""
+    """Draw two trees over the same words, marking the nodes that differ."""
     columns = list(zip(y_true.words, y_true.tags, prediction.tags, strict=True))
     centres, width = word_centres(columns)
     return (
@@ -105,7 +105,7 @@ def _drawn_tree(tree: Tree, other: Tree, centres: Sequence[float], width: float)
     nodes: list[Markup] = []
 
     def add(node: Tree, depth: int, start: int) -> tuple[float, float, int]:
-        """Draw a node and all below it; returns its place, and the next word."""
+        """Draw a subtree; returns its place, and the next word."""
         if node.is_tag:
             x, y, stop = centres[start], bottom, start + 1
             marked = node.label != tags[start]
@@ -133,7 +133,6 @@ def _drawn_tree(tree: Tree, other: Tree, centres: Sequence[float], width: float)
 
 
 def _depth(tree: Tree) -> int:
-    """Levels below the top."""
     return 0 if tree.is_tag else 1 + max(map(_depth, tree.nodes))
 
 

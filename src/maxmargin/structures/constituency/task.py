@@ -11,12 +11,12 @@ from maxmargin.report.markup import plural
 from maxmargin.structures.constituency.formats import trees_of_lines
 
 _MIN_LINES = 4
-"""From so many lines of equal length on, with empty ones between them, they are columns."""
+"""Lines of equal length, with empty ones between, from which on a file is in columns."""
 
 
 @dataclass
 class Constituents(Task):
-    """Parse trees. What is to be parsed may be trees, or sentences, one per line."""
+    """Parse trees; what is to be parsed may be trees, or sentences, one per line."""
 
     encoding: str | None = None
 
@@ -59,7 +59,7 @@ def _sentences(lines: Iterable[str], name: str) -> list[list[str]]:
 
 
 def _first_line(lines: Iterator[str]) -> tuple[Iterator[str], str]:
-    """All lines again, and the first that is not empty."""
+    """All lines again, and the first nonempty one."""
     n_empty, first = 0, ""
     for first in lines:
         if first.strip():

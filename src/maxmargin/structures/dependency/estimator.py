@@ -1,7 +1,4 @@
-"""DependencyParser: the head of each word of a sentence, and its relation to it.
-
-Sentences and trees as users have them, checked.
-"""
+"""DependencyParser: the head of each word of a sentence, and its relation to it."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -49,7 +46,7 @@ Numbers = NDArray[np.int64]
 
 
 class Trees(NamedTuple):
-    """Trees of all sentences, one after the other; labels are there if they are known."""
+    """Trees of all sentences concatenated; labels if they are known."""
 
     heads: Numbers
     labels: NDArray[Any] | None
@@ -82,7 +79,7 @@ def checked_words(sentence: Any, i: int) -> list[tuple[str, str]]:
 
 
 def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> NDArray[Any]:
-    """Arc features of sentence `i`, by a function of the user's."""
+    """Arc features of sentence `i` by a user's function, checked."""
     found = np.asarray(features(sentence))
     expected = (len(sentence) + 1, len(sentence) + 1)
     if found.ndim != 3 or found.shape[:2] != expected:
@@ -94,7 +91,7 @@ def own_features(features: Callable[..., Any], sentence: list[Any], i: int) -> N
 
 
 def flat_trees(y: Any, lengths: Numbers, labelled: bool) -> Trees:
-    """Heads, and labels if wanted, of all words one after the other."""
+    """Checked heads, and labels if wanted, of all words, concatenated."""
     if y is None:
         raise ValueError("y is missing: give the heads of the words of each sentence.")
     if len(y) != len(lengths):
@@ -130,20 +127,12 @@ def _integers(heads: Any, i: int) -> Numbers:
 Floats = NDArray[np.float64]
 
 _COLUMNS_PER_ROW = 16
-"""Hashed features of arcs for each row of features of labelled arcs, which has all the labels."""
+"""Hashed columns of arcs for each row of features of labelled arcs, which has all the labels."""
 
 
 @registered("DependencyTree")
 class DependencyTree(NamedTuple):
-    """A tree with labels.
-
-    Attributes
-    ----------
-    heads : ndarray of shape (n_words,)
-        Number of the head of each word, counted from 1; 0 is the root.
-    labels : ndarray of shape (n_words,)
-        Relation of each word to its head.
-    """
+    """A labelled tree: head (0 is the root) and relation of each word, both ``(n_words,)``."""
 
     heads: Numbers
     labels: NDArray[Any]
@@ -155,9 +144,8 @@ class DependencyParser(RescaledEstimator):
 
     The score of a tree is the sum over its arcs of the weights of their features: words and tags of
     head and modifier, the tags around and between them, direction and distance. With labels, each
-    has weights of its own for some of these. Minimises
-    ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over sentences; the loss is the number of words
-    with a wrong head (or label).
+    has weights of its own for some of these. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
+    hinge_i(w)`` over sentences; the loss is the number of words with a wrong head (or label).
 
     Parameters
     ----------
@@ -168,12 +156,11 @@ class DependencyParser(RescaledEstimator):
     single_root : bool, default=True
         Only one word may hang on the root.
     projectivize : bool, default=False
-        What to do about crossing arcs in training with projective trees: lift them, or raise an
-        error.
+        Whether crossing arcs in projective training are lifted, or an error.
     features : callable, default=None
-        Arc features of your own: gets a list of (word, tag) pairs of n words and returns an array
-        of shape (n + 1, n + 1, n_arc_features), the features of the arc from each head to each
-        modifier, with the root at 0. None is for the features above.
+        Arc features of your own: takes a list of (word, tag) pairs and returns an array of shape
+        (n + 1, n + 1, n_arc_features), for the arc from each head to each modifier, the root at 0.
+        None is for the features above.
     n_features : int, default=2**20
         Columns that the features are hashed into.
     tag : {"upos", "xpos"}, default="upos"
@@ -203,8 +190,8 @@ class DependencyParser(RescaledEstimator):
     -----
     Sentences come as lists of (word, tag) pairs; as `maxmargin.data.DependencySentence`, which
     brings its tree along; as the path of a CoNLL-U (or ``.dp``) file, or its text; or as arrays of
-    arc features, see `features`. Words and tags that were not seen in training count as one that
-    has no weights yet.
+    arc features, see `features`. Words and tags not seen in training share a number without
+    weights.
 
     Examples
     --------
@@ -332,13 +319,7 @@ class DependencyParser(RescaledEstimator):
         return [self._tree(found[start:stop]) for start, stop in pairwise(arcs.ends.tolist())]
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the best tree of each sentence.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_sentences,)
-            The higher, the better.
-        """
+        """Score of the best tree of each sentence."""
         return self._parsed(self._arcs(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
@@ -419,7 +400,6 @@ class DependencyParser(RescaledEstimator):
 
     @staticmethod
     def _is_given(sentences: list[Any]) -> bool:
-        """Whether these are arrays of arc features."""
         return bool(sentences) and isinstance(sentences[0], np.ndarray)
 
     def _arcs(self, X: Any) -> ArcFeatures:
@@ -427,7 +407,7 @@ class DependencyParser(RescaledEstimator):
         return self._encoded(self._sentences(X, None)[0])
 
     def _encoded(self, sentences: list[Any]) -> ArcFeatures:
-        """Arcs of sentences to answer for, with the features of training."""
+        """Arcs of sentences with the features of training."""
         trained_on_arrays = not hasattr(self, "words_")
         if not trained_on_arrays and not self._is_given(sentences):
             return _hashed(sentences, self.__dict__)
@@ -454,14 +434,14 @@ _OPTIONAL = {"labels_", "words_", "tags_", "label_coef_", "_layout", "_n_arc_fea
 
 
 def _hashed(sentences: list[Any], learned: dict[str, Any]) -> HashedArcs:
-    """Arcs with the features of words and tags."""
+    """Arcs with hashed features of words and tags."""
     pairs = [([word for word, _ in one], [tag for _, tag in one]) for one in sentences]
     encoded = EncodedSentences.of(pairs, learned["words_"], learned["tags_"])
     return HashedArcs(encoded, learned["_layout"])
 
 
 def _parts(weights: Floats, arcs: ArcFeatures) -> dict[str, Floats]:
-    """Views of the weights under the names users know."""
+    """Fitted attributes as views of the weights."""
     if isinstance(arcs, GivenArcs):
         n = arcs.n_arc_features
         rest = weights[n:].reshape(-1, n).T

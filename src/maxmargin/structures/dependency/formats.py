@@ -1,9 +1,4 @@
-"""Sentences with dependency trees: the CoNLL-U format, and ``.dp``, that of a small treebank.
-
-CoNLL-U has a line of ten columns, with tabs between them, for each word, and an empty line after
-each sentence. Lines for multiword tokens (``1-2``) and for empty nodes (``1.1``), and comments, are
-left out. A ``.dp`` file has three columns: word, tag and head.
-"""
+"""Sentences with dependency trees: CoNLL-U, and ``.dp``, with the columns word, tag and head."""
 
 import os
 import re
@@ -17,12 +12,12 @@ from maxmargin.data.files import FileFormatError, create, lines_of, lines_of_str
 from maxmargin.data.formats import FileFormat, Format, Head
 
 _COLUMNS = {"upos": 3, "xpos": 4}
-"""Where in CoNLL-U the kinds of tags stand."""
+"""Columns of the tags in CoNLL-U."""
 
 _FORM, _HEAD, _LABEL, _N_COLUMNS = 1, 6, 7, 10
 
 _NO_WORD = re.compile(r"[0-9]+[-.][0-9]+")
-"""Numbers of tokens of several words, and of empty nodes."""
+"""Numbers of multiword tokens and of empty nodes."""
 
 _DP_NAME = re.compile(r"\.(dp(\.(gz|bz2|xz|zst))?|zip)$")
 
@@ -56,7 +51,7 @@ class DependencySentence(NamedTuple):
 def read_conllu(
     source: Source, *, tag: str = "upos", encoding: str | None = None
 ) -> list[DependencySentence]:
-    r"""Read sentences in CoNLL-U format.
+    r"""Read sentences in CoNLL-U format, without multiword tokens, empty nodes and comments.
 
     Parameters
     ----------
@@ -76,7 +71,7 @@ def read_conllu(
     Raises
     ------
     FileFormatError
-        If the text is not CoNLL-U; names the file and the line.
+        With file and line, if the text is not CoNLL-U.
 
     See Also
     --------
@@ -116,8 +111,7 @@ def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySe
     Parameters
     ----------
     source : path or str
-        A file, perhaps compressed (gzip, bzip2, xz, zstd), a ``.zip`` of files that end in ``.dp``,
-        which are read in the order of their names, or the text itself; ``"-"`` is standard input.
+        As in `read_conllu`, or a ``.zip`` of ``.dp`` files, read in the order of their names.
     encoding : str, default=None
         Of files, such as ``"latin-1"``; None is UTF-8.
 
@@ -129,7 +123,7 @@ def read_dp(source: Source, *, encoding: str | None = None) -> list[DependencySe
     Raises
     ------
     FileFormatError
-        If the text is of another format; names the file and the line.
+        With file and line, if the text is of another format.
 
     Examples
     --------
@@ -207,7 +201,7 @@ def write_conllu(sentences: Iterable[Sequence[Any]], path: Source | None = None)
 
 
 def _is_text(source: Source) -> bool:
-    """Whether it is no path; no name of a file has tabs and ends of lines."""
+    """Whether it is no path: file names have no tabs and line ends."""
     return isinstance(source, str) and (not source.strip() or "\n" in source or "\t" in source)
 
 
@@ -217,7 +211,7 @@ def _sentences(
     take_apart: Callable[[str, int], tuple[str, ...] | None],
     comments: bool,
 ) -> Iterator[DependencySentence]:
-    """Sentences of all texts; `take_apart` makes word, tag, head and label of a line."""
+    """Sentences of all texts; `take_apart` splits a line into word, tag, head and label."""
     tokens: list[tuple[str, ...]] = []
     places: list[int] = []
     for name, number, line in _lines(source, encoding):
@@ -238,7 +232,7 @@ def _sentences(
 
 
 def _lines(source: Source, encoding: str | None) -> Iterator[tuple[str, int, str]]:
-    """Lines with the name of their text and their number; every text ends in an empty line."""
+    """Lines with the name of their text and their number; each text ends in an empty line."""
 
     def numbered(name: str, lines: Iterable[str]) -> Iterator[tuple[str, int, str]]:
         for number, line in enumerate(chain(lines, [""]), start=1):

@@ -1,24 +1,7 @@
-"""Dependency trees of a sentence: the best, the k best, marginal probabilities, valid trees.
+"""Dependency trees of a sentence: the best, the k best, marginals, valid trees.
 
-Words are 1 to n, the root is 0, and ``scores[h, m]``, float64 ``(n + 1, n + 1)``, is the score of
-the arc from the head h to the modifier m. The first column and the diagonal are never read. A
-score may be ``-inf`` (forbidden). A tree is projective if the descendants of any word, with itself,
-are contiguous.
-
-Projective trees are put together from spans (Eisner 1996). ``complete[h, e]`` is the best score of
-all words from h to e below h, ``incomplete[h, m]`` that of the words between h and m with an arc
-from h to m:
-
-    incomplete[h, m] = scores[h, m] + max_q complete[left, q] + complete[right, q + 1]
-    complete[h, e]   = max_q incomplete[h, q] + complete[q, e]
-
-where left and right are h and m in their order, and q is in between. With the transpose of
-`complete`, all terms of a maximum are contiguous; no back pointers are kept.
-
-Over any trees, the best is a maximum spanning arborescence, by contracting cycles (Chu and Liu
-1965, Edmonds 1967) in the order of Tarjan (1977): follow the best arcs from modifier to head until
-they reach the root, or what is attached to it, or close a cycle, which becomes one node. Each node
-has a row with the best arc into it from every word, so that a contraction is a maximum over rows.
+``scores[h, m]``, float64 ``(n + 1, n + 1)``, is the score of the arc from head h to modifier m;
+words are 1 to n, the root is 0. The first column and the diagonal are never read; -inf forbids.
 """
 
 import heapq
@@ -52,7 +35,14 @@ def _best_or_log_sum(some, others, first, stop, shift, as_logs):  # type: ignore
 
 @inlined
 def _fill_spans(scores, first, as_logs, complete, turned, incomplete):  # type: ignore[no-untyped-def]
-    """Scores, or inside log-sums, of all spans of the nodes from `first` on, shortest first."""
+    """Best scores, or inside log-sums, of the spans of the nodes from `first` on (Eisner 1996).
+
+        incomplete[h, m] = scores[h, m] + max_q complete[left, q] + complete[right, q + 1]
+        complete[h, e]   = max_q incomplete[h, q] + complete[q, e]
+
+    Left and right are h and m in order, q in between. With the transpose `turned` of `complete`,
+    all terms are contiguous.
+    """
     n = len(scores) - 1
     for h in range(first, n + 1):
         complete[h, h] = turned[h, h] = 0.0
@@ -70,7 +60,7 @@ def _fill_spans(scores, first, as_logs, complete, turned, incomplete):  # type: 
 
 @inlined
 def _argbest(some, others, first, stop, shift):  # type: ignore[no-untyped-def]
-    """The smallest q with the highest sum."""
+    """The smallest q with the highest ``some[q] + others[q + shift]``."""
     chosen = first
     for q in range(first + 1, stop):
         if some[q] + others[q + shift] > some[chosen] + others[chosen + shift]:
@@ -80,7 +70,11 @@ def _argbest(some, others, first, stop, shift):  # type: ignore[no-untyped-def]
 
 @inlined
 def _distribute(some, others, first, stop, shift, whole, part, out, other_out):  # type: ignore[no-untyped-def]
-    """Distribute the probability `part` over the terms of a sum whose logarithm is `whole`."""
+    """Distribute the probability `part` over the terms of a log-sum.
+
+    some, others, first, stop, shift, whole : terms as in `_best_or_log_sum`, and their log-sum
+    out, other_out : added to, as `some` and `others`
+    """
     for q in range(first, stop):
         probability = part * np.exp(some[q] + others[q + shift] - whole)
         out[q] += probability
@@ -89,10 +83,10 @@ def _distribute(some, others, first, stop, shift, whole, part, out, other_out): 
 
 @compiled
 def eisner(scores, single_root, heads, spans, stack):  # type: ignore[no-untyped-def]
-    """Set `heads` ``(n,)`` to the best projective tree and return its score, in ``O(n ** 3)``.
+    """Set `heads` ``(n,)`` to the best projective tree; returns its score, -inf for none.
 
-    With `single_root` the root has one modifier. The score is ``-inf`` if every tree is forbidden.
-    Scratch: `spans` float64 ``(3, n + 1, n + 1)``, `stack` int32 ``(n + 2, 2)``.
+    ``O(n ** 3)``, without back pointers. Scratch: `spans` float64 ``(3, n + 1, n + 1)``, `stack`
+    int32 ``(n + 2, 2)``.
     """
     n = len(scores) - 1
     if n == 0:
@@ -142,10 +136,10 @@ def eisner(scores, single_root, heads, spans, stack):  # type: ignore[no-untyped
 
 @compiled
 def projective_marginals(scores, single_root, marginals, spans, outside):  # type: ignore[no-untyped-def]
-    """Marginal probabilities of arcs when projective trees have probability ``~ exp(score)``.
+    """Marginals of arcs over projective trees (inside-outside); returns the log-partition function.
 
-    Inside-outside: fills `marginals` ``(n + 1, n + 1)`` and returns the log-partition function, in
-    ``O(n ** 3)``. Scratch: `spans` float64 ``(3, n + 1, n + 1)``, `outside` ``(2, n + 1, n + 1)``.
+    ``O(n ** 3)``. Fills `marginals` ``(n + 1, n + 1)``. Scratch: `spans` ``(3, n + 1, n + 1)``,
+    `outside` ``(2, n + 1, n + 1)``.
     """
     # Widest spans first, the probability of a span is distributed over the ways to make it, in
     # proportion to their terms in its sum: nothing is subtracted, and arcs add up to one.
@@ -203,7 +197,7 @@ _NEW, _ON_PATH, _ATTACHED = range(3)
 
 @inlined
 def _best_arc(row, first):  # type: ignore[no-untyped-def]
-    """The smallest place from `first` on with the highest entry."""
+    """The smallest index from `first` on with the highest entry."""
     chosen = first
     for u in range(first + 1, len(row)):
         if row[u] > row[chosen]:
@@ -213,11 +207,12 @@ def _best_arc(row, first):  # type: ignore[no-untyped-def]
 
 @compiled
 def arborescence(scores, single_root, heads, rows, gains, entered, nodes):  # type: ignore[no-untyped-def]
-    """Chu-Liu/Edmonds: set `heads` ``(n,)`` to the best tree, in ``O(n ** 2)``; returns its score.
+    """Chu-Liu/Edmonds (Tarjan 1977): set `heads` ``(n,)`` to the best tree, in ``O(n ** 2)``.
 
-    With `single_root` the root has one modifier. The score is ``-inf``, and the heads are anything,
-    if every tree is forbidden. Scratch: `rows` float64 and `entered` int32 ``(n + 1, n + 1)``,
-    `gains` float64 ``(2 * n + 2,)``, `nodes` int32 ``(7, 2 * n + 2)``.
+    Returns the score, -inf if every tree is forbidden. Best arcs are followed from modifier to head
+    until they reach the root's tree or close a cycle, which is contracted: a maximum over rows.
+    Scratch: `rows` float64 and `entered` int32 ``(n + 1, n + 1)``, `gains` float64 ``(2 * n +
+    2,)``, `nodes` int32 ``(7, 2 * n + 2)``.
     """
     # rows[slot[v], u] is what the arc from the word u into the node v is better than the arc of
     # the cycle that it breaks up, and entered[slot[v], u] the word in v that it ends in. Nodes
@@ -310,12 +305,7 @@ def arborescence(scores, single_root, heads, rows, gains, entered, nodes):  # ty
 
 
 def matrix_tree_marginals(scores: Floats, single_root: bool) -> tuple[Floats, float]:
-    """Marginal probabilities of arcs when trees have probability ``~ exp(score)``, and log-sum.
-
-    By the matrix-tree theorem (Tutte): the partition function is a determinant, and arcs follow
-    from the inverse of its matrix. Where the best heads of the words form a cycle that outweighs
-    all trees by far, digits are lost.
-    """
+    """Marginals of arcs over all trees, and log-partition, by the matrix-tree theorem (Tutte)."""
     n = len(scores) - 1
     marginals = np.zeros((n + 1, n + 1))
     if n == 0:
@@ -347,10 +337,7 @@ def tree_scratch(n: int) -> tuple[Floats, NDArray[np.int32]]:
 
 @inlined
 def best_heads(scores, projective, single_root, heads, floats, integers):  # type: ignore[no-untyped-def]
-    """Set `heads` ``(n,)`` to the best tree for ``scores`` ``(n + 1, n + 1)``; returns its score.
-
-    Scratch from `tree_scratch`, for as many words or more.
-    """
+    """Set `heads` ``(n,)`` to the best tree; returns its score. Scratch from `tree_scratch`."""
     size = len(scores)
     square = size * size
     if projective:
@@ -366,30 +353,10 @@ def best_heads(scores, projective, single_root, heads, floats, integers):  # typ
 def best_tree(
     scores: ArrayLike, *, projective: bool = True, single_root: bool = True
 ) -> tuple[Heads, float]:
-    """The dependency tree with the highest sum of arc scores.
+    """The best tree's heads ``(n,)``, 0 for the root, and its score, -inf if all are forbidden.
 
-    Parameters
-    ----------
-    scores : array-like of shape (n + 1, n + 1)
-        ``scores[h, m]``: score of the arc from the head h to the modifier m, words 1 to n, root 0.
-        The first column and the diagonal do not count; ``-inf`` forbids an arc.
-    projective : bool, default=True
-        Only trees without crossing arcs, in ``O(n ** 3)``; any tree takes ``O(n ** 2)``.
-    single_root : bool, default=True
-        The root has one modifier only.
-
-    Returns
-    -------
-    heads : ndarray of shape (n,)
-        Head of each word, 0 for the root; anything if every tree is forbidden.
-    score : float
-
-    Examples
-    --------
-    >>> scores = [[0, 1, 5, 1], [0, 0, 1, 1], [0, 4, 0, 3], [0, 1, 1, 0]]
-    >>> heads, score = best_tree(scores)
-    >>> heads.tolist(), score
-    ([2, 0, 2], 12.0)
+    Projective trees take ``O(n ** 3)``, any trees ``O(n ** 2)``; with `single_root` the root has
+    one modifier only.
     """
     square = _square(scores)
     n = len(square) - 1
@@ -400,17 +367,7 @@ def best_tree(
 def top_trees(
     scores: ArrayLike, k: int, *, projective: bool = True, single_root: bool = True
 ) -> list[tuple[Heads, float]]:
-    """The k best trees, as of `best_tree`, and their scores, best first; fewer if there are fewer.
-
-    Each tree found partitions the rest into at most n sets, by the first word whose head differs
-    (Lawler 1972), so that k trees take about ``k * n`` inferences.
-
-    Examples
-    --------
-    >>> scores = [[0, 1, 5], [0, 0, 1], [0, 4, 0]]
-    >>> [(heads.tolist(), score) for heads, score in top_trees(scores, 3)]
-    [([2, 0], 9.0), ([0, 1], 2.0)]
-    """
+    """The k best trees of `best_tree`, best first, by about ``k * n`` inferences (Lawler 1972)."""
     square = _square(scores)
     n = len(square) - 1
     scratch = tree_scratch(n)
@@ -441,19 +398,10 @@ def top_trees(
 def tree_marginals(
     scores: ArrayLike, *, projective: bool = True, single_root: bool = True
 ) -> tuple[Floats, float]:
-    """Marginal probability of each arc when trees have probability ``~ exp(score)``.
+    """Marginals ``(n + 1, n + 1)`` of arcs under ``p ~ exp(score)``, and the log-partition.
 
-    Returned with the logarithm of the sum of ``exp(score)`` over all trees. ``marginals[h, m]``
-    ``(n + 1, n + 1)`` is for the arc from h to m; each column but the first sums to one.
     Inside-outside for projective trees; for others the matrix-tree theorem, which loses digits
     where scores differ by more than about 20.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> marginals, log_partition = tree_marginals(np.zeros((3, 3)))
-    >>> marginals.round(2).tolist()
-    [[0.0, 0.5, 0.5], [0.0, 0.0, 0.5], [0.0, 0.5, 0.0]]
     """
     square = _square(scores)
     if not projective:
@@ -482,17 +430,14 @@ _FINE, _OUTSIDE, _ITSELF, _CYCLE, _ROOTS, _CROSSING = range(6)
 
 @registered("Structure")
 class Structure(NamedTuple):
-    """The set of trees: projective or all, with one modifier of the root or any number."""
+    """The set of trees: projective or all, single-rooted or all."""
 
     projective: bool
     single_root: bool
 
 
 def check_trees(heads: Numbers, ends: Numbers, structure: Structure) -> None:
-    """Raise ValueError, naming sentence and word, for heads that are no trees of this structure.
-
-    The heads of the words of sentence i are ``heads[ends[i]:ends[i + 1]]``.
-    """
+    """Raise ValueError, naming sentence and word, for heads that are no trees of this structure."""
     first = np.zeros(2, dtype=np.int64)
     fault = find_fault(heads, ends, *structure, first)
     if fault == _FINE:
@@ -513,10 +458,9 @@ def check_trees(heads: Numbers, ends: Numbers, structure: Structure) -> None:
 
 
 def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
-    """Projective trees close to the given ones, and how many trees have changed.
+    """Trees with the shortest crossing arc lifted to its head's head until none is left.
 
-    The shortest non-projective arc is lifted, from its head to the head's head, until none is left
-    (Nivre and Nilsson 2005).
+    Also returns how many have changed (Nivre and Nilsson 2005).
     """
     lifted = heads.copy()
     n_changed = int(lift_crossing(lifted, ends))
@@ -525,7 +469,7 @@ def projectivized(heads: Numbers, ends: Numbers) -> tuple[Numbers, int]:
 
 @inlined
 def _crossing_word(heads):  # type: ignore[no-untyped-def]
-    """The word with the shortest arc over a word that is not below its head; 0 if there is none."""
+    """The word with the shortest non-projective arc; 0 if there is none."""
     n = len(heads)
     chosen, shortest = 0, n + 1
     for m in range(1, n + 1):
@@ -576,7 +520,7 @@ def find_fault(heads, ends, projective, single_root, first):  # type: ignore[no-
 
 @compiled
 def lift_crossing(heads, ends):  # type: ignore[no-untyped-def]
-    """Lift arcs, shortest first, until none cross; returns how many trees have changed."""
+    """Lift arcs as in `projectivized`, in place; returns how many trees have changed."""
     n_changed = 0
     for i in range(len(ends) - 1):
         here = heads[ends[i] : ends[i + 1]]

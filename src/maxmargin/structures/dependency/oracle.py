@@ -1,16 +1,9 @@
-"""Dependency trees: arcs with hashed features, and the separation oracle over sentences.
+"""Dependency trees with hashed arc features (McDonald et al. 2005), and the separation oracle.
 
-A tree is the head of each word, counted from 1, with 0 for the root. An arc into a word is one
-number, ``head * n_labels + label``, and without labels just the head.
-
-An arc has indicator features after McDonald et al. (2005): words and tags of head and modifier, the
-tags around and between them, each with the direction and once more with the distance. Where arcs
-have labels, each label has weights of its own for a smaller set of templates. Features have no
-names: the numbers of a template are multiplied by fixed odd numbers and summed, and a hash of the
-sum is the column; collisions are possible. Weights are
-
-    columns 0 .. n_columns-1      features of arcs
-    n_rows rows of `width`        features of labelled arcs, one column for each label, padded
+An arc into a word is ``head * n_labels + label``, the head counted from 1, 0 for the root. Its
+features are words and tags of head and modifier and tags around and between, each with direction,
+and with distance; labels have weights for fewer templates. Weights are `n_columns` of arcs, then
+`n_rows` rows of labelled arcs, one column a label, padded. Hash collisions are possible.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +32,7 @@ Arcs = NDArray[np.uint32]
 Columns = NDArray[np.uint32]
 
 N_TEMPLATES = 22
-"""Templates of an arc with the direction, as many with the distance; tags between come on top."""
+"""Templates of an arc with direction, as many with distance; tags between come on top."""
 
 N_LABEL_TEMPLATES = 9
 """Templates of a labelled arc."""
@@ -61,33 +54,33 @@ _HALF = np.uint64(32)
 _PLACE = np.uint64(29)
 
 LINE = 8
-"""Weights in a cache line of the processor."""
+"""Weights in a cache line."""
 
 VALUE = 1.0 / 6.0
-"""Of a feature that fires. An arc has about fifty of them, a vector of norm about one."""
+"""Value of a feature: the fifty or so of an arc have a norm of about one."""
 
 
 @inlined
 def _stirred(key):  # type: ignore[no-untyped-def]
-    """Mix the bits of a key, so that its upper half looks random."""
+    """A hash of a key, random in its upper half."""
     return (key ^ (key >> _HALF)) * _STIR
 
 
 @inlined
 def _below(stirred, n):  # type: ignore[no-untyped-def]
-    """A number below `n` made of a stirred key."""
+    """A number below `n` from a hash."""
     return np.int64(((stirred >> _HALF) * np.uint64(n)) >> _HALF)
 
 
 @inlined
 def _direction(head, modifier):  # type: ignore[no-untyped-def]
-    """To be added to a key."""
+    """Key of the direction of an arc."""
     return _TO_THE_RIGHT if head < modifier else np.uint64(0)
 
 
 @inlined
 def _distance(head, modifier):  # type: ignore[no-untyped-def]
-    """Length of an arc, of which only 1 to 5, 6 for up to ten, and 7 are told apart."""
+    """Length of an arc in seven classes: 1 to 5, 6 for up to ten, 7 for more."""
     distance = abs(head - modifier)
     if distance > 5:
         distance = 6 if distance <= 10 else 7
@@ -96,7 +89,7 @@ def _distance(head, modifier):  # type: ignore[no-untyped-def]
 
 @compiled
 def _set_arc_columns(words, tags, head, modifier, n_lines, keys, columns):  # type: ignore[no-untyped-def]
-    """Columns of an arc, all but those of the tags between."""
+    """Set the columns of an arc but those of the tags between."""
     hw, ht = np.uint64(words[head]) * _HEAD_WORD, np.uint64(tags[head]) * _HEAD_TAG
     w, t = np.uint64(words[modifier]) * _WORD, np.uint64(tags[modifier]) * _TAG
     before_head = np.uint64(tags[head - 1]) * _BEFORE_HEAD
@@ -137,21 +130,21 @@ def _set_arc_columns(words, tags, head, modifier, n_lines, keys, columns):  # ty
 
 @inlined
 def _between_key(tags, head, modifier):  # type: ignore[no-untyped-def]
-    """What the columns of all tags between head and modifier have in common."""
+    """The key that all tags between head and modifier share."""
     key = np.uint64(tags[head]) * _HEAD_TAG + np.uint64(tags[modifier]) * _TAG
     return key + _direction(head, modifier)
 
 
 @inlined
 def _between_column(key, tag, n_lines):  # type: ignore[no-untyped-def]
-    """Column of a tag between head and modifier; tags with close numbers share a cache line."""
+    """Column of a tag between head and modifier; close numbers share a cache line."""
     stirred = _stirred(key + np.uint64(tag // LINE) * _BETWEEN)
     return LINE * _below(stirred, n_lines) + tag % LINE
 
 
 @inlined
 def _with_tag(between, count, tag):  # type: ignore[no-untyped-def]
-    """Add a tag to those between, once; returns how many there are."""
+    """Add a tag to the set `between`; returns its size."""
     for q in range(count):
         if between[q] == tag:
             return count
@@ -161,7 +154,7 @@ def _with_tag(between, count, tag):  # type: ignore[no-untyped-def]
 
 @compiled
 def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore[no-untyped-def]
-    """Rows of the label weights of an arc."""
+    """Set the rows of the label weights of an arc."""
     hw, ht = np.uint64(words[head]) * _HEAD_WORD, np.uint64(tags[head]) * _HEAD_TAG
     w, t = np.uint64(words[modifier]) * _WORD, np.uint64(tags[modifier]) * _TAG
     before = np.uint64(tags[modifier - 1]) * _BEFORE
@@ -182,10 +175,7 @@ def _set_label_rows(words, tags, head, modifier, n, keys, rows):  # type: ignore
 
 @compiled
 def _best_label(weights, layout, rows, right, temperature, labels):  # type: ignore[no-untyped-def]
-    """The label of the highest score, and that score or, with a temperature, a soft maximum.
-
-    Labels other than `right` score one more, unless it is -1.
-    """
+    """The best label and its score, or a soft maximum; loss-augmented unless `right` is -1."""
     n, width = layout.n_labels, layout.width
     for y in range(n):
         labels[y] = 0.0
@@ -212,7 +202,7 @@ def _best_label(weights, layout, rows, right, temperature, labels):  # type: ign
 
 
 class Batch(NamedTuple):
-    """Some sentences: the arcs of the words of the k-th are ``found[starts[k]:starts[k + 1]]``."""
+    """Some sentences: arcs of the k-th are ``found[starts[k]:starts[k + 1]]``."""
 
     examples: Numbers
     starts: Numbers
@@ -235,26 +225,23 @@ class ArcFeatures(ABC):
     def infer(
         self, weights: Floats, y_true: Arcs | None, structure: Structure, batch: Batch
     ) -> Floats:
-        """Write the best trees to ``batch.found``; returns their scores.
-
-        With the `y_true` of all sentences, one is added for each wrong arc.
-        """
+        """Write the best trees to ``batch.found``, loss-augmented with `y_true`; returns scores."""
 
     @abstractmethod
     def differences(
         self, y_true: Arcs, batch: Batch, n_wrong: int
     ) -> tuple[Numbers, Columns, Floats]:
-        """Features of true trees less those of found ones, which have `n_wrong` other arcs: CSR."""
+        """CSR of ``phi(x, y_true) - phi(x, found)``, where `n_wrong` arcs differ."""
 
     @abstractmethod
     def arc_scores(self, weights: Floats, i: int, temperature: float = 0.0) -> Floats:
-        """Scores of all arcs of sentence `i`: of the best label, or a soft maximum over labels."""
+        """Scores of all arcs of sentence `i`, the (soft) maximum over labels."""
 
 
 def parse(
     arcs: ArcFeatures, weights: Floats, structure: Structure, threads: Threads
 ) -> tuple[Arcs, Floats]:
-    """Arcs of the best tree of every sentence, one after the other, and the trees' scores."""
+    """Arcs of the best tree of each sentence, concatenated, and the scores."""
     examples = np.arange(len(arcs.lengths), dtype=np.int64)
     found, totals = np.empty(int(arcs.ends[-1]), dtype=np.uint32), np.empty(len(examples))
 
@@ -267,7 +254,7 @@ def parse(
 
 
 class DependencyOracle(CompiledOracle):
-    """Sentences with the true arc of each word; the loss counts the words with a wrong arc."""
+    """Sentences with their true arcs; the loss counts words with a wrong arc."""
 
     output_dtype = np.uint32
 
@@ -298,17 +285,17 @@ class DependencyOracle(CompiledOracle):
 
 
 UNSEEN, BEFORE, ROOT, AFTER, FIRST_NUMBER = range(5)
-"""Numbers that no word and no tag has: of what was not seen in training, and around a sentence."""
+"""Reserved numbers: not seen in training, around a sentence, and the first word or tag."""
 
 _LOOKUP = 6.0
-"""Multiplications of vectors in the time of one look into the weights."""
+"""Cost of a lookup of a weight, in multiplications."""
 
 _NO_ARCS = np.empty(0, dtype=np.uint32)
 
 
 @registered("FeatureLayout", check="check")
 class FeatureLayout(NamedTuple):
-    """Where in the weights the parts of a parser stand; without labels there is one label."""
+    """Where in the weights the parts of a parser stand; unlabelled is one label."""
 
     n_columns: int
     n_rows: int
@@ -317,7 +304,7 @@ class FeatureLayout(NamedTuple):
 
     @classmethod
     def of(cls, n_columns: int, n_rows: int, n_labels: int | None) -> "FeatureLayout":
-        """For so many labels, or none; columns are rounded up to fill lines of the cache."""
+        """For so many labels, or none; columns are rounded up to whole cache lines."""
         n_columns = -(-n_columns // LINE) * LINE
         if n_labels is None:
             return cls(n_columns, 0, 1, 0)
@@ -331,7 +318,6 @@ class FeatureLayout(NamedTuple):
 
     @property
     def n_features(self) -> int:
-        """Number of weights."""
         return self.n_columns + self.n_rows * self.width
 
 
@@ -343,9 +329,8 @@ def numbers_of(names: Iterable[str]) -> dict[str, int]:
 class EncodedSentences(NamedTuple):
     """Words and tags of all sentences as numbers.
 
-    Sentence ``i``, of ``ends[i + 1] - ends[i]`` words, has its root at ``ends[i] + 3 * i + 1`` in
-    `words` and `tags`, its words after that, and something before and after: every word has
-    neighbours.
+    Sentence ``i`` has its root at ``ends[i] + 3 * i + 1`` in `words` and `tags`, then its words;
+    padding on either side gives every word neighbours.
     """
 
     words: NDArray[np.int32]
@@ -374,11 +359,7 @@ class EncodedSentences(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for the columns of the arcs that start or end at one word.
-
-    `keys` of templates, `columns` ``(2 * n + 2, features)`` by distance and direction, tags
-    `between`, `counts` of columns ``(n + 1,)`` and scores of `labels`.
-    """
+    """Scratch for the arcs of one word; `columns` are by distance and direction."""
 
     keys: NDArray[np.uint64]
     columns: Columns
@@ -388,7 +369,7 @@ class Scratch(NamedTuple):
 
 
 class HashedArcs(ArcFeatures):
-    """Sentences of words and tags, whose arcs have hashed features."""
+    """Sentences of words and tags whose arcs have hashed features."""
 
     def __init__(self, sentences: EncodedSentences, layout: FeatureLayout) -> None:
         super().__init__(np.diff(sentences.ends), layout.n_labels, layout.n_features)
@@ -452,9 +433,12 @@ class HashedArcs(ArcFeatures):
 def score_arcs(  # type: ignore[no-untyped-def]
     sentences, i, weights, layout, y_true, with_loss, temperature, scores, arcs, scratch
 ):
-    """Scores of the arcs of sentence `i`, flat ``(n + 1, n + 1)``; `arcs` get their best labels.
+    """Set the (loss-augmented) `scores` of all arcs of sentence `i`, and `arcs` with best labels.
 
-    With a loss, every arc but the true one scores one more.
+    sentences, i, weights, layout : `EncodedSentences`, a sentence, weights as in `FeatureLayout`
+    y_true, with_loss : true arcs of all words, and whether others score one more
+    temperature : of a soft maximum over labels; 0 for the maximum
+    scores, arcs ``((n + 1) ** 2,)``, scratch : filled, and `Scratch`
     """
     words, tags, ends = sentences.words, sentences.tags, sentences.ends
     keys, columns, between = scratch.keys, scratch.columns, scratch.between
@@ -510,7 +494,13 @@ def infer_hashed(  # type: ignore[no-untyped-def]
     sentences, weights, layout, y_true, with_loss, projective, single_root, examples, starts, found,
     totals, scores, arcs, heads, scratch, floats, integers,
 ):  # fmt: skip
-    """Arcs of the best tree of each example, ``head * n_labels + label``, from ``starts[k]`` on."""
+    """Write the arcs of the (loss-augmented) best tree of each example to ``found[starts[k]:]``.
+
+    sentences, weights, layout, y_true, with_loss : as in `score_arcs`
+    projective, single_root : the `Structure`
+    examples, starts, found, totals : ``examples[k]``, its arcs and its score; the latter filled
+    scores, arcs, heads, scratch, floats, integers : scratch of `score_arcs` and `best_heads`
+    """
     ends = sentences.ends
     for k in range(len(examples)):
         i = examples[k]
@@ -524,7 +514,7 @@ def infer_hashed(  # type: ignore[no-untyped-def]
 
 @inlined
 def _put(at, column, value, columns, values):  # type: ignore[no-untyped-def]
-    """One entry; returns where the next one goes."""
+    """Put one entry; returns where the next goes."""
     columns[at] = column
     values[at] = value
     return at + 1
@@ -532,7 +522,7 @@ def _put(at, column, value, columns, values):  # type: ignore[no-untyped-def]
 
 @inlined
 def _put_pair(at, column, other, columns, values):  # type: ignore[no-untyped-def]
-    """A feature of a true arc less one of the found arc, which cancel if they are the same."""
+    """Put a feature of the true arc less one of the found arc, unless they cancel."""
     if column != other:
         at = _put(at, column, VALUE, columns, values)
         at = _put(at, other, -VALUE, columns, values)
@@ -543,9 +533,12 @@ def _put_pair(at, column, other, columns, values):  # type: ignore[no-untyped-de
 def write_cuts(  # type: ignore[no-untyped-def]
     sentences, layout, y_true, examples, starts, found, entries, out, values, scratch
 ):
-    """Features of true arcs less those of found ones, where they differ.
+    """Write the cuts ``phi(x, y_true) - phi(x, found)``.
 
-    Those of the k-th example are written from ``entries[k]`` on, and set ``entries[k + 1]``.
+    sentences, layout, y_true : `EncodedSentences`, `FeatureLayout`, true arcs of all words
+    examples, starts, found : arcs of ``examples[k]`` from ``starts[k]`` on
+    entries, out, values : CSR starts (first given, rest filled), columns and values of the cuts
+    scratch : `Scratch`
     """
     words, tags, ends = sentences.words, sentences.tags, sentences.ends
     keys, columns, between = scratch.keys, scratch.columns, scratch.between

@@ -1,4 +1,4 @@
-"""Dependency trees over arc features of one's own."""
+"""Dependency trees over arc features of one's own, as a `Problem`."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -29,10 +29,7 @@ from maxmargin.structures.dependency.oracle import (
 
 
 class GivenArcs(ArcFeatures):
-    """Arrays of arc features: ``features[i][h, m]`` are those of the arc from h to m of sentence i.
-
-    There is one weight for each feature and, with labels, one more for each feature and label.
-    """
+    """Arc features ``features[i][h, m]``: a weight for each and, with labels, for each label."""
 
     def __init__(self, features: Sequence[Any], n_labels: int | None = None) -> None:
         self.features = [_as_features(one, i, features[0]) for i, one in enumerate(features)]
@@ -87,7 +84,7 @@ class GivenArcs(ArcFeatures):
         return rows.indptr.astype(np.int64), rows.indices.astype(np.uint32), rows.data
 
     def feature(self, i: int, arcs: NDArray[Any]) -> Floats:
-        """Features of a tree of sentence `i`, given by its arcs."""
+        """Joint features of sentence `i` and the tree of these arcs."""
         heads, labels = np.divmod(arcs.astype(np.int64), self.n_labels)
         chosen = self.features[i][heads, np.arange(1, len(arcs) + 1)]
         by_label = np.zeros((self.n_labels if self.labelled else 0, self.n_arc_features))
@@ -107,10 +104,10 @@ class GivenArcs(ArcFeatures):
 class DependencyTrees(Problem):
     """Dependency trees over arc features of your own, for `StructuredSVM`.
 
-    An input is an array of shape (n + 1, n + 1, n_arc_features) for n words: the features of the
+    An input for n words is an array of shape (n + 1, n + 1, n_arc_features): the features of the
     arc from each head to each modifier, with the root at 0. An output is a tuple with the head of
-    each word, or with labels a tuple of (head, label) pairs. The loss is the number of words whose
-    head (or label) is wrong.
+    each word, or with labels of (head, label) pairs. The loss is the number of words whose head (or
+    label) is wrong.
 
     Parameters
     ----------
@@ -162,7 +159,7 @@ class DependencyTrees(Problem):
         return self._infer(x, w, self._arcs(y_true).astype(np.uint32))
 
     def outputs(self, x: Any) -> list[Any]:
-        """All trees: for sentences of very few words."""
+        """All trees, for sentences of very few words."""
         n, n_labels = len(x) - 1, self.n_labels or 1
         found: list[Any] = []
         for heads in product(range(n + 1), repeat=n):
@@ -217,7 +214,7 @@ class DependencyTrees(Problem):
         return tree[:, 0] * self.n_labels + tree[:, 1]
 
     def _output(self, arcs: NDArray[Any]) -> Any:
-        """The output of arcs."""
+        """The output that arcs stand for."""
         if self.n_labels is None:
             return tuple(arcs.tolist())
         heads, labels = np.divmod(arcs, self.n_labels)

@@ -20,7 +20,7 @@ from maxmargin.structures.dependency.estimator import own_tree
 from maxmargin.structures.dependency.formats import DependencySentence, read_dependencies
 
 ARC_FIRST, ARC_LEVEL, BEND = 26.0, 19.0, 0.75
-"""Pixels to the bend of the lowest arc, from one to the next above it, and the part an arc goes."""
+"""Pixels to the bend of the lowest arc and between levels, and the fraction an arc reaches."""
 
 
 class ArcAnswers(Answers):
@@ -90,7 +90,6 @@ class ArcAnswers(Answers):
         return ""
 
     def _words(self, i: int) -> tuple[list[str], list[str] | None]:
-        """Words and, if they are known, tags."""
         sentence, n = self.X[i], len(self.wrong[i])
         if self.words is not None:
             return [str(word) for word in self.words[i]], None
@@ -103,13 +102,13 @@ class ArcAnswers(Answers):
 
 @dataclass(frozen=True)
 class Arcs:
-    """Heads of words, counted from 1 with 0 as the root, and perhaps the labels of the arcs."""
+    """Heads of words, 0 for the root, and perhaps labels of the arcs."""
 
     heads: Sequence[int]
     labels: Sequence[str] | None = None
 
     def differences(self, other: "Arcs") -> list[bool]:
-        """Words whose head (or label) is another."""
+        """Whether head (or label) of each word differs."""
         wrong = [a != b for a, b in zip(self.heads, other.heads, strict=True)]
         if self.labels is None or other.labels is None:
             return wrong
@@ -125,7 +124,7 @@ class Arcs:
 def drawn_arcs(
     words: Sequence[str], tags: Sequence[str] | None, y_true: Arcs, prediction: Arcs
 ) -> Markup:
-    """Draw the true arcs above a sentence and the predicted ones below, different ones marked."""
+    """Draw true arcs above and predicted ones below a sentence, differences marked."""
     named = [y_true.labels or (), prediction.labels or ()]
     columns = [
         [word, *([tags[at]] if tags else []), *(labels[at] for labels in named if labels)]

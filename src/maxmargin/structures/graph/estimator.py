@@ -32,7 +32,7 @@ from maxmargin.training.fit import (
 Floats = NDArray[np.float64]
 
 FRACTION_OF_TOL = 0.1
-"""Relaxed inference of a fit stops where its bounds are as good as this part of `tol` asks."""
+"""Fraction of `tol` that the bounds of relaxed inference may take up in a fit."""
 
 
 @estimator
@@ -40,19 +40,18 @@ class GraphLabeler(ExampleEstimator):
     """Labels for the nodes of graphs: a structural SVM with a certificate of optimality.
 
     The score of a labelling is the sum over nodes of their features with their label, and over
-    edges of their features with the pair of labels at their ends. Minimises
-    ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over graphs.
+    edges of their features with the pair of labels at their ends. Minimises ``1/2 |w|^2 + C * sum_i
+    weight_i * hinge_i(w)`` over graphs.
 
     Graphs come as tuples ``(node_features, edges)`` or ``(node_features, edges, edge_features)``,
-    edges as pairs of node numbers; or as networkx graphs whose nodes, and perhaps edges, have their
-    features in the attribute ``x``. Edges without features have one, which is constant.
+    edges as pairs of node numbers; or as networkx graphs with features of nodes, and perhaps of
+    edges, in the attribute ``x``. Edges without features have one, which is constant.
 
     Parameters
     ----------
     loss : {"hamming", "hamming-normalized"} or array-like, default="hamming"
-        Number of wrong nodes; their fraction of the graph; or the cost of each wrong label,
-        ``loss[true, predicted]``, classes sorted (also as dictionary ``{(true, predicted):
-        cost}``), summed over the nodes.
+        Number of wrong nodes; their fraction of the graph; or costs ``loss[true, predicted]``,
+        classes sorted (also as dictionary ``{(true, predicted): cost}``), summed over the nodes.
     directed : bool, default=False
         Whether it matters which node of an edge comes first. If not, a pair of labels has one
         weight in either order.
@@ -61,8 +60,8 @@ class GraphLabeler(ExampleEstimator):
     inference_method : {"auto", "exact", "relaxed", "flow"}, default="auto"
         How the best labels are found; see Notes.
     void : label, default=None
-        Stands in `y` for nodes whose label is not known. These are left out of the graph, with
-        their edges, by `fit`; `score` does not count them. `predict` labels all nodes.
+        Stands in `y` for unknown labels. `fit` leaves these nodes out, with their edges, `score`
+        does not count them, and `predict` labels all nodes.
     rescaling : {"margin", "slack"}, default="margin"
         See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
 
@@ -72,8 +71,8 @@ class GraphLabeler(ExampleEstimator):
     node_coef_ : ndarray of shape (n_classes, n_features)
         Weights of the features of nodes.
     edge_coef_ : ndarray of shape (n_edge_features, n_classes, n_classes)
-        Weights of the features of edges, the label of the edge's first node as row; symmetric
-        unless `directed`.
+        Weights of the features of edges, the label of the first node as row; symmetric unless
+        `directed`.
     intercept_ : ndarray of shape (n_classes,)
         Biases; zeros where not fitted.
     n_features_in_, n_edge_features_in_ : int
@@ -87,16 +86,15 @@ class GraphLabeler(ExampleEstimator):
 
     Notes
     -----
-    Inference is exact on graphs without cycles, and on others of small treewidth: by elimination,
-    which takes ``n_classes ** (treewidth + 1)`` steps for each node. On others it is relaxed: it
-    finds good labels and a bound that no labels exceed. The certificate counts the bounds, so it
-    stays valid, but what the bounds miss no training can close, and a fit may end with the status
-    "relaxed". With two classes and submodular (attractive) pairwise potentials, minimum cuts are
-    exact on any graph.
+    Exact inference, by elimination, takes ``n_classes ** (treewidth + 1)`` steps a node, so it is
+    for graphs without cycles and others of small treewidth. Relaxed inference finds good labels and
+    an upper bound on all scores. The certificate counts the bounds, so it stays valid, but no
+    training can close what they miss, and a fit may end with the status "relaxed" and a warning.
+    Flow (minimum cuts) is exact on any graph with two classes and submodular (attractive) pairwise
+    potentials, and falls back to relaxed on others.
 
-    "auto" is exact where that costs no more than relaxed inference, or flow, or relaxed; "exact" is
-    exact or an error, "relaxed" and "flow" are the others for all graphs (flow falls back
-    to relaxed where potentials are not submodular).
+    "auto" is exact where that costs no more than relaxed inference, else flow, else relaxed;
+    "exact" is exact or an error.
 
     Examples
     --------
@@ -156,15 +154,7 @@ class GraphLabeler(ExampleEstimator):
         sample_weight: ArrayLike | None = None,
         node_weight: Any = None,
     ) -> Self:
-        """Train on graphs and the labels of their nodes.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If `max_iter`, `time_limit`, Ctrl-C or a callback stopped the fit, or if relaxed
-            inference cannot close the gap; the best weights so far are kept, with their
-            certificate.
-        """
+        """Train on graphs and the labels of their nodes."""
         if node_weight is not None and runs_on_shards(self):
             raise ValueError("node_weight needs all data in one process: use engine='threads'.")
         return self._fit(X, y, sample_weight, node_weight=node_weight)
@@ -271,21 +261,11 @@ class GraphLabeler(ExampleEstimator):
         return np.split(self.classes_[labels], graphs.node_ends[1:-1])
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the labels that `predict` gives each graph.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_graphs,)
-            The higher, the better.
-        """
+        """Score of the labels that `predict` gives each graph."""
         return self._infer_best(self._checked(X))[1]
 
     def predict_marginals(self, X: Any, *, temperature: float = 1.0) -> list[Floats]:
-        """Marginal probability of each label at each node.
-
-        Labellings get the weight ``exp(score / temperature)``; the lower the temperature, the
-        more the best labelling counts. These are no calibrated probabilities. Only for graphs that
-        allow exact inference.
+        """Marginal probability of each label at each node; needs exact inference.
 
         Returns
         -------
@@ -317,7 +297,7 @@ class GraphLabeler(ExampleEstimator):
         return np.asarray(labels != self.void) & np.ones(len(labels), dtype=bool)
 
     def _checked(self, X: Any) -> Graphs:
-        """Graphs to answer for, with the features of the training data."""
+        """Checked graphs with the features of the training data."""
         check_is_fitted(self)
         check_names(self, node_features(X))
         return _alike(X, self.__dict__)
@@ -342,7 +322,7 @@ def _alike(X: Any, metadata: Metadata) -> Graphs:
 
 
 def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) -> NDArray[Any]:
-    """Values of all nodes one after the other, as many as there are; `void` is of any kind."""
+    """Checked values of all nodes, concatenated; `void` may be of another kind."""
     if len(values) != graphs.n_graphs:
         raise ValueError(
             f"X has {graphs.n_graphs} graphs but there are {what} for {len(values)}: give them for "
@@ -361,7 +341,7 @@ def _of_nodes(values: Any, X: Any, graphs: Graphs, what: str, void: Any = None) 
 
 
 def _parts(weights: Floats, layout: GraphLayout) -> dict[str, Floats]:
-    """Views of the weights under the names users know."""
+    """Fitted attributes as views of the weights."""
     n, table = layout.n_labels, layout.table(weights)
     edge_coef = table[layout.pairs :].reshape(-1, n, layout.n_columns)[:, :, :n]
     if not layout.directed:

@@ -1,9 +1,4 @@
-"""Graphs as users have them, turned into one matrix of node rows and one of edge rows.
-
-Two forms are understood, and may be mixed: a tuple ``(node_features, edges)`` or ``(node_features,
-edges, edge_features)`` of arrays, and any object that gives nodes and edges as networkx graphs do,
-with the features of a node, and perhaps of an edge, in the attribute ``x``.
-"""
+"""Graphs of users, tuples of arrays or networkx's, as one matrix of nodes and one of edges."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 class StackedGraphs(NamedTuple):
-    """Rows of all nodes and of all edges, one graph after the other; nodes count from 0 in each."""
+    """Rows of all nodes and of all edges, concatenated; nodes count from 0 in each graph."""
 
     X: Any  # of shape (n_nodes_of_all, n_features)
     node_ends: Ints  # of shape (n_graphs + 1,)
@@ -35,16 +30,7 @@ class StackedGraphs(NamedTuple):
 
 
 def stack_graphs(X: Sequence[Any]) -> StackedGraphs:
-    """Graphs in any of the forms, checked; ValueError says which is wrong, and where.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> triangle = np.array([[0, 1], [1, 2], [2, 0]])
-    >>> stacked = stack_graphs([(np.eye(3), triangle), (np.eye(3)[:2], [(0, 1)])])
-    >>> stacked.X.shape, stacked.node_ends, len(stacked.edges)
-    ((5, 3), array([0, 3, 5]), 4)
-    """
+    """Checked graphs in any of the forms; ValueError says which is wrong, and where."""
     if not len(X):
         raise ValueError("X is empty: give at least one graph.")
     parts = [_parts(graph, i) for i, graph in enumerate(X)]
@@ -81,10 +67,7 @@ def node_features(X: Sequence[Any]) -> list[Any]:
 
 
 def node_values(values: Any, graph: Any, i: int, what: str, void: Any = None) -> NDArray[Any]:
-    """One value for each node of graph `i`, from an array or, by node, from a dictionary.
-
-    All of one kind, but for those that are `void`.
-    """
+    """One value for each node of graph `i`, from an array or, by node, from a dictionary."""
     if isinstance(values, Mapping):
         nodes = list(graph.nodes) if hasattr(graph, "nodes") else range(len(values))
         for node in nodes:
@@ -96,7 +79,7 @@ def node_values(values: Any, graph: Any, i: int, what: str, void: Any = None) ->
 
 
 def _parts(graph: Any, i: int) -> tuple[Any, Any, Any]:
-    """Features of nodes, edges, and features of edges or None."""
+    """Node features, edges, and edge features or None."""
     if hasattr(graph, "nodes") and hasattr(graph, "edges"):
         return _networkx_parts(graph, i)
     if isinstance(graph, (tuple, list)) and len(graph) in (2, 3):
@@ -191,7 +174,7 @@ def _edge_rows(parts: list[tuple[Any, Any, Any]], edge_ends: Ints) -> Any:
 
 
 def _stack(parts: list[Any], what: str) -> tuple[Any, Ints]:
-    """Feature rows of all graphs, checked, and where those of each end."""
+    """Checked feature rows of all graphs, and where those of each end."""
     matrices = [
         as_matrix(rows, f"The {what} features of graph {i}", f"one row for each {what}")
         for i, rows in enumerate(parts)

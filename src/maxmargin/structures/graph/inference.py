@@ -1,43 +1,9 @@
-"""Inference for one labelled graph: exact by elimination, relaxed with a bound, or by minimum cuts.
+"""Inference for one graph: exact (variable elimination), relaxed (TRW-S, with a bound), min-cut.
 
-Nodes of a graph are numbered from 0. A labelling ``y`` of a graph scores
-
-    sum_v nodes[v, y_v] + sum_e table_e[y_first, y_second]
-
-Edges with the same scores share a table, their *kind*. Every table is there twice: ``pairs[2 *
-kind]`` has the labels of the edge's first node as rows, ``pairs[2 * kind + 1]`` those of the
-second, so that from either end the labels of the other stand side by side. Nodes are ``(n_nodes,
-P)`` and pairs ``(2 * n_kinds, n_labels, P)``, float64 and finite, with ``P =
-simd.padded(n_labels)``.
-
-**Exact**, for graphs that are trees or nearly: one node after the other is eliminated, which
-replaces it by a table over its neighbours, its *scope*, which are neighbours of each other from
-then on. For every labelling of the scope the table has the best score (or the logarithm of the sum
-of exponentials) of the nodes eliminated so far. That is a walk over a junction tree whose cliques
-are the scopes with their nodes; it takes ``n_labels ** (len(scope) + 1)`` steps for each. The next
-node is always one that makes the fewest new neighbours (min-fill), so that trees have scopes of one
-node; the largest scope is the treewidth, or close. A table keeps no pointers: on the way back the
-row of the node is computed once more.
-
-**Relaxed**: a labelling and a bound that no labelling exceeds, by tree-reweighted message passing.
-The score of an edge can be split between its ends: with any *messages* ``m_ev`` from edge to node,
-the score of every labelling is at most
-
-    sum_v max_x (nodes[v, x] + sum_e m_ev[x]) + sum_e max_xy (table_e[x, y] - m_eu[x] - m_ev[y])
-
-The least such bound is the value of the linear relaxation. A pass goes over the nodes in order. A
-node passes its scores on to its edges ahead, in equal parts, and each of these passes all it has to
-its other end. So after a pass no edge has anything left, and the bound is a sum over nodes. Passes
-in alternate directions never raise it (Kolmogorov, 2006: TRW-S). Only one message is kept for each
-edge: the one to the later node.
-
-**Minimum cuts**, for two labels and submodular (attractive) pairwise potentials, ``t[0, 0] +
-t[1, 1] >= t[0, 1] + t[1, 0]``. These are, up to a constant, scores of the two nodes less ``weight *
-[first has 0 and second has 1]``, so that a minimum cut between label 0 and label 1 is the best
-labelling. Capacities are whole numbers, so they are rounded; but what flows along the edges is a
-set of messages as above, and these give a bound without any rounding.
-
-`best_labelling` and `graph_marginals` are for one graph, ready to call.
+A labelling scores ``sum_v nodes[v, y_v] + sum_e table_e[y_first, y_second]``. `nodes` are
+``(n_nodes, P)`` and `pairs` ``(2 * n_kinds, n_labels, P)``, float64 and finite, with
+``P = simd.padded(n_labels)``. Edges of one *kind* share a table: ``pairs[2 * kind]`` has the labels
+of the first node as rows, ``pairs[2 * kind + 1]`` is its transpose.
 """
 
 from collections.abc import Sequence
@@ -62,12 +28,10 @@ Ints = NDArray[np.int64]
 class Incidence(NamedTuple):
     """The edges at each node of many graphs.
 
-    Node ``v`` of graph ``g`` has the number ``node_ends[g] + v``, in `starts` and `middles`; its
-    edges to smaller nodes stand at ``starts[v]:middles[v]``, those to larger ones from there to
-    ``starts[v + 1]``.
-
-    `neighbours` and `edges` count from 0 in each graph, and `tables` says which of the graph's
-    `pairs` has the labels of this node as rows; ``tables ^ 1`` has them as columns.
+    Node ``v`` of graph ``g`` is ``u = node_ends[g] + v``; its edges to smaller nodes stand at
+    ``starts[u]:middles[u]``, those to larger ones at ``middles[u]:starts[u + 1]``. `neighbours` and
+    `edges` count from 0 in each graph; ``pairs[tables[q]]`` has the labels of this node as rows,
+    ``pairs[tables[q] ^ 1]`` as columns.
     """
 
     node_ends: Ints
@@ -104,10 +68,7 @@ def make_incidence(node_ends: Ints, edge_ends: Ints, edges: Ints, kinds: Ints) -
 
 @inlined
 def set_local_scores(incidence, first, v, n_labels, nodes, pairs, labels, row):  # type: ignore[no-untyped-def]
-    """Set `row` to the scores of the labels of node `v` if all others keep theirs.
-
-    `first` is the number of the graph's node 0.
-    """
+    """Set `row` to the scores of node `v` given all other labels; node 0 has number `first`."""
     for b in range(n_labels):
         row[b] = nodes[v, b]
     for q in range(incidence.starts[first + v], incidence.starts[first + v + 1]):
@@ -128,7 +89,7 @@ def labelling_score(incidence, first, n_nodes, nodes, pairs, labels):  # type: i
 
 
 class TooWideError(ValueError):
-    """An elimination would need too large tables; `width` is the scope at which it gave up."""
+    """Elimination would need too large tables; `width` is the scope at which it gave up."""
 
     def __init__(self, width: int) -> None:
         super().__init__(f"an elimination meets a scope of {width} nodes")
@@ -136,14 +97,13 @@ class TooWideError(ValueError):
 
 
 class Elimination(NamedTuple):
-    """The order in which nodes of many graphs are eliminated, and what that needs.
+    """Elimination orders of many graphs: junction trees whose cliques are a node with its scope.
 
-    The node eliminated in place ``p`` is ``order[p]``; places of graph ``g`` are those of its nodes
-    in `Incidence`. ``scope[scope_starts[p]:scope_starts[p + 1]]`` are its neighbours then, the one
-    eliminated next first. Its table stands in scratch from ``table_at[p]`` on, the label of
-    the first node of the scope running fastest; `children` are the places whose tables are added to
-    the scores of this node. `links` are its edges to nodes in the scope, as places in `Incidence`.
-    Graph ``g`` needs scratch for ``sizes[g]`` numbers; -1 if it is not to be eliminated.
+    Place ``p`` eliminates node ``order[p]``, which leaves a table over its remaining neighbours,
+    the scope ``scope[scope_starts[p]:scope_starts[p + 1]]``, the one eliminated next first. The
+    table starts at ``table_at[p]``, the label of the first of the scope running fastest; tables of
+    `children` are added to the scores of this node. `links` are its edges into the scope, as places
+    in `Incidence`. Graph ``g`` needs ``sizes[g]`` entries; -1 if it is not to be eliminated.
     """
 
     order: Ints
@@ -160,13 +120,7 @@ class Elimination(NamedTuple):
 def elimination_order(
     n_nodes: int, edges: Sequence[Sequence[int]], n_labels: int, limit: float
 ) -> list[tuple[int, list[int]]]:
-    """Nodes in the order of elimination by min-fill, each with its scope.
-
-    TooWideError if the tables have more than `limit` entries together.
-
-    Examples
-    --------
-    A square with a tail:
+    """Nodes in min-fill order, each with its scope; TooWideError above `limit` table entries.
 
     >>> elimination_order(5, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)], 2, np.inf)
     [(4, [3]), (0, [1, 3]), (1, [2, 3]), (2, [3]), (3, [])]
@@ -240,11 +194,7 @@ def _plan(order: list[tuple[int, list[int]]], n_labels: int) -> _Plan:
 def make_elimination(
     incidence: Incidence, edges: Ints, n_labels: int, limits: NDArray[np.float64]
 ) -> tuple[Elimination, dict[int, int]]:
-    """Eliminations of all graphs whose tables have no more entries together than their limit.
-
-    Returns them, and for each other graph the width at which it was given up. Graphs with the same
-    edges are looked at once.
-    """
+    """Eliminations within each graph's limit of table entries; of others, the width reached."""
     known: dict[tuple[int, bytes, float], _Plan | int] = {}
     plans: list[_Plan] = []
     given_up: dict[int, int] = {}
@@ -268,7 +218,7 @@ def make_elimination(
 
 
 def _stacked(incidence: Incidence, plans: list[_Plan]) -> Elimination:
-    """Plans of all graphs one after the other, with links and children."""
+    """The plans of all graphs concatenated, with links and children."""
     none, n_nodes = np.zeros(0, dtype=np.int64), np.diff(incidence.node_ends)
     order = np.concatenate([none, *(plan.order for plan in plans)])
     counts = np.concatenate([none, *(plan.counts for plan in plans)])
@@ -302,7 +252,7 @@ def _stacked(incidence: Incidence, plans: list[_Plan]) -> Elimination:
 
 @inlined
 def table_place(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
-    """Where in the table of place `p` its scope has these labels, but the first label 0."""
+    """Index into the table of place `p` for these labels of its scope, the first label being 0."""
     at = elimination.table_at[p]
     power = n_labels
     for i in range(elimination.scope_starts[p] + 1, elimination.scope_starts[p + 1]):
@@ -313,7 +263,7 @@ def table_place(elimination, p, n_labels, labels):  # type: ignore[no-untyped-de
 
 @inlined
 def set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row):  # type: ignore[no-untyped-def]
-    """Scores of the labels of the node in place `p` and of its links, given those of its scope."""
+    """Scores of the node in place `p` with its links, given the labels of its scope."""
     v = elimination.order[p]
     for b in range(n_labels):
         row[b] = nodes[v, b]
@@ -326,7 +276,7 @@ def set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row):
 
 @inlined
 def set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, row):  # type: ignore[no-untyped-def]
-    """The same with all that has been eliminated into it."""
+    """`set_own_row` plus the tables of the children."""
     set_own_row(elimination, incidence, p, n_labels, nodes, pairs, labels, row)
     for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
         at = table_place(elimination, elimination.children[i], n_labels, labels)
@@ -336,7 +286,7 @@ def set_row(elimination, incidence, p, n_labels, nodes, pairs, labels, tables, r
 
 @inlined
 def open_scope(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
-    """All labels of the scope 0; returns where the table of place `p` begins and ends."""
+    """Set all labels of the scope to 0; returns where the table of place `p` begins and ends."""
     size = 1
     for i in range(elimination.scope_starts[p], elimination.scope_starts[p + 1]):
         labels[elimination.scope[i]] = 0
@@ -346,7 +296,7 @@ def open_scope(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def
 
 @inlined
 def next_labels(elimination, p, n_labels, labels):  # type: ignore[no-untyped-def]
-    """Count the labels of the scope one up; after the last come the first."""
+    """Go on to the next labelling of the scope, cyclically."""
     for i in range(elimination.scope_starts[p], elimination.scope_starts[p + 1]):
         u = elimination.scope[i]
         labels[u] += 1
@@ -357,9 +307,10 @@ def next_labels(elimination, p, n_labels, labels):  # type: ignore[no-untyped-de
 
 @compiled
 def best_exact(elimination, incidence, g, n_labels, nodes, pairs, labels, tables, row):  # type: ignore[no-untyped-def]
-    """Set `labels` to the best labelling of graph `g` and return its score.
+    """MAP inference by elimination: set `labels` ``(n_nodes,)``, return the score.
 
-    Scratch: `tables` float64 ``(sizes[g],)``, `row` float64 ``(P,)``.
+    Takes ``n_labels ** (len(scope) + 1)`` steps a node; rows are computed again on the way back, as
+    no back pointers are kept. Scratch: `tables` ``(sizes[g],)``, `row` ``(P,)``.
     """
     start, stop = incidence.node_ends[g], incidence.node_ends[g + 1]
     for p in range(start, stop):
@@ -383,10 +334,12 @@ def best_exact(elimination, incidence, g, n_labels, nodes, pairs, labels, tables
 
 @inlined
 def add_row(elimination, incidence, p, n_labels, labels, row, places, of_nodes, of_pairs):  # type: ignore[no-untyped-def]
-    """Add what the node in place `p` has for each of its labels, given those of its scope.
+    """Add the node's `row`, given the labels of its scope, to the marginals of node and links.
 
-    To its row of `of_nodes`, and to the tables of its links in `of_pairs`: ``places[q]`` says which
-    one belongs to place ``q`` in `Incidence`.
+    elimination, incidence, p, n_labels, labels : place `p` and the labels of its scope
+    row ``(P,)`` : mass of each label of the node
+    places : table of `of_pairs` for each place in `Incidence`
+    of_nodes ``(n_nodes, P)``, of_pairs ``(n_tables, n_labels, P)`` : added to
     """
     v = elimination.order[p]
     for b in range(n_labels):
@@ -405,7 +358,7 @@ def add_row(elimination, incidence, p, n_labels, labels, row, places, of_nodes, 
 
 @inlined
 def share_out(elimination, p, n_labels, labels, row, shares):  # type: ignore[no-untyped-def]
-    """Add what the labels of a clique have to those of its children's scopes."""
+    """Add the mass of a clique's labels to the scopes of its children."""
     for i in range(elimination.child_starts[p], elimination.child_starts[p + 1]):
         to = table_place(elimination, elimination.children[i], n_labels, labels)
         for b in range(n_labels):
@@ -417,12 +370,11 @@ def marginals_exact(  # type: ignore[no-untyped-def]
     elimination, incidence, g, n_labels, nodes, pairs, node_marginals, pair_marginals,
     labels, tables, shares, row,
 ):  # fmt: skip
-    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
+    """Marginals of ``p(y) ~ exp(score)`` by elimination; returns the log-partition function.
 
-    Fills `node_marginals` ``(n_nodes, P)`` and `pair_marginals` ``(n_edges, n_labels, P)``, the
-    labels of the edge's first node as rows, with zeros in the padding, and returns the logarithm of
-    the partition function. Scratch: `labels` int64 ``(n_nodes,)``, `tables` and `shares` float64
-    ``(sizes[g],)``, `row` float64 ``(P,)``.
+    elimination, incidence, g, n_labels, nodes, pairs : the graph and its scores
+    node_marginals ``(n_nodes, P)``, pair_marginals ``(n_edges, n_labels, P)`` : filled
+    labels int64 ``(n_nodes,)``, tables and shares ``(sizes[g],)``, row ``(P,)`` : scratch
     """
     start, stop = incidence.node_ends[g], incidence.node_ends[g + 1]
     width = node_marginals.shape[1]
@@ -474,11 +426,10 @@ ROUNDING = 1e-12
 
 
 class Effort(NamedTuple):
-    """When relaxed inference has done enough: after so many `passes`, there and back, or earlier.
+    """When relaxed inference stops: after `passes`, forward and backward, at most.
 
-    That is where the bound exceeds the labelling by no more than the part `enough` of what it
-    exceeds the score to beat by, which is for training the hinge; or where a pass, there and back,
-    takes less than the part `progress` of the bound's excess away.
+    Or once ``bound - score <= enough * (bound - floor)``, in training the hinge; or once the bound
+    falls by less than the fraction `progress` of ``bound - score``.
     """
 
     passes: int = 100
@@ -487,7 +438,7 @@ class Effort(NamedTuple):
 
 
 class RelaxationScratch(NamedTuple):
-    """`labels` int64 ``(n_nodes,)``; the others ``(P,)``, `zeros` with zeros."""
+    """`labels` int64 ``(n_nodes,)``; the others ``(P,)``, `zeros` all zero."""
 
     labels: NDArray[np.int64]
     belief: NDArray[np.float64]
@@ -506,10 +457,16 @@ def relaxation_scratch(n_nodes: int, width: int) -> RelaxationScratch:
 def message_pass(  # type: ignore[no-untyped-def]
     incidence, first, n_nodes, n_labels, forward, nodes, pairs, messages, scratch
 ):
-    """One pass; returns the bound after it and the score of the labelling met on the way.
+    """One pass of TRW-S (Kolmogorov 2006); returns the bound and the score of a labelling.
 
-    That one goes to ``scratch.labels``: each node takes the best label given those of the nodes
-    before it and the messages from those ahead.
+    Any messages ``m_ev`` give an upper bound, whose least value is that of the linear relaxation:
+
+        sum_v max_x (nodes[v, x] + sum_e m_ev[x]) + sum_e max_xy (table_e[x, y] - m_eu[x] - m_ev[y])
+
+    A node passes its belief in equal parts to its edges ahead, so that after a pass the second sum
+    is zero; only the message to the later node is kept. Alternate passes never raise the bound. In
+    the labelling, ``scratch.labels``, nodes are best given those before and the messages from
+    ahead.
     """
     labels, belief, row, given = scratch.labels, scratch.belief, scratch.row, scratch.given
     bound = 0.0
@@ -557,7 +514,7 @@ def message_pass(  # type: ignore[no-untyped-def]
 
 @inlined
 def improve(incidence, first, n_nodes, n_labels, nodes, pairs, sweeps, labels, row):  # type: ignore[no-untyped-def]
-    """Give node after node its best label given all others; returns what that gains."""
+    """ICM: give each node in turn its best label given all others; returns the gain in score."""
     gain = 0.0
     for _ in range(sweeps):
         before = gain
@@ -576,11 +533,12 @@ def improve(incidence, first, n_nodes, n_labels, nodes, pairs, sweeps, labels, r
 def relax(  # type: ignore[no-untyped-def]
     incidence, g, n_labels, nodes, pairs, floor, effort, messages, best, scratch
 ):
-    """Find a labelling of graph `g` and a bound; returns the labelling's score and the bound.
+    """TRW-S on graph `g` until `effort` is spent; returns the score of the labelling and the bound.
 
-    `best` holds the labelling to beat, and at the end the best one found. Its score is `floor`,
-    which may be ``-inf`` if there is none. `messages`, ``(n_edges, P)``, may hold anything finite
-    at first; the better they fit, the fewer passes it takes. They are left as they are at the end.
+    incidence, g, n_labels, nodes, pairs : the graph and its scores
+    floor, best ``(n_nodes,)`` : score to beat, or -inf, and its labelling; replaced by the best
+    effort, scratch : `Effort` and `RelaxationScratch`
+    messages ``(n_edges, P)`` : where to start from, anything finite; left for the next call
     """
     first = incidence.node_ends[g]
     n_nodes = incidence.node_ends[g + 1] - first
@@ -620,38 +578,29 @@ def relax(  # type: ignore[no-untyped-def]
 
 
 SUBMODULAR_ROUNDING = 1e-14
-"""Relative to the scores of an edge, what may lack of submodularity by rounding."""
+"""Rounding error allowed in `submodularity`, relative to the scores of the edge."""
 
 LARGEST = 2**30
-"""What all capacities add up to at most: flows are 32-bit numbers."""
+"""Bound on the sum of all capacities: flows are 32-bit integers."""
 
 
 def submodularity(tables: Floats) -> Floats:
-    """How submodular an edge is: ``t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]``."""
+    """``t[0, 0] + t[1, 1] - t[0, 1] - t[1, 0]``: not negative if an edge is submodular."""
     like: Floats = tables[..., 0, 0] + tables[..., 1, 1] - tables[..., 0, 1] - tables[..., 1, 0]
     return like
 
 
 def all_submodular(tables: Floats) -> bool:
-    """Whether `submodularity` is nowhere negative, but for rounding."""
+    """Whether all edges are submodular, up to rounding."""
     sizes = np.abs(tables[..., :2]).sum(axis=(-2, -1))
     return bool((submodularity(tables) >= -SUBMODULAR_ROUNDING * sizes).all())
 
 
 def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
-    """Best labels of a graph with two labels, and a bound that no labelling exceeds.
+    """MAP labels of a graph with two labels by minimum cut, and an upper bound on all scores.
 
-    Tables ``(n_edges, 2, 2 or more)`` have the labels of an edge's first node as rows and must be
-    submodular, see `all_submodular`. The bound is the score of the labels but for rounding.
-
-    Examples
-    --------
-    The middle of three nodes is of another opinion than its neighbours, but not very:
-
-    >>> nodes = np.array([[0.0, 2.0], [1.0, 0.0], [0.0, 2.0]])
-    >>> alike = np.array([[1.0, 0.0], [0.0, 1.0]])
-    >>> best_cut(nodes, np.array([[0, 1], [1, 2]]), np.array([alike, alike]))
-    (array([1, 1, 1]), 6.0)
+    Tables ``(n_edges, 2, >= 2)`` must be submodular. Capacities are rounded to integers, but the
+    bound is not: the flow along the edges is a set of messages as in `message_pass`.
     """
     n_nodes = len(nodes)
     first, second = edges.T
@@ -684,7 +633,7 @@ def best_cut(nodes: Floats, edges: Ints, tables: Floats) -> tuple[Ints, float]:
 
 
 def _network(favour: Floats, edges: Ints, weight: Floats) -> tuple[sp.csr_array, int, int]:
-    """Capacities from the source (label 0) over the nodes to the sink (label 1)."""
+    """Capacities from the source (label 0) through the nodes to the sink (label 1)."""
     n_nodes = len(favour)
     source, sink = n_nodes, n_nodes + 1
     own = np.arange(n_nodes)
@@ -697,7 +646,7 @@ def _network(favour: Floats, edges: Ints, weight: Floats) -> tuple[sp.csr_array,
 
 
 class Labelling(NamedTuple):
-    """Labels of the nodes, their score, and a bound that the score of no labels exceeds."""
+    """Labels of the nodes, their score, and an upper bound on the score of any labelling."""
 
     labels: Ints
     score: float
@@ -705,7 +654,7 @@ class Labelling(NamedTuple):
 
 
 class Marginals(NamedTuple):
-    """Logarithm of the partition function, and probabilities of labels and of pairs of labels."""
+    """Log-partition function, and marginals of labels and of pairs of labels."""
 
     log_partition: float
     nodes: Floats
@@ -733,38 +682,18 @@ def best_labelling(
 ) -> Labelling:
     """Labels with the highest score, ``sum_v nodes[v, y_v] + sum_e pairs[e, y_first, y_second]``.
 
-    Parameters
-    ----------
-    nodes : array-like of shape (n_nodes, n_labels)
-    edges : array-like of shape (n_edges, 2)
-        First and second node; no loops, no two edges between the same nodes.
-    pairs : array-like of shape (n_edges, n_labels, n_labels), or (n_labels, n_labels) for all
-        The label of an edge's first node is the row.
-    method : {"exact", "relaxed", "flow"}, default="exact"
-        Exact takes ``n_labels ** (treewidth + 1)`` steps for each node. Relaxed gives labels that
-        may not be the best, and a bound. Flow is exact, for two labels and edges that like to
-        agree: ``pairs[e, 0, 0] + pairs[e, 1, 1] >= pairs[e, 0, 1] + pairs[e, 1, 0]``.
+    `nodes` ``(n_nodes, n_labels)``; `edges` ``(n_edges, 2)`` without loops or repeats; `pairs`
+    ``(n_edges, n_labels, n_labels)``, or one table for all edges. `method` "exact" takes
+    ``n_labels ** (treewidth + 1)`` steps a node, "relaxed" gives a bound that may exceed the score,
+    "flow" is exact for two labels and submodular pairs.
 
-    Returns
-    -------
-    labelling : Labelling
+    Three nodes in a ring, each to differ from the other two, which the relaxation deems possible:
 
-    See Also
-    --------
-    graph_marginals
-
-    Examples
-    --------
-    Three neighbours in a ring who each want to differ from the other two, with two labels:
-
-    >>> ring = [(0, 1), (1, 2), (2, 0)]
+    >>> ring, pairs = [(0, 1), (1, 2), (2, 0)], [[0.0, 1.0], [1.0, 0.0]]
     >>> nodes = [[0.5, 0.0], [0.0, 0.125], [0.0, 0.25]]
-    >>> best_labelling(nodes, ring, [[0.0, 1.0], [1.0, 0.0]])
+    >>> best_labelling(nodes, ring, pairs)
     Labelling(labels=array([0, 1, 1]), score=2.875, bound=2.875)
-
-    The relaxation finds them, too, but cannot exclude that all three get their will:
-
-    >>> best_labelling(nodes, ring, [[0.0, 1.0], [1.0, 0.0]], method="relaxed").bound > 3.0
+    >>> best_labelling(nodes, ring, pairs, method="relaxed").bound > 3.0
     True
     """
     graph = _graph(nodes, edges, pairs)
@@ -793,26 +722,7 @@ def best_labelling(
 
 
 def graph_marginals(nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike) -> Marginals:
-    """Probabilities of labels and of pairs when labellings have probability ``~ exp(score)``.
-
-    Exact, so for graphs of small treewidth. For another temperature, divide the scores by it.
-
-    Parameters
-    ----------
-    nodes, edges, pairs
-        As for `best_labelling`.
-
-    Returns
-    -------
-    marginals : Marginals
-        `nodes` of shape (n_nodes, n_labels), `pairs` of shape (n_edges, n_labels, n_labels).
-
-    Examples
-    --------
-    >>> marginals = graph_marginals([[0.0, 0.0], [0.0, 0.0]], [(0, 1)], np.log([[3, 1], [1, 3]]))
-    >>> marginals.nodes.round(3).tolist(), marginals.pairs.round(3).tolist()
-    ([[0.5, 0.5], [0.5, 0.5]], [[[0.375, 0.125], [0.125, 0.375]]])
-    """
+    """Exact marginals under ``p(y) ~ exp(score)``, with the arguments of `best_labelling`."""
     graph = _graph(nodes, edges, pairs)
     n, (n_nodes, width) = graph.n_labels, graph.nodes.shape
     elimination = graph.elimination()
@@ -826,7 +736,7 @@ def graph_marginals(nodes: ArrayLike, edges: ArrayLike, pairs: ArrayLike) -> Mar
 
 
 def _graph(nodes: Any, edges: Any, pairs: Any) -> _Graph:
-    """Scores padded, and tables from either end."""
+    """Padded scores, each table with its transpose."""
     nodes = np.asarray(nodes, dtype=np.float64)
     edges = np.asarray(edges, dtype=np.int64).reshape(-1, 2)
     (n_nodes, n), m = nodes.shape, len(edges)

@@ -1,19 +1,9 @@
-"""Distributions over the labellings of graphs, kept as probabilities of the labels of cliques.
+"""Dual variables of graph labelling: clique marginals on the junction tree of an `Elimination`.
 
-The cliques are those of an `Elimination`: each node with its scope. A distribution over the
-labellings of graph ``g`` is a vector of ``sizes[g] * n_labels`` numbers. From ``(table_at[p] + i) *
-n_labels`` on stand the probabilities of the ``i``-th labelling of the scope of place ``p`` together
-with each label of the node. The probability of all labels is
-
-    p(y) = prod_p  p(label of the node in place p | labels of its scope)
-
-which is that of the cliques over that of what neighbouring cliques share. Of all distributions with
-these probabilities of cliques, it is the one with the most entropy. Cliques must agree on what they
-share, and do so after each of these functions.
-
-Proposals and steps are compiled. As a dual point, the probabilities are evaluated and checked in
-plain numpy: `CliqueTree` knows of an elimination only which node comes in which place and with
-which scope, and shares no code with inference.
+A distribution on graph ``g`` has ``sizes[g] * n_labels`` entries: from ``(table_at[p] + i) *
+n_labels`` on, the ``i``-th labelling of the scope of place ``p`` with each label of its node. It
+stands for ``p(y) = prod_p p(node of p | scope of p)``, that of most entropy with these marginals.
+Updates are compiled; `CliqueTree` evaluates and checks in numpy, sharing no code with inference.
 """
 
 from collections.abc import Iterator
@@ -71,10 +61,11 @@ from maxmargin.structures.graph.oracle import (
 def reweight_cliques(  # type: ignore[no-untyped-def]
     elimination, incidence, g, n_labels, nodes, pairs, cliques, labels, tables, shares, row
 ):
-    """Multiply the probability of each labelling by ``exp(score)``, and normalise.
+    """Multiply the probability of each labelling by ``exp(score)`` and normalise, in place.
 
-    Changes `cliques` in place. Scratch: `labels` int64 ``(n_nodes,)``, `tables` and `shares`
-    float64 ``(sizes[g],)``, `row` float64 ``(P,)``.
+    elimination, incidence, g, n_labels, nodes, pairs : the graph and its scores
+    cliques ``(sizes[g] * n_labels,)`` : clique marginals, changed
+    labels int64 ``(n_nodes,)``, tables and shares ``(sizes[g],)``, row ``(P,)`` : scratch
     """
     start, stop = incidence.node_ends[g], incidence.node_ends[g + 1]
     # On the way there, a clique becomes what its node's labels have given those of the scope. The
@@ -115,7 +106,7 @@ def reweight_cliques(  # type: ignore[no-untyped-def]
 
 @compiled
 def mean_clique_score(elimination, incidence, g, n_labels, nodes, pairs, cliques, labels, row):  # type: ignore[no-untyped-def]
-    """Expected score of a labelling. Scratch: `labels` and `row`."""
+    """Expected score under the marginals `cliques`; `labels` and `row` are scratch."""
     total = 0.0
     for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
         first, last = open_scope(elimination, p, n_labels, labels)
@@ -129,7 +120,7 @@ def mean_clique_score(elimination, incidence, g, n_labels, nodes, pairs, cliques
 
 @compiled
 def set_clique_labelling(elimination, incidence, g, n_labels, labels, cliques):  # type: ignore[no-untyped-def]
-    """All probability on one labelling."""
+    """Set `cliques` to the point mass on one labelling."""
     for i in range(len(cliques)):
         cliques[i] = 0.0
     for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
@@ -144,11 +135,13 @@ def set_clique_labelling(elimination, incidence, g, n_labels, labels, cliques): 
 def add_clique_changes(  # type: ignore[no-untyped-def]
     elimination, incidence, g, n_labels, old, new, factor, kinds, of_nodes, of_pairs, labels, row
 ):
-    """Add `factor` times what labels and pairs lose in probability from `old` to `new` cliques.
+    """Add ``factor * (old - new)`` of the marginals of nodes and edges.
 
-    To `of_nodes` ``(n_nodes, P)`` and `of_pairs` ``(n_kinds, n_labels, P)``, the labels of the
-    edge's first node as rows; ``kinds[q]`` is the kind of the edge in place ``q`` in `Incidence`.
-    Scratch: `labels` and `row`.
+    elimination, incidence, g, n_labels : the graph
+    old, new ``(sizes[g] * n_labels,)``, factor : clique marginals
+    kinds : kind of the edge in each place of `Incidence`
+    of_nodes ``(n_nodes, P)``, of_pairs ``(n_kinds, n_labels, P)`` : added to
+    labels int64 ``(n_nodes,)``, row ``(P,)`` : scratch
     """
     for p in range(incidence.node_ends[g], incidence.node_ends[g + 1]):
         first, last = open_scope(elimination, p, n_labels, labels)
@@ -161,11 +154,7 @@ def add_clique_changes(  # type: ignore[no-untyped-def]
 
 
 class CliqueData(NamedTuple):
-    """What the compiled functions need of the data.
-
-    The edge in place ``q`` of the incidence has the kind ``kinds[q]``, and edges of a kind have the
-    same features.
-    """
+    """The data for compiled functions; ``kinds[q]`` is the kind of the edge in place ``q``."""
 
     graphs: GraphData
     kinds: Ints
@@ -173,14 +162,14 @@ class CliqueData(NamedTuple):
 
 
 class WeightTables(NamedTuple):
-    """Weights, or a direction, as the table of all, and as that of edges with all pairs flat."""
+    """Weights, or a direction, as the whole table and as that of edges, all pairs flat."""
 
     rows: Floats
     pairs: Floats
 
 
 class ProposalScratch(NamedTuple):
-    """Scratch of one thread; what it holds does not matter."""
+    """Scratch of one thread."""
 
     nodes: Floats
     pairs: Floats
@@ -191,7 +180,7 @@ class ProposalScratch(NamedTuple):
 
 
 class StepScratch(NamedTuple):
-    """Scratch of steps: `direction` and ``touched[1]`` are zero between them."""
+    """Scratch of steps; `direction` and ``touched[1]`` are zero between them."""
 
     direction: WeightTables
     touched: Ints
@@ -203,7 +192,7 @@ class StepScratch(NamedTuple):
 
 @inlined
 def propose_example(data, g, old, temperature, weights, scratch, new):  # type: ignore[no-untyped-def]
-    """Set the distribution to go towards; returns the hinge and the mean slope."""
+    """Set the proposal `new` of a graph; returns its hinge and the expected slope."""
     n, elimination, incidence = data.layout.n_labels, data.elimination, data.incidence
     nodes, pairs, labels, row = scratch.nodes, scratch.pairs, scratch.labels, scratch.row
     own = score_graph(data, g, weights.rows, weights.pairs, nodes, pairs)
@@ -236,10 +225,9 @@ def scale_scores(data, g, factor, nodes, pairs):  # type: ignore[no-untyped-def]
 
 @compiled
 def set_changes(data, g, old, new, scratch):  # type: ignore[no-untyped-def]
-    """Set what a whole step changes the factors of feature rows by: cost times ``old - new``.
+    """Set what a full step changes node and edge factors by, ``C * (old - new)``, in `scratch`.
 
-    In ``scratch.nodes``, and for each kind of edges in ``scratch.pairs``. Returns the change of the
-    linear term.
+    Returns the change of the linear term of the dual.
     """
     graphs, nodes, pairs = data.graphs, scratch.nodes, scratch.pairs
     layout, first = graphs.layout, graphs.incidence.node_ends[g]
@@ -271,7 +259,7 @@ def set_changes(data, g, old, new, scratch):  # type: ignore[no-untyped-def]
 
 @compiled
 def add_changes(data, g, nodes, pairs, direction):  # type: ignore[no-untyped-def]
-    """Add what a whole step changes the weights by."""
+    """Add the change of the weights by a full step to `direction`."""
     layout, first = data.layout, data.incidence.node_ends[g]
     n_nodes = data.incidence.node_ends[g + 1] - first
     add_node_changes(data.rows, layout.bias, first, nodes, n_nodes, direction.rows)
@@ -282,7 +270,7 @@ def add_changes(data, g, nodes, pairs, direction):  # type: ignore[no-untyped-de
 
 @compiled
 def touch_rows(data, g, touched):  # type: ignore[no-untyped-def]
-    """List the rows of the weight table that belong to a graph; returns how many there are."""
+    """List the rows of the weight table that a graph uses; returns their number."""
     layout, kind_rows = data.layout, data.kind_rows
     count = 0
     for i in range(data.incidence.node_ends[g], data.incidence.node_ends[g + 1]):
@@ -347,12 +335,11 @@ def add_all_graphs(data, starts, masses, found, direction, scratch):  # type: ig
 @registered("CliqueTree", check="check")
 @dataclass(frozen=True, eq=False)
 class CliqueTree:
-    """Cliques of graphs that are eliminated node by node: each node with its scope.
+    """Junction trees of all graphs, and marginals on them as one vector of `n_numbers` entries.
 
-    A vector of `n_numbers` numbers has a probability for all labellings of each clique, one clique
-    after the other: the label of the node runs fastest, then that of the first of its scope.
-    `nodes` has the node in each place, counted over all graphs; `scope` the places of the nodes in
-    the scope of each place, all later than it, in rising order.
+    Cliques follow each other, the label of the node running fastest, then that of the first of its
+    scope. `nodes` has the node of each place, counted over all graphs; `scope` the places in the
+    scope of each place, all later than it, in rising order.
     """
 
     n_labels: int
@@ -361,7 +348,7 @@ class CliqueTree:
     scope: Ints
 
     def check(self) -> None:
-        """Raise ValueError if a scope names places that there are not."""
+        """Raise ValueError if a scope names places that do not exist."""
         check_offsets("scope_starts", self.scope_starts, len(self.scope))
         check_shape("scope_starts", self.scope_starts, len(self.nodes) + 1)
         check_indices("scope", self.scope, len(self.nodes))
@@ -369,40 +356,37 @@ class CliqueTree:
 
     @cached_property
     def widths(self) -> Ints:
-        """How many nodes each scope has."""
+        """Size of each scope."""
         return np.diff(self.scope_starts)
 
     @cached_property
     def starts(self) -> Ints:
-        """Where the numbers of each clique start, and the last one's end."""
+        """Where each clique starts, and the end of the last."""
         return starts_of(self.n_labels ** (self.widths + 1))
 
     @cached_property
     def places(self) -> Ints:
-        """The place of each node."""
         places = np.empty_like(self.nodes)
         places[self.nodes] = np.arange(len(self.nodes))
         return places
 
     @property
     def n_numbers(self) -> int:
-        """Numbers of all cliques."""
         return int(self.starts[-1])
 
     def is_like(self, other: "CliqueTree") -> bool:
-        """Whether numbers of one are numbers of the other."""
+        """Whether marginals of one can be read as those of the other."""
         return self.n_labels == other.n_labels and all(
             np.array_equal(getattr(self, name), getattr(other, name))
             for name in ("nodes", "scope_starts", "scope")
         )
 
     def even(self) -> Floats:
-        """All labellings alike."""
         sizes = np.diff(self.starts)
         return np.repeat(1.0 / sizes, sizes)
 
     def places_of(self, labels: NDArray[np.integer]) -> Ints:
-        """Where each clique has its number for these labels of the nodes."""
+        """Index of the entry of each clique for these labels of the nodes."""
         of_place = labels.astype(np.int64)[self.nodes]
         at = self.starts[:-1] + of_place
         powers = self.n_labels ** (1 + np.arange(len(self.scope)) - self.scope_starts[self._owners])
@@ -410,7 +394,7 @@ class CliqueTree:
         return at
 
     def node_marginals(self, mass: Floats) -> Floats:
-        """Probabilities of labels, ``(n_nodes, n_labels)``."""
+        """Marginals of labels, ``(n_nodes, n_labels)``."""
         marginals = np.empty((len(self.nodes), self.n_labels))
         for some in _alike(self.widths, self.n_labels ** (self.widths + 1)):
             tables = self._tables(mass, some)
@@ -418,14 +402,11 @@ class CliqueTree:
         return marginals
 
     def covers(self, edges: Ints) -> bool:
-        """Whether the nodes of each edge, counted over all graphs, are together in a clique."""
+        """Whether the two nodes of each edge, counted over all graphs, share a clique."""
         return bool((self._edge_places(edges)[1] >= 0).all())
 
     def edge_marginals(self, mass: Floats, edges: Ints) -> Floats:
-        """Probabilities of pairs of labels, ``(n_edges, n_labels, n_labels)``.
-
-        The labels of the edge's first node are the rows. The edges must be covered.
-        """
+        """Marginals of pairs, ``(n_edges, n_labels, n_labels)``, of edges that must be covered."""
         n = self.n_labels
         marginals = np.empty((len(edges), n, n))
         own, position = self._edge_places(edges)
@@ -439,12 +420,11 @@ class CliqueTree:
         return marginals
 
     def is_distribution(self, mass: Floats, tolerance: float) -> bool:
-        """Whether these are the probabilities of cliques under a distribution over labellings.
+        """Whether these are the clique marginals of some distribution over labellings.
 
-        They are if none is negative, cliques without a scope sum to one, and every other agrees on
-        the labels of its scope with a later clique, which has all of it: from the last place to
-        the first, the labels of a node can then be drawn given those of its scope, and all cliques
-        come out with these probabilities.
+        So they are if none is negative, cliques without scope sum to one, and each other agrees on
+        its scope with the later clique that contains it: labels can then be drawn from the last
+        place on.
         """
         if mass.shape != (self.n_numbers,) or not (mass >= 0.0).all() or not self._is_tree:
             return False
@@ -454,7 +434,7 @@ class CliqueTree:
         return bool(max(off, self._disagreement(mass)) <= tolerance)
 
     def _disagreement(self, mass: Floats) -> float:
-        """By how much cliques differ at most in the labels that they share with the next."""
+        """Largest difference between a clique and the next one in the marginals of its scope."""
         n, off = self.n_labels, 0.0
         below = np.flatnonzero(self.widths)
         above = self.scope[self.scope_starts[below]]
@@ -472,15 +452,12 @@ class CliqueTree:
 
     @cached_property
     def _owners(self) -> Ints:
-        """The place that each entry of `scope` belongs to."""
+        """The place of each entry of `scope`."""
         return np.repeat(np.arange(len(self.nodes)), self.widths)
 
     @cached_property
     def _shared(self) -> Ints:
-        """Which of the next clique's scope each scope has, besides its node: bits; -1 for others.
-
-        The next clique is that of the scope's first node.
-        """
+        """Bits: which of the next clique's scope (its first node's) each has; -1 if not in it."""
         rest = np.flatnonzero(np.arange(len(self.scope)) > self.scope_starts[self._owners])
         owners = self._owners[rest]
         positions = self._positions(self.scope[self.scope_starts[owners]], self.scope[rest])
@@ -491,40 +468,37 @@ class CliqueTree:
 
     @cached_property
     def _is_tree(self) -> bool:
-        """Whether scopes are in order, and each is part of the clique of its first node."""
+        """Whether scopes are in order, and each lies in the clique of its first node."""
         keys = self._keys
         rising = (np.diff(keys) > 0).all() and (self.scope > self._owners).all()
         return bool(rising and (self._shared >= 0).all())
 
     @cached_property
     def _keys(self) -> Ints:
-        """A number for each place with a place in its scope, in rising order."""
+        """A sorted key for each pair of a place and a place in its scope."""
         return self._owners * len(self.nodes) + self.scope
 
     def _positions(self, owners: Ints, members: Ints) -> Ints:
-        """Where in the scopes of some places others are; -1 if not there."""
+        """Position of `members` in the scopes of `owners`; -1 if absent."""
         wanted = owners * len(self.nodes) + members
         at = np.searchsorted(self._keys, wanted)
         there = np.append(self._keys, -1)[at] == wanted
         return np.where(there, at - self.scope_starts[owners], -1)
 
     def _edge_places(self, edges: Ints) -> tuple[Ints, Ints]:
-        """The earlier place of each edge, and where in its scope the later one is; -1 if not."""
+        """The earlier place of each edge, and where in its scope the later is; -1 if absent."""
         ends = np.sort(self.places[edges], axis=1)
         return ends[:, 0], self._positions(ends[:, 0], ends[:, 1])
 
     def _tables(self, mass: Floats, places: Ints) -> Floats:
-        """Numbers of some cliques of the same width, one row each."""
+        """Entries of cliques of the same width, one row each."""
         size = self.n_labels ** (int(self.widths[places[0]]) + 1)
         tables: Floats = mass[self.starts[places][:, None] + np.arange(size)]
         return tables
 
 
 def _alike(kinds: Ints, sizes: Ints) -> Iterator[Ints]:
-    """Places of things of the same kind, so many at a time as may be copied.
-
-    `sizes` is how many numbers each has; those of one kind have equally many, or less.
-    """
+    """Batches of places of the same kind, small enough to be copied; `sizes` are their entries."""
     order = np.argsort(kinds, kind="stable")
     for group in np.split(order, np.flatnonzero(np.diff(kinds[order])) + 1):
         if len(group):
@@ -535,14 +509,14 @@ def _alike(kinds: Ints, sizes: Ints) -> Iterator[Ints]:
 @registered("GraphPoint")
 @dataclass(frozen=True, eq=False)
 class GraphPoint(MarginalPoint):
-    """Probabilities of the labels of all cliques of all graphs, as `CliqueTree` has them."""
+    """A dual point: clique marginals of all graphs, as in `CliqueTree`."""
 
     mass: Floats
     tree: CliqueTree
 
     @classmethod
     def even(cls, oracle: GraphOracle) -> Self:
-        """All labellings alike; each graph must have an elimination."""
+        """Uniform distributions; each graph must have an elimination."""
         graphs, elimination = oracle.graphs, oracle.inference.elimination
         first = np.repeat(graphs.node_ends[:-1], graphs.n_nodes)
         nodes = first + elimination.order
@@ -591,15 +565,11 @@ def _all_edges(graphs: Graphs) -> Ints:
 
 
 MOST_NUMBERS = 2**28
-"""Probabilities of all cliques that are kept at most: 2 GB."""
+"""Bound on the clique marginals of all graphs: 2 GB."""
 
 
 class GraphDistributions(Distributions):
-    """Probabilities of the labels of all cliques of all graphs.
-
-    Whether the temperature is zero decides on the start. ValueError if a graph has no exact
-    inference, or the cliques of all have too many labellings.
-    """
+    """Clique marginals of all graphs; ValueError if they are too many, or inference not exact."""
 
     oracle: GraphOracle
     point: GraphPoint
@@ -651,7 +621,7 @@ class GraphDistributions(Distributions):
 
 
 def _exact_sizes(oracle: GraphOracle) -> NDArray[np.int64]:
-    """Labellings of the scopes of each graph, after a look whether all can be kept."""
+    """Scope labellings of each graph; ValueError if they are too many, or inference not exact."""
     sizes = oracle.inference.elimination.sizes
     relaxed = np.flatnonzero(sizes < 0)
     if len(relaxed):

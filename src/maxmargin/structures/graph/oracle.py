@@ -1,15 +1,8 @@
-"""Labelled graphs and their separation oracle: exact, by minimum cuts, or relaxed with a bound.
+"""Separation oracle over labelled graphs: exact, by minimum cuts, or relaxed with a bound.
 
-The weights of a graph problem are a table with one column for each label, padded for vector
-instructions; flat, it is the weight vector that solvers see:
-
-    rows 0 .. d-1          features of nodes
-    one row                bias, where the problem has one
-    k rows a feature       features of edges: feature j with label a at the edge's first node (row
-                           j * k + a) and label b at its second (column)
-
-Where edges have no direction, the pairs (a, b) and (b, a) are one: only rows a <= columns b are
-used.
+The weights are a table, flat for solvers, with one column a label, padded for SIMD; its rows are
+node features, a bias, and k rows for each edge feature j: row ``j * k + a`` for label a at the
+first node, column b at the second; only a <= b where edges have no direction.
 """
 
 from dataclasses import dataclass
@@ -51,33 +44,33 @@ Labels = NDArray[np.uint16]
 METHODS = ("auto", "exact", "relaxed", "flow")
 
 AUTO_PASSES = 100
-"""Messages along each edge that exact inference may cost and still be chosen by itself."""
+"""Cost of exact inference, in messages along each edge, up to which "auto" chooses it."""
 
 MOST_ENTRIES = float(2**26)
-"""Entries of all tables of a graph up to which inference is exact if that is asked for."""
+"""Table entries of a graph up to which inference may be exact; with "exact", more are an error."""
 
 MOST_MESSAGE_BYTES = 2**30
-"""Memory that the messages of a run may take; beyond, each call starts without."""
+"""Memory for the messages of a run; beyond, each call starts without."""
 
 USUAL_PASSES = 3.0
-"""Passes, there and back, of relaxed inference that starts with the messages of the last call."""
+"""Typical passes, forward and backward, of relaxed inference with a warm start."""
 
 QUICK = Effort(passes=10, progress=0.5)
-"""Of a run's first calls for a graph, each of which goes on where the last one ended."""
+"""Effort of the first calls for a graph in a run, each with a warm start."""
 
 THOROUGH = Effort(passes=30, progress=0.1)
-"""Where quick inference stays too far from its bound, and without messages to start from."""
+"""Effort where quick inference stays too loose, and without a warm start."""
 
 UNCERTAIN = 5.0
-"""Times what is enough: suboptimality, relative to the hinge, that calls for thorough inference."""
+"""Suboptimality bound, in multiples of `enough`, that calls for thorough inference."""
 
 MOST_OUTPUTS = 4096
-"""Labellings of a graph up to which they can be listed."""
+"""Labellings of a graph up to which they are enumerated."""
 
 
 @registered("GraphLayout", check="check")
 class GraphLayout(NamedTuple):
-    """Where in the weight table the parts of a graph model stand; -1 for a part it has not."""
+    """Rows of the weight table where the parts of a graph model stand; -1 for a part it has not."""
 
     n_labels: int
     n_features: int
@@ -92,7 +85,7 @@ class GraphLayout(NamedTuple):
     def of(
         cls, n_features: int, n_edge_features: int, n_labels: int, *, bias: bool, directed: bool
     ) -> "GraphLayout":
-        """Rows one after the other."""
+        """Lay out the parts one after the other."""
         return cls(
             n_labels=n_labels,
             n_features=n_features,
@@ -112,7 +105,6 @@ class GraphLayout(NamedTuple):
             raise ValueError("the parts of the graph model do not fit together")
 
     def table(self, weights: Floats) -> Floats:
-        """The weight vector as a table."""
         return weights.reshape(self.n_rows, self.n_columns)
 
     def pair_table(self, weights: Floats) -> Floats:
@@ -123,11 +115,11 @@ class GraphLayout(NamedTuple):
 
 @dataclass(frozen=True)
 class Graphs:
-    """Nodes and edges of all graphs, one graph after the other, nodes counted from 0 in each.
+    """Nodes and edges of all graphs concatenated, nodes counted from 0 in each.
 
-    Graph ``g`` has the rows ``node_ends[g]:node_ends[g + 1]`` of `X` and ``edge_ends[g]:edge_ends[g
-    + 1]`` of `edges` ``(n_edges_of_all, 2)`` and `edge_rows`. There are no loops, and two nodes
-    share one edge at most.
+    Graph ``g`` has the rows ``node_ends[g]:node_ends[g + 1]`` of `X`, and those from
+    ``edge_ends[g]`` to ``edge_ends[g + 1]`` of `edges` ``(n_edges_of_all, 2)`` and `edge_rows`. No
+    loops, no parallel edges.
     """
 
     X: Any
@@ -138,22 +130,18 @@ class Graphs:
 
     @property
     def n_graphs(self) -> int:
-        """Number of graphs."""
         return len(self.node_ends) - 1
 
     @cached_property
     def n_nodes(self) -> Ints:
-        """Nodes of each graph."""
         return np.diff(self.node_ends)
 
     @cached_property
     def n_edges(self) -> Ints:
-        """Edges of each graph."""
         return np.diff(self.edge_ends)
 
     @cached_property
     def is_forest(self) -> NDArray[np.bool_]:
-        """Whether each graph is without loops."""
         n = int(self.node_ends[-1])
         ends = self.edges + np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
         links = sp.coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
@@ -166,7 +154,7 @@ class Graphs:
 
     @cached_property
     def _kinds(self) -> tuple[Ints, Ints, Ints]:
-        """Of each edge its kind, counted in its graph; where kinds start; an edge of each."""
+        """Kind of each edge in its graph; where kinds of each graph start; an edge of each kind."""
         graph = np.repeat(np.arange(self.n_graphs), self.n_edges)
         n_edges, width = self.edge_rows.shape
         # Equal features have equal sums with random weights, hardly ever others: this is checked.
@@ -185,17 +173,15 @@ class Graphs:
 
     @property
     def kind_ends(self) -> Ints:
-        """Where the kinds of each graph's edges start in `kind_rows`."""
+        """Where the kinds of each graph start in `kind_rows`."""
         return self._kinds[1]
 
     @cached_property
     def kind_rows(self) -> Rows:
-        """Features of the edges of each kind."""
         return make_rows(self.edge_rows[self._kinds[2]], 0.0)
 
     @cached_property
     def incidence(self) -> Incidence:
-        """Edges at each node."""
         return make_incidence(self.node_ends, self.edge_ends, self.edges, self._kinds[0])
 
     @cached_property
@@ -204,10 +190,7 @@ class Graphs:
         return self._kinds[0]
 
     def elimination(self, n_labels: int, inference_method: str) -> Elimination:
-        """Plans of exact inference, for the graphs that are to have it.
-
-        ValueError if ``inference_method="exact"`` is too much for a graph.
-        """
+        """Eliminations for exact inference; ValueError if "exact" is too much for a graph."""
         entries = AUTO_PASSES * self.n_edges * float(n_labels**2)
         limits = {
             "exact": np.full(self.n_graphs, MOST_ENTRIES),
@@ -225,7 +208,7 @@ class Graphs:
         return found
 
     def keeping(self, kept: NDArray[np.bool_]) -> "Graphs":
-        """The same without some of the nodes, and the edges at these."""
+        """The graphs with the nodes `kept` only, and the edges among them."""
         if kept.all():
             return self
         offsets = np.repeat(self.node_ends[:-1], self.n_edges)[:, None]
@@ -239,7 +222,7 @@ class Graphs:
 
 
 class Truth(NamedTuple):
-    """True labels, the loss of wrong ones, and factors of that for each node."""
+    """True labels, the loss of wrong ones, and the factor of each node's loss."""
 
     labels: Labels
     loss: Floats
@@ -249,8 +232,8 @@ class Truth(NamedTuple):
 class GraphInference:
     """MAP inference for graphs, loss-augmented if there are true labels.
 
-    Flows are for two labels; where the weights are not submodular, inference is relaxed. Graphs
-    that `is_exact` marks always have exact inference.
+    Flow is for two labels, and falls back to relaxed inference where weights are not submodular.
+    Graphs that `is_exact` marks always have exact inference.
     """
 
     def __init__(
@@ -298,8 +281,8 @@ class GraphInference:
     ) -> tuple[Floats, Floats]:
         """Write the best labels of a batch to `found`; returns their scores, and upper bounds.
 
-        Relaxed inference starts from `messages`, if there are any, and leaves its own. Where it
-        may be `quick`, that comes before flows, which take twice as long.
+        Relaxed inference starts from `messages` and leaves its own there; on `quick` graphs it is
+        tried before flows, which take twice as long.
         """
         tables = self.layout.table(weights), self.layout.pair_table(weights)
         scores, bounds = np.empty((2, len(examples)))
@@ -323,7 +306,7 @@ class GraphInference:
         return scores, bounds
 
     def scratch(self) -> "InferenceScratch":
-        """Scratch that is enough for each of the graphs."""
+        """Scratch large enough for any of the graphs."""
         graphs, layout = self.graphs, self.layout
         n_nodes = int(graphs.n_nodes.max(initial=1))
         n_kinds = int(np.diff(graphs.kind_ends).max(initial=1))
@@ -337,7 +320,7 @@ class GraphInference:
 
     @property
     def _no_messages(self) -> "Messages":
-        """Room for the messages of any one graph."""
+        """Scratch for the messages of any one graph."""
         most = int(self.graphs.n_edges[~self.is_exact].max(initial=0))
         at = np.full(self.graphs.n_graphs, -1, dtype=np.int64)
         return Messages(np.zeros((most, self.layout.n_columns)), at)
@@ -345,7 +328,7 @@ class GraphInference:
     def _cut(
         self, tables: tuple[Floats, Floats], g: int, scratch: "InferenceScratch"
     ) -> tuple[Ints, float, float] | None:
-        """Labels, score and bound of graph `g` by a minimum cut; None if it is not submodular."""
+        """Labels, score and bound of graph `g` by minimum cut; None if it is not submodular."""
         data, graphs = self.data, self.graphs
         floor = score_graph(data, g, *tables, scratch.nodes, scratch.pairs)
         nodes = scratch.nodes[: graphs.n_nodes[g]]
@@ -369,16 +352,10 @@ def _entries(X: Any) -> float:
 
 
 class GraphOracle(CompiledOracle):
-    """Labelled graphs with compiled inference.
+    """Separation oracle over labelled graphs, with compiled inference.
 
-    Parameters
-    ----------
-    loss : ndarray of shape (n_labels, n_labels)
-        ``loss[a, b]``: what label b costs where a is right, at one node.
-    scales : ndarray of shape (n_nodes_of_all,)
-        Factor of the loss of each node.
-    enough : float
-        Suboptimality bound of relaxed inference, relative to the hinge, that is small enough.
+    Label b where a is true costs ``loss[a, b]`` times `scales` ``(n_nodes_of_all,)`` of the node.
+    Relaxed inference may stop at a suboptimality bound of `enough` times the hinge.
     """
 
     output_dtype = np.uint16
@@ -412,7 +389,7 @@ class GraphOracle(CompiledOracle):
         return self if self.exact else WarmGraphOracle(self)
 
     def distributions(self, temperature: float) -> Distributions:
-        """Marginals of the cliques, so for graphs with exact inference."""
+        """Clique marginals, for graphs with exact inference."""
         from maxmargin.structures.graph.marginals import GraphDistributions
 
         return GraphDistributions(self, temperature)
@@ -425,7 +402,7 @@ class GraphOracle(CompiledOracle):
         check_indices("labels of outputs", found, self.layout.n_labels)
 
     def outputs(self, i: int) -> list[bytes]:
-        """All labellings of graph `i`, as solvers know them; ValueError if they are too many."""
+        """All labellings of graph `i`, in bytes; ValueError if they are too many."""
         k, n = self.layout.n_labels, int(self.graphs.n_nodes[i])
         if k**n > MOST_OUTPUTS:
             raise ValueError(
@@ -447,10 +424,9 @@ class GraphOracle(CompiledOracle):
 
 
 class WarmGraphOracle(GraphOracle):
-    """The oracle of one run: relaxed inference goes on from the messages of the last call.
+    """The oracle of one run, whose relaxed inference starts from the messages of the last call.
 
-    It is quick for a graph until it has stayed too far from its bound once, though it started from
-    messages. As weights settle, bounds become tight.
+    Inference for a graph is quick until, warm-started, it once stayed too far from its bound.
     """
 
     def __init__(self, oracle: GraphOracle) -> None:
@@ -494,7 +470,7 @@ class WarmGraphOracle(GraphOracle):
         return super().separate(weights, examples, threads) if loose.any() else cuts
 
     def _is_loose(self, cuts: Cuts, weights: Floats) -> NDArray[np.bool_]:
-        """Whether the suboptimality is more than a few times what is enough."""
+        """Whether the suboptimality bound exceeds `UNCERTAIN` times `enough` of the hinge."""
         assert cuts.suboptimality is not None
         hinges = np.maximum(cuts.slopes(weights), 0.0)
         loose: NDArray[np.bool_] = cuts.suboptimality > UNCERTAIN * self.effort.enough * hinges
@@ -509,18 +485,14 @@ class WarmGraphOracle(GraphOracle):
 
 
 class Messages(NamedTuple):
-    """Those of graph ``g`` stand from ``starts[g]`` on; if that is -1, there are none yet."""
+    """Messages of graph ``g`` start at ``starts[g]``; -1 if there are none yet."""
 
     values: Floats
     starts: Ints
 
 
 class GraphData(NamedTuple):
-    """What the compiled functions need of the data.
-
-    `labels` are the true ones and `scales` the factors of each node's loss; without any, there is
-    no truth, and inference is not loss-augmented.
-    """
+    """The data for compiled functions; without `labels` and `scales` nothing is loss-augmented."""
 
     rows: Rows
     kind_rows: Rows
@@ -547,10 +519,7 @@ class InferenceScratch(NamedTuple):
 
 @compiled
 def score_graph(data, g, table, pair_table, nodes, pairs):  # type: ignore[no-untyped-def]
-    """Scores of the labels of graph `g`, losses included if there are true labels.
-
-    Returns the score of the true labels; ``-inf`` if there are none.
-    """
+    """Set the (loss-augmented) scores of graph `g`; returns that of the true labels, or -inf."""
     layout, incidence = data.layout, data.incidence
     n, first = layout.n_labels, incidence.node_ends[g]
     n_nodes = incidence.node_ends[g + 1] - first
@@ -585,10 +554,13 @@ def infer_graphs(  # type: ignore[no-untyped-def]
     data, table, pair_table, examples, places, starts, found, scores, bounds, effort,
     messages, message_at, scratch,
 ):  # fmt: skip
-    """The best labels of the graphs ``examples[places]``, exactly or not, at ``found[starts[k]:]``.
+    """Write MAP labels of the graphs ``examples[places]`` to `found`, exact or relaxed.
 
-    `messages` of graph ``g`` stand from ``message_at[g]`` on; if that is -1, it has none of
-    an earlier call, and there is room at the beginning.
+    data, table, pair_table : `GraphData`, and weights as in `GraphLayout`
+    examples, places, starts : ``examples[k]`` for k in `places`, its labels from ``starts[k]`` on
+    found, scores, bounds : labels, and score and upper bound of each k; filled
+    effort, messages, message_at : of graph ``g`` from ``message_at[g]`` on; -1 is a cold start
+    scratch : `InferenceScratch`
     """
     n = data.layout.n_labels
     for i in range(len(places)):
@@ -637,7 +609,7 @@ def _add_entry(column, value, sums, met, columns, used):  # type: ignore[no-unty
 
 @inlined
 def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
-    """Where the weight of a pair of labels stands, for the first feature of edges."""
+    """Column of a pair of labels for the first edge feature."""
     swapped = not layout.directed and b < a
     row, column = (b, a) if swapped else (a, b)
     return (layout.pairs + row) * layout.n_columns + column
@@ -645,7 +617,7 @@ def _pair_column(layout, a, b):  # type: ignore[no-untyped-def]
 
 @compiled
 def measure_cuts(data, examples, starts, found, losses):  # type: ignore[no-untyped-def]
-    """Losses of the found labels; returns how many entries their cuts have at most."""
+    """Set the losses of the found labels; returns an upper bound on the entries of their cuts."""
     layout, incidence = data.layout, data.incidence
     room = 0
     for k in range(len(examples)):
@@ -671,10 +643,11 @@ def measure_cuts(data, examples, starts, found, losses):  # type: ignore[no-unty
 
 @compiled
 def fill_cuts(data, examples, starts, found, counts, columns, values, sums, met):  # type: ignore[no-untyped-def]
-    """Features of the true labels less those of the found ones, one cut after the other.
+    """Write the cuts ``phi(x, y_true) - phi(x, found)``; returns the number of entries.
 
-    Cut ``k`` has ``counts[k]`` entries; returns how many there are in all. Scratch: `sums` and
-    `met`, a number and a flag for each weight, zero before and after.
+    data, examples, starts, found : `GraphData`, and labels of ``examples[k]`` from ``starts[k]`` on
+    counts ``(n_examples,)``, columns, values : CSR arrays of the cuts, filled
+    sums, met ``(n_features,)`` : scratch, zero before and after
     """
     layout, incidence = data.layout, data.incidence
     width, step = layout.n_columns, layout.n_labels * layout.n_columns

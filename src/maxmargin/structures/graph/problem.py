@@ -1,4 +1,4 @@
-"""Graph labelling for users of `StructuredSVM`, and what a trained model predicts."""
+"""Graph labelling as a `Problem`, and inference with trained weights."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -23,11 +23,11 @@ from maxmargin.structures.graph.oracle import (
 )
 
 ANSWER = Effort(passes=100, progress=0.02)
-"""Relaxed inference for predictions, which starts without messages."""
+"""Effort of relaxed inference for predictions, which starts without messages."""
 
 
 class GraphModel:
-    """Weights and what they predict."""
+    """Weights, and inference with them."""
 
     def __init__(self, weights: Floats, layout: GraphLayout, inference_method: str) -> None:
         self.weights, self.layout, self.inference_method = weights, layout, inference_method
@@ -46,10 +46,7 @@ class GraphModel:
         return labels, np.concatenate([np.zeros(0), *threads.map(infer, parts)])
 
     def marginals(self, graphs: Graphs, temperature: float) -> list[Floats]:
-        """Probability of each label at each node, ``exp(score / temperature)`` normalised.
-
-        ValueError if a graph is too loopy for exact inference.
-        """
+        """Marginals by ``exp(score / temperature)``; ValueError if a graph is too wide."""
         layout = self.layout
         infer = GraphInference(graphs, layout, "exact")
         scratch = infer.scratch()
@@ -92,8 +89,8 @@ class GraphLabelling(Remade, Problem):
 
     Notes
     -----
-    `PartialLinearization` trains graphs with exact inference; with slack rescaling, those of
-    few nodes, whose labellings can be listed (`outputs`).
+    `PartialLinearization` trains graphs with exact inference; with slack rescaling, those of few
+    nodes, whose labellings can be enumerated (`outputs`).
 
     Examples
     --------
@@ -156,7 +153,7 @@ class GraphLabelling(Remade, Problem):
         return found.astype(np.int64)
 
     def outputs(self, x: Any) -> list[Ints]:
-        """All labellings, where they are few."""
+        """All labellings; ValueError if they are too many."""
         n_nodes = int(self._read([x])[0].node_ends[-1])
         if self.n_labels**n_nodes > MOST_OUTPUTS:
             raise ValueError(
