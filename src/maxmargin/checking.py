@@ -1,8 +1,7 @@
 """`check_problem`: whether a problem keeps its contract.
 
-Every output that any inference finds for an input, at whatever weights, is an output of that input,
-and so is its true one. None of them may have a higher score than what inference returns, nor a
-higher score plus loss than what loss-augmented inference does.
+Outputs found by any inference, at any weights, and the true one are candidates: none may have a
+higher score, or score plus loss, than what (loss-augmented) inference returns.
 """
 
 import math
@@ -157,13 +156,12 @@ def check_problem(
     features are finite and of one length; losses are zero for the true output and never negative;
     methods return the same when called again; `inference` finds no lower score, and
     `loss_augmented_inference` no lower score plus loss, than any known output: the true one, those
-    found at any weights, and all of them where ``outputs(x)`` lists them. What else a problem has
-    is checked, too: `slack_rescaled_inference`, `k_best`, `cuts`, `make_oracle`; of a
-    `LatentProblem` also `latent` and `loss_augmented_inference_wrong`; of a `KernelProblem`
-    `outputs`, `loss`, `candidates` and `losses`.
+    found at any weights, and all of ``outputs(x)``. Optional methods (`slack_rescaled_inference`,
+    `k_best`, `cuts`, `make_oracle`, and those of a `LatentProblem` or `KernelProblem`) are checked,
+    too.
 
-    Where a problem says ``exact = False``, a missed maximum is only noted, with by how much it was
-    missed, unless that is more than the `suboptimality` of its cuts.
+    Where a problem says ``exact = False``, a maximum that was not found is only noted, unless it is
+    beyond the `suboptimality` of its cuts.
 
     Parameters
     ----------
@@ -531,10 +529,9 @@ class _ProblemChecks(_Checks):
         return columns, values
 
     def list_outputs(self) -> None:
-        """Make all outputs that the problem lists candidates.
+        """Make all outputs that the problem lists candidates, of small examples first.
 
-        The smallest examples come first: from how many outputs these have it is seen where listing
-        would take too long.
+        How many these have tells where listing would take too long.
         """
         size, count = 1, 1
         sizes = {i: math.prod(_kind(self.Y[i])[1]) for i in self.pool}
@@ -631,9 +628,9 @@ class _ProblemChecks(_Checks):
         return objective(GOALS[answer.method][0], answer.at.weights, own)
 
     def proves(self, answer: _Answer, one: _Known) -> bool:
-        """Whether an output proves that an answer is no maximum, if it is better.
+        """Whether a better candidate proves that an answer is no maximum.
 
-        A true output need not be one that inference can return, unless it did once.
+        A true output proves it only if inference has returned it once: it need not be able to.
         """
         unreached = one.source == TRUE and one.key not in self.reached[answer.i]
         return one.proven and not (answer.method == "inference" and unreached)
@@ -730,7 +727,7 @@ class _ProblemChecks(_Checks):
                     self.answers.append(_Answer("cuts", i, at, found, admitted))
 
     def check_make_oracle(self, X: list[Any], Y: list[Any]) -> None:
-        """The problem's own oracle must find cuts as violated as its methods do."""
+        """The problem's own oracle must find cutting planes as violated as its methods do."""
         name = "make_oracle: its cuts are as violated as those of loss_augmented_inference"
         examples = np.arange(len(X))
         try:
@@ -760,7 +757,7 @@ class _ProblemChecks(_Checks):
     def violations(
         self, at: _At, y_true: str | None = None
     ) -> Iterator[tuple[int, int, float, float]]:
-        """For each example its place, number, how violated its cut must be, and the rounding.
+        """Place, number, required violation and rounding of each example.
 
         `y_true` names the method that returns the true output to compare with.
         """

@@ -75,10 +75,7 @@ def _train(estimator: Any, X: Any, y: Any) -> None:
 
 
 class DigitWords(NamedTuple):
-    """Words as `SequenceTagger` takes them: rows of 8 x 8 pixels, from 0 to 1 but for the noise.
-
-    ``transitions[a, b]`` is the fraction of b among the digits that follow a.
-    """
+    """Words for `SequenceTagger`: rows of 8 x 8 pixels; ``transitions[a, b]`` of b after a."""
 
     X_train: list[Floats]
     y_train: list[Digits]
@@ -90,11 +87,10 @@ class DigitWords(NamedTuple):
 def make_digit_words(
     n_words: int = 400, n_test: int = 200, *, noise: float = 0.4, seed: int = 0
 ) -> DigitWords:
-    """Words in which a Markov chain says which digit follows, written in noisy images of them.
+    """Words of a Markov chain over digits, in images of scikit-learn's digits with added noise.
 
-    The images are those of scikit-learn's digits; none is both in a training and in a test word.
-    `noise` is the standard deviation of what is added to each pixel, so that a digit can hardly be
-    told without its neighbours.
+    `noise`, its standard deviation, makes digits hard to tell without their neighbours. No image is
+    in both a training and a test word.
     """
     random = np.random.default_rng(seed)
     transitions = _chain(random)

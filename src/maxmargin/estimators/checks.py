@@ -1,4 +1,4 @@
-"""Bad input gets one sentence: what is wrong, where, and what to do."""
+"""Checks of input; errors say in one sentence what is wrong, where, and what to do."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
     """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns.
 
-    With `ends`, they are rows of sequences that the user gave one by one.
+    With `ends`, they are the rows of sequences, which errors then name.
     """
     try:
         X = check_array(
@@ -52,10 +52,7 @@ def check_rows(estimator: Any, X: Any) -> Any:
 
 
 def check_names(estimator: Any, X: Any, reset: bool = False) -> None:
-    """Refuse columns of other names, or in another order, than those of the training data.
-
-    Or set ``feature_names_in_`` to their names, and remove it if they have none.
-    """
+    """Refuse columns of other names or order than in training; with `reset`, set the names."""
     _check_feature_names(estimator, _named(X), reset=reset)
 
 

@@ -36,12 +36,7 @@ SCALE_THEM = "scaled to about 1, for example by sklearn.preprocessing.MaxAbsScal
 class NotConvergedWarning(ConvergenceWarning):
     """A fit stopped before its gap was closed, or found nothing better than zero weights.
 
-    Parameters
-    ----------
-    message : str
-    cause : str
-        What is likely to be the cause and the cure; empty if nothing is known. It is the end of
-        `message`.
+    `cause`, likely cause and cure, is the end of `message`; empty if nothing is known.
     """
 
     def __init__(self, message: str, cause: str = "") -> None:
@@ -50,11 +45,11 @@ class NotConvergedWarning(ConvergenceWarning):
 
 
 def likely_cause(X: Any, result: Result, C: float, asked: bool) -> str:
-    """A sentence or two about the likely cause and its cure; empty if there is nothing to say.
+    """A sentence or two about the likely cause and its cure, or an empty string.
 
-    `X` may be a matrix, or a list of inputs that are matrices or begin with one; anything else has
-    no features to blame. If the limit that stopped the fit was `asked` for, only features are
-    blamed, and only if the fit went nowhere.
+    `X` is a matrix, or a list of inputs that are matrices or begin with one; all else has no
+    features to examine. If the limit was `asked` for, only a fit that went nowhere is explained, by
+    features.
     """
     gap = result.certificate.relative_gap
     if asked and not gap > LARGE_RELATIVE_GAP:
@@ -92,16 +87,10 @@ def _blamed_features(scales: Floats) -> str:
 
 
 def feature_scales(X: Any) -> Floats:
-    """The largest absolute value in each column of the first rows; empty where there are none.
+    """The largest absolute value in each column of the first rows; empty without numbers.
 
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.estimators.convergence import feature_scales
     >>> feature_scales([np.array([[1.0, -200.0]]), np.array([[-3.0, 0.0]])])
     array([  3., 200.])
-    >>> feature_scales(["no", "numbers"])
-    array([], dtype=float64)
     """
     scales = np.zeros(0)
     for matrix in _matrices(X):

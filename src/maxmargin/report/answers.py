@@ -1,7 +1,4 @@
-"""Predictions beside the true outputs: what a report can say about each kind of output.
-
-A structure registers its own kind as `ANSWERS` in the ``report.py`` of its folder.
-"""
+"""Predictions beside the true outputs, for reports; structures register their own as `ANSWERS`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -49,11 +46,10 @@ class PairWeights(NamedTuple):
 
 
 class Answers:
-    """What an estimator predicts for test data, and how that differs from the true outputs.
+    """Predictions of an estimator for test data, and how they differ from the true outputs.
 
-    This one knows nothing of the outputs but the score and perhaps the loss. `words` are what a
-    reader should see of each example: a string, or strings, one for each position; `groups` are the
-    queries of rankings.
+    This base knows only the score and perhaps the loss. `words` are what a reader sees of each
+    example: a string, or one for each position; `groups` are the queries of rankings.
     """
 
     estimators: ClassVar[tuple[str, ...]] = ()
@@ -480,10 +476,7 @@ def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
 
 
 def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
-    """Precision, recall and F1 of the chunks of each kind, and last of all of them.
-
-    A chunk is correct if its extent and its type are.
-    """
+    """Precision, recall and F1 of chunks, right in extent and type: by type, then of all."""
     wanted: Counter[str] = Counter()
     said: Counter[str] = Counter()
     right: Counter[str] = Counter()

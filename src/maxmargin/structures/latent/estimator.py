@@ -1,4 +1,4 @@
-"""LatentClassifier: the class of a bag of feature rows, one of which shows it."""
+"""LatentClassifier: the class of a bag of instances, one of which shows it."""
 
 from typing import Any, Self
 
@@ -284,7 +284,7 @@ def _stacked(X: Any) -> tuple[Any, list[int]]:
 
 
 def _check_finite(X: Any, ends: Order) -> None:
-    """No NaN or infinity, or a sentence that says in which bag."""
+    """ValueError for NaN or infinity, with the number of the bag."""
     found = sp.coo_array(X) if sp.issparse(X) else None
     values = np.asarray(X) if found is None else found.data
     if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():
@@ -310,7 +310,7 @@ def _labels(y: Any, n_bags: int) -> NDArray[Any]:
 
 
 def _first_instances(initial: Any, lengths: Order) -> Order | None:
-    """The user's guess, checked."""
+    """Checked imputations of the user for the first start."""
     if initial is None:
         return None
     chosen = np.asarray(initial)

@@ -475,10 +475,10 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
 
 def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
-    """A solve with twice its values.
+    """A solve with its objective and dual value doubled.
 
-    With two classes, two weight vectors at half the C are the binary hinge with one at all of it,
-    and the objective is half of what it should be.
+    With two classes, two weight vectors at C/2 give half the objective of one with the binary
+    hinge.
     """
 
     def doubled(line: Any) -> Any:
@@ -505,10 +505,10 @@ def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class _LabelStream(LinearStream):
-    """Batches of a source whose targets are labels.
+    """Batches of a source whose targets are labels; classes are found as they come.
 
-    Classes are found as they come, unless something has to know them all (or how many
-    examples each has) before the first batch: that takes a pass of its own.
+    A pass of its own finds them where they, or their frequencies, must be known before the first
+    batch.
     """
 
     estimator: LinearClassifier
@@ -561,10 +561,7 @@ class _LabelStream(LinearStream):
 
 
 def _check_keys(class_weight: Mapping[Any, float], classes: list[Any]) -> None:
-    """Refuse weights of what is no class, as scikit-learn does.
-
-    Weights for every class and more are fine: a fold may lack one of them.
-    """
+    """Refuse weights of unknown classes, unless all classes have one: a fold may lack some."""
     strange = [key for key in class_weight if key not in classes]
     if strange and any(label not in class_weight for label in classes):
         raise ValueError(

@@ -235,7 +235,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         return float(np.average(right, weights=sample_weight))
 
     def _reduced(self, X: Any) -> tuple[Floats, Floats]:
-        """What labels add, and pairs."""
+        """Gains of labels and bonuses of edges."""
         X = check_rows(self, X)
         problem = self._problem
         return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])

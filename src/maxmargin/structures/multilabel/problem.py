@@ -1,8 +1,7 @@
-"""Label sets: a weight vector for each label, a table of four weights for each pair on an edge.
+"""Label sets: a weight vector for each label, a table of four weights for each edge.
 
-Label ``l`` adds ``<w_l, x>`` and its intercept when it is on. An edge ``{a, b}`` adds
-``table[y_a, y_b]``. With intercepts, one weight for both being on has the same expressive power,
-but four treat on and off alike.
+Label l adds ``<w_l, x>`` and its intercept when it is on, an edge ``{a, b}`` adds ``table[y_a,
+y_b]``: four weights, not one, so that on and off are regularised alike.
 """
 
 from typing import Any, Self
@@ -171,10 +170,7 @@ def _scores_of_all(gains: Floats, couplings: Floats) -> Floats:
 
 
 def chow_liu_tree(Y: Codes) -> NDArray[np.int64]:
-    """The tree over labels whose edges have the highest sum of mutual information in `Y`.
-
-    Edges ``(n_labels - 1, 2)`` have the smaller label first; of ties comes the first pair.
-    """
+    """Edges ``(n_labels - 1, 2)`` of the tree over labels with the most mutual information."""
     n, n_labels = Y.shape
     ones = Y.astype(np.float64)
     information = np.zeros((n_labels, n_labels))

@@ -1,18 +1,10 @@
 """OrdinalClassifier and its problem: one weight vector for all classes, thresholds along it.
 
-Class ``k`` of ``0 .. K-1`` scores ``sum_{j <= k} (<w, x> - threshold_j)``, with thresholds
-``1 .. K-1``. With thresholds in ascending order the best class is the number of thresholds below
-``<w, x>``.
-
-For a loss that is convex in the prediction on either side of the true class, such as the absolute
-and the squared one, thresholds are in ascending order at the optimum. Were two consecutive ones in
-descending order, setting both to their mean would shorten the weights and raise the score of the
-class between them to the mean of the scores on either side. For examples of that class the hinge
-falls; for others the class does not become the most violating one, since its score plus loss is at
-most the mean of those on either side. So no hinge would grow. In ascending order, and with the
-absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the thresholds
-below its class and of those above. (The "all thresholds" or "implicit constraints" loss of ordinal
-regression adds both sums, which bounds the absolute error less tightly.)
+For losses convex in the prediction on either side of the true class, thresholds ascend at the
+optimum: setting two consecutive ones in descending order to their mean would shorten the weights,
+and raise the score of the class between to the mean of its neighbours', so that it becomes no most
+violating one: no hinge would grow. With the absolute loss, the hinge is then the larger of two sums
+of binary hinges, of thresholds below and above the class; "all thresholds" losses add both.
 """
 
 from typing import Any
@@ -85,7 +77,7 @@ class Ordinal(ClassProblem):
 
 
 def distances(n_classes: int) -> Floats:
-    """The absolute loss of each two classes."""
+    """The absolute loss between all pairs of classes."""
     ranks = np.arange(n_classes, dtype=np.float64)
     return np.abs(ranks[:, None] - ranks)
 
@@ -164,7 +156,7 @@ class OrdinalClassifier(RowClassifier):
         return tags
 
     def _order(self) -> NDArray[Any] | None:
-        """The parameter classes, checked."""
+        """The parameter `classes`, checked."""
         if self.classes is None:
             return None
         classes = label_array(self.classes, "classes")
@@ -205,7 +197,7 @@ class OrdinalClassifier(RowClassifier):
 
 
 def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """The place of each label among the classes."""
+    """The index of each label among the classes."""
     order = np.argsort(classes, kind="stable")
     at = np.searchsorted(classes[order], y)
     ranks = order[np.minimum(at, len(classes) - 1)]

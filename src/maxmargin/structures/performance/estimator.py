@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 NOTHING = 0.01
-"""Part of the objective of zero weights by which a fit must be able to do better."""
+"""Part of the objective at zero weights by which a fit must improve it, or warn."""
 
 
 @estimator

@@ -1,7 +1,4 @@
-"""PoseEstimator: where an object is in an image, and how it is turned.
-
-Images and poses as users give them, checked.
-"""
+"""PoseEstimator: location and rotation of the object in an image."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -55,7 +52,7 @@ def check_images(images: Any) -> list[Floats]:
 
 
 def check_poses(poses: ArrayLike, n_images: int, grid: WindowGrid) -> list[Pose]:
-    """One pose for each image, with angles from 0 to a whole turn."""
+    """One pose for each image, with angles reduced to one turn."""
     rows = as_floats(poses, "poses")
     names = ("x", "y", "scale", "angle") if len(grid.scales) > 1 else ("x", "y", "angle")
     if rows.ndim != 2 or rows.shape[1] != len(names):
@@ -80,7 +77,7 @@ def check_poses(poses: ArrayLike, n_images: int, grid: WindowGrid) -> list[Pose]
 
 
 def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
-    """The pose with the nearest window of its image."""
+    """A pose moved to the nearest window of its image."""
     window = windows.nearest(pose)
     if not overlaps(windows.grid.box(pose), windows.boxes[[window]])[0] > 0.0:
         raise ValueError(
@@ -91,7 +88,7 @@ def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
 
 
 SOLVER = MiniBatchDual(outputs_per_call=3, diversity=0.5)
-"""What "auto" is: three poses a call instead of one halve the oracle calls on turned digits."""
+"""What "auto" is: three poses an oracle call halve the number of calls on rotated digits."""
 
 
 class PoseErrors(NamedTuple):

@@ -174,7 +174,7 @@ class Ranker(RescaledEstimator):
         return Encoded(X, relevance, len(queries), (queries, kept))
 
     def _counts(self, examples: Encoded) -> tuple[int, int]:
-        """Queries to learn from, and queries that are left out, which is said."""
+        """Numbers of queries to learn from and of those left out, which a warning tells."""
         queries, kept = examples.extra
         n_left_out = len(queries) - len(kept)
         if n_left_out:
@@ -271,19 +271,10 @@ class Ranker(RescaledEstimator):
 def query_rows(groups: ArrayLike, n_rows: int) -> list[Order]:
     """Rows of each query, queries in the order in which they first occur.
 
-    Parameters
-    ----------
-    groups : array-like of shape (n_rows,) or (n_queries,)
-        Query of each row, or number of rows of each query.
-    n_rows : int
+    `groups` has the query of each row, or else the number of rows of each query.
 
-    Examples
-    --------
-    >>> from maxmargin.structures.ranking.estimator import query_rows
     >>> [rows.tolist() for rows in query_rows(["b", "a", "b"], 3)]
     [[0, 2], [1]]
-    >>> [rows.tolist() for rows in query_rows([2, 1], 3)]
-    [[0, 1], [2]]
     """
     if groups is None:
         raise ValueError("Ranker needs groups: the query of each row, or the rows of each query.")

@@ -1,4 +1,4 @@
-"""What the estimators share whose inputs are feature rows and whose outputs have a structure."""
+"""Base of the estimators of structured outputs of one feature row each."""
 
 from typing import Any, Self
 
