@@ -179,10 +179,10 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     ) -> Self:
         """Learn from some more examples.
 
-        Each gets one oracle call; of those that violate, the cutting planes are kept, of no others
-        anything (see `Online`, whose parameters count if `solver` is one). The model can be used
-        after every call. The first call, and the first after `fit`, begin anew. Examples that come
-        again count again: `k` passes over the same data are a fit with ``k * C``.
+        They get one pass and are not kept, only the cutting planes of those that violate (see
+        `Online`, whose parameters count if `solver` is one). The model can be used after every
+        call. The first call, and the first after `fit`, begin anew. Examples that come again count
+        again: `k` passes over the same data are a fit with ``k * C``.
 
         The dual value of ``certificate_`` is a lower bound of the objective over all examples of
         all calls. Its primal value is that of the cached constraints alone, which the objective is

@@ -197,7 +197,7 @@ def plot_convergence(
     axes : two Axes, default=None
         For the gap and for the objectives; None makes them.
     against : {"seconds", "oracle_calls"}, default="seconds"
-        The x-axis: time, or oracle calls (updates of examples, for linear models).
+        The x-axis: time, or oracle calls (updates of examples, for solvers without an oracle).
 
     Returns
     -------

@@ -32,8 +32,7 @@ class LabelSets(RowProblem):
     edges : array-like of shape (n_edges, 2), default=()
         Pairs of labels with pairwise potentials.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
-        Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for any
-        mistake.
+        Number of wrong labels; 1 - F1 of the two sets, 0 if both are empty; one for any mistake.
     fit_intercept : bool, default=True
         An intercept for each label.
 
@@ -44,9 +43,9 @@ class LabelSets(RowProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.multilabel.problem import LabelSets
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1, 0], [0, 1], [1, 1]]
-    >>> model = mm.StructuredSVM(LabelSets(2, 2, edges=[(0, 1)]), C=10.0).fit(X, Y)
+    >>> problem = mm.structures.LabelSets(2, 2, edges=[(0, 1)])
+    >>> model = mm.StructuredSVM(problem, C=10.0).fit(X, Y)
     >>> [y.tolist() for y in model.predict(X)]
     [[1, 0], [0, 1], [1, 1]]
     """

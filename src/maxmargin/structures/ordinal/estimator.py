@@ -45,9 +45,9 @@ class Ordinal(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.ordinal.estimator import Ordinal
     >>> X, Y = [[0.1], [0.4], [0.6], [0.9]], [0, 1, 1, 2]
-    >>> mm.StructuredSVM(Ordinal(1, 3), C=100.0).fit(X, Y).predict([[0.0], [0.5], [1.0]])
+    >>> model = mm.StructuredSVM(mm.structures.Ordinal(1, 3), C=100.0).fit(X, Y)
+    >>> model.predict([[0.0], [0.5], [1.0]])
     [0, 1, 2]
     """
 
@@ -86,21 +86,18 @@ def distances(n_classes: int) -> Floats:
 class OrdinalClassifier(RowClassifier):
     """Ordered classes by one direction and thresholds, with a certificate of optimality.
 
-    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``: each threshold that is passed
-    adds how far it is passed. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over the
-    direction and the thresholds. With thresholds in rising order and the absolute loss, the hinge
-    of an example adds up by how much it is short of a margin of one to the thresholds below its
-    class, or to those above it, whichever is more.
+    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``. Minimises ``1/2 |w|^2 + C *
+    sum_i weight_i * hinge_i(w)`` over weights and thresholds. With ascending thresholds and the
+    absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the
+    thresholds below its class, and of those above.
 
     Parameters
     ----------
     loss : {"absolute", "squared"} or array-like, default="absolute"
-        How many classes the answer is from the true one; the square of it; or the cost of each
-        wrong answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
-        ``{(true, predicted): cost}``).
+        Distance between the classes; its square; or ``loss[true, predicted]``, in the order of the
+        classes (also as dictionary ``{(true, predicted): loss}``).
     classes : array-like, default=None
-        The classes in their order, also those that may be missing from `y`; None sorts those in
-        `y`.
+        The classes in their order, also those missing from `y`; None sorts those in `y`.
 
     Attributes
     ----------
@@ -119,10 +116,9 @@ class OrdinalClassifier(RowClassifier):
 
     Notes
     -----
-    For losses that are convex in the answer on either side of the true class, as the two by name
-    are, the thresholds are in rising order at the optimum; after a fit they are up to its
-    tolerance. Predictions take the class with the highest score, in whatever order they are.
-    Thresholds are regularised as weights are: centre and scale features first.
+    For losses that are convex on either side of the true class, as the two by name are, thresholds
+    ascend at the optimum, and after a fit up to its tolerance. They are regularised as weights are:
+    centre and scale features first.
 
     Examples
     --------

@@ -174,18 +174,14 @@ class Measure(NamedTuple):
 class PerformanceProblem(Problem):
     """Label all rows of a matrix; the loss is a measure of all labels together.
 
-    Inputs are matrices, outputs boolean arrays with one entry a row, True for positive. Losses are
-
-    - "f1": one less the F measure, with `beta` for the weight of recall;
-    - "error": the fraction of wrong labels;
-    - "break-even": one less the precision among labellings with as many positives as there are,
-      where it equals the recall.
-
-    Inference is exact and takes ``O(n log n)``.
+    Inputs are matrices, outputs boolean arrays with one entry a row, True for positive. Inference
+    is exact and takes ``O(n log n)``.
 
     Parameters
     ----------
     loss : {"f1", "error", "break-even"}, default="f1"
+        One less the F measure; the fraction of wrong labels; one less the precision among
+        labellings with as many positives as there are.
     beta : float, default=1.0
         For "f1": recall counts `beta` times as much as precision.
 
@@ -197,9 +193,9 @@ class PerformanceProblem(Problem):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.performance.problem import PerformanceProblem
     >>> X = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, -1.0]])
-    >>> model = mm.StructuredSVM(PerformanceProblem("f1"), C=10.0).fit([X], [[True, True, False]])
+    >>> problem = mm.structures.PerformanceProblem("f1")
+    >>> model = mm.StructuredSVM(problem, C=10.0).fit([X], [[True, True, False]])
     >>> model.predict([X])[0].tolist()
     [True, True, False]
     """

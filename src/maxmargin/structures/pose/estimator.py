@@ -102,11 +102,10 @@ class PoseErrors(NamedTuple):
 class PoseEstimator(KernelEstimator):
     """Location and angle of the object in an image, by a kernel structural SVM.
 
-    Features are histograms of oriented gradients. The score of a window with features ``f`` at an
-    angle is ``sum_s factor_s <f, f_s> exp(-gamma d(angle, angle_s)^2)`` over the support vectors
-    ``s``, with the angular distance ``d``: a linear detector for each angle, tied to those of
-    other angles. Training and inference of the best window use `n_angles` angles; the angle of
-    that window is then the best of all up to the neighbouring ones.
+    A window with HOG features ``f`` at an angle scores ``sum_s factor_s <f, f_s> exp(-gamma
+    d(angle, angle_s)^2)`` over the support vectors ``s``, with the angular distance ``d``: a linear
+    detector for each angle, tied to those of other angles. Inference tries `n_angles` angles, and
+    refines the best.
 
     Parameters
     ----------
@@ -117,14 +116,13 @@ class PoseEstimator(KernelEstimator):
     n_orientations : int, default=9
         Of gradients.
     signed : bool, default=False
-        Whether gradients from dark to bright are other features than those from bright to dark.
+        Distinguish gradients from dark to bright from those from bright to dark.
     scales : tuple of float, default=(1.0,)
         Sizes of the object, in parts of `window`.
     n_angles : int, default=16
         Angles that inference tries.
     gamma : float, default=None
-        Of the kernel of angles, in radians; None makes its standard deviation the distance of two
-        neighbouring angles.
+        Of the kernel of angles; None makes its standard deviation the spacing of the angles.
     angle_weight : float, default=0.5
         Weight of the angular distance (half a turn is one) in the loss; the rest is one minus the
         windows' intersection over union.
@@ -147,9 +145,8 @@ class PoseEstimator(KernelEstimator):
     Notes
     -----
     Poses are rows ``x, y, angle``; with several scales, ``x, y, scale, angle``. The centre of the
-    window is ``x`` pixels from the left and ``y`` from the top; angles are in radians, in whatever
-    sense of rotation the training poses have. True windows are moved to the nearest of the grid for
-    training; true angles are taken as they are.
+    window is ``x`` pixels from the left and ``y`` from the top; angles are in radians, in the sense
+    of the training poses. True windows are moved to the nearest of the grid for training.
 
     Examples
     --------

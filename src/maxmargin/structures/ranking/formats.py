@@ -59,8 +59,8 @@ def read_letor(
 
     Examples
     --------
-    >>> from maxmargin.structures.ranking.formats import read_letor
-    >>> X, y, groups = read_letor(["Fold1/train.txt"])  # doctest: +SKIP
+    >>> import maxmargin as mm
+    >>> X, y, groups = mm.data.read_letor(["Fold1/train.txt"])  # doctest: +SKIP
     """
     relevance: list[float] = []
     queries: list[str] = []

@@ -86,15 +86,13 @@ class RankingProblem(Problem):
     - "auc": the same for relevant and irrelevant documents, one less the area under the ROC curve;
     - "map": one less the average precision;
     - "precision@k": what the first `k` documents lack of as many relevant ones as possible;
-    - "ndcg": one less the NDCG, of the first `k` documents or of all. With more than two levels of
-      relevance, the gain of a document is a sum over the levels it reaches, and so is the loss a
-      weighted sum over levels, each a list of relevant and irrelevant documents. Inference
-      maximises over each list on its own; the hinge is an upper bound of that of one ranking for
-      all levels, and exact where there are two.
+    - "ndcg": one less the NDCG, of the first `k` documents or of all. The loss is a weighted sum
+      over the levels of relevance but the lowest, each a list of relevant and irrelevant documents
+      with inference of its own: with more than two levels, the hinge is an upper bound of that of
+      one ranking.
 
-    Inference is exact: ``O(n log n)`` for pairs, ``O(P N)`` for lists of P relevant and N
-    irrelevant documents, of which "ndcg" has one for each level but the lowest. The latter take ``4
-    P N`` bytes.
+    Inference is exact: ``O(n log n)`` for pairs, ``O(P N)`` time and memory for lists of P relevant
+    and N irrelevant documents.
 
     Parameters
     ----------
@@ -112,9 +110,9 @@ class RankingProblem(Problem):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.ranking.problem import RankingProblem
+    >>> problem = mm.structures.RankingProblem("map")
     >>> queries = [np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])]
-    >>> model = mm.StructuredSVM(RankingProblem("map"), C=100.0).fit(queries, [[0, 1, 0]])
+    >>> model = mm.StructuredSVM(problem, C=100.0).fit(queries, [[0, 1, 0]])
     >>> model.predict(queries)[0].orders.tolist()
     [[1, 2, 0]]
     """

@@ -256,8 +256,7 @@ class ClassProblem(RowProblem):
 class Classes(ClassProblem):
     """Classes 0 to n_classes - 1, each with a weight vector (Crammer and Singer).
 
-    `LinearClassifier` trains the same model faster, from data in memory. This is for what only
-    structured solvers do.
+    `LinearClassifier` trains the same model faster; this is for what only structured solvers do.
 
     Parameters
     ----------
@@ -275,10 +274,9 @@ class Classes(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures import Classes
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
-    >>> mm.StructuredSVM(Classes(2, 3), C=100.0).fit(X, Y).predict([[2.0, 0.0], [-1.0, -2.0]])
-    [0, 2]
+    >>> mm.StructuredSVM(mm.structures.Classes(2, 3), C=100.0).fit(X, Y).predict([[2.0, 0.0]])
+    [0]
     """
 
     def __init__(

@@ -100,8 +100,7 @@ class Hierarchy(ClassProblem):
         Features of an input.
     taxonomy : Taxonomy
     loss_matrix : array-like of shape (n_classes, n_classes), default=None
-        Loss of predicting the column's class where the row's is true; None is the length of the
-        path between them.
+        Loss of predicting the column's class where the row's is true; None is the path length.
     fit_intercept : bool, default=True
         An intercept for every node.
 
@@ -112,10 +111,10 @@ class Hierarchy(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
+    >>> from maxmargin.structures.taxonomy.problem import Taxonomy
     >>> tree = Taxonomy.of("auto", ["a/x", "a/y", "b"])
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
-    >>> mm.StructuredSVM(Hierarchy(2, tree), C=10.0).fit(X, Y).predict(X)
+    >>> mm.StructuredSVM(mm.structures.Hierarchy(2, tree), C=10.0).fit(X, Y).predict(X)
     [0, 1, 2]
     """
 
