@@ -85,10 +85,6 @@ class ProblemCheck:
         What was wrong, with the number of the example.
     notes : tuple of str
         What is no proof of a mistake, but worth knowing.
-
-    See Also
-    --------
-    maxmargin.check_problem
     """
 
     name: str
@@ -120,10 +116,6 @@ class ProblemReport:
     examples : tuple of int
         Indices of the examples that were checked.
     checks : tuple of ProblemCheck
-
-    See Also
-    --------
-    maxmargin.check_problem
     """
 
     problem: str
@@ -529,10 +521,7 @@ class _ProblemChecks(_Checks):
         return columns, values
 
     def list_outputs(self) -> None:
-        """Make all outputs that the problem lists candidates, of small examples first.
-
-        How many these have tells where listing would take too long.
-        """
+        """Make listed outputs candidates, of small examples first, while listing is quick."""
         size, count = 1, 1
         sizes = {i: math.prod(_kind(self.Y[i])[1]) for i in self.pool}
         for i in sorted(sizes, key=lambda i: sizes[i]):
@@ -628,10 +617,7 @@ class _ProblemChecks(_Checks):
         return objective(GOALS[answer.method][0], answer.at.weights, own)
 
     def proves(self, answer: _Answer, one: _Known) -> bool:
-        """Whether a better candidate proves that an answer is no maximum.
-
-        A true output proves it only if inference has returned it once: it need not be able to.
-        """
+        """Whether a better output refutes an answer; a true one only once inference returned it."""
         unreached = one.source == TRUE and one.key not in self.reached[answer.i]
         return one.proven and not (answer.method == "inference" and unreached)
 

@@ -1,7 +1,4 @@
-"""Tasks of the command line: how files of one kind are read, learned from and predicted.
-
-Structures register theirs as `TASKS` in their ``task.py``; those of LIBSVM files are here.
-"""
+"""Tasks of the command line; structures register theirs as `TASKS` in their ``task.py``."""
 
 import os
 from abc import ABC, abstractmethod
@@ -26,9 +23,9 @@ Path = str | PathLike[str]
 class Data:
     """Examples of a file, as the estimator takes them.
 
-    `y` is None if the file has none, or if inputs hold them; `n_examples` are the terms of the
-    objective, `size` describes them in messages, `words` are what a reader sees of each, `groups`
-    the queries of rankings, `originals` the examples as in the file, to write predictions beside.
+    `n_examples` are the terms of the objective, `size` describes them, `words` are what a reader
+    sees of each, `groups` the queries of rankings, `originals` examples as in the file, for
+    predictions.
     """
 
     X: Any

@@ -87,11 +87,7 @@ class DigitWords(NamedTuple):
 def make_digit_words(
     n_words: int = 400, n_test: int = 200, *, noise: float = 0.4, seed: int = 0
 ) -> DigitWords:
-    """Words of a Markov chain over digits, in images of scikit-learn's digits with added noise.
-
-    `noise`, its standard deviation, makes digits hard to tell without their neighbours. No image is
-    in both a training and a test word.
-    """
+    """Words of a Markov chain over digits, in noisy images that no training and test word share."""
     random = np.random.default_rng(seed)
     transitions = _chain(random)
     pixels, digits = load_digits(return_X_y=True)

@@ -20,10 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
-    """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns.
-
-    With `ends`, they are the rows of sequences, which errors then name.
-    """
+    """Finite features, dense in C order or CSR with 32-bit columns; `ends` are of sequences."""
     try:
         X = check_array(
             X,

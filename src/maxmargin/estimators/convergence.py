@@ -24,8 +24,7 @@ LARGE_RELATIVE_GAP = 0.1
 """Relative gap of a fit that went nowhere."""
 
 AT_BOUND, FEW_AT_BOUND = 0.99, 0.05
-"""A dual variable is at its bound from this part of C on; fewer examples than this part at theirs
-mean that a smaller C would do."""
+"""Part of C from which on a dual variable is at its bound, and part of examples that should be."""
 
 MOST_INPUTS, MOST_ROWS = 1000, 10_000
 """Of which the features are examined."""
@@ -34,10 +33,7 @@ SCALE_THEM = "scaled to about 1, for example by sklearn.preprocessing.MaxAbsScal
 
 
 class NotConvergedWarning(ConvergenceWarning):
-    """A fit stopped before its gap was closed, or found nothing better than zero weights.
-
-    `cause`, likely cause and cure, is the end of `message`; empty if nothing is known.
-    """
+    """A fit stopped early, or found nothing better than zero weights; `cause` ends `message`."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(f"{message} {cause}".rstrip())
@@ -87,11 +83,7 @@ def _blamed_features(scales: Floats) -> str:
 
 
 def feature_scales(X: Any) -> Floats:
-    """The largest absolute value in each column of the first rows; empty without numbers.
-
-    >>> feature_scales([np.array([[1.0, -200.0]]), np.array([[-3.0, 0.0]])])
-    array([  3., 200.])
-    """
+    """The largest absolute value in each column of the first rows; empty without numbers."""
     scales = np.zeros(0)
     for matrix in _matrices(X):
         rows = matrix[:MOST_ROWS]

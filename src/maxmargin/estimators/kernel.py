@@ -490,10 +490,9 @@ class LowRankKernel(
 
 
 def pivots(kernel: Kernel, rows: Any, k: int, random: Any) -> NDArray[np.int64]:
-    """Up to `k` rows whose span is near all others, by randomly pivoted Cholesky decomposition.
+    """Up to `k` rows that span the others well, by randomly pivoted Cholesky decomposition.
 
-    Pivots are drawn in proportion to the residual diagonal, which outliers dominate less than where
-    the largest is taken. Ends early when the residual is zero.
+    Drawing pivots in proportion to the residual diagonal keeps outliers from taking them all.
     """
     n = rows.shape[0]
     left = np.array([kernel(rows[i : i + 1], rows[i : i + 1])[0, 0] for i in range(n)], dtype=float)

@@ -45,7 +45,7 @@ SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
 
 
 class Targets(ABC):
-    """The training targets as one kind of estimator understands them, and how many outputs."""
+    """Training targets as an estimator encodes them, and the number of outputs."""
 
     n_outputs: int
 

@@ -46,10 +46,10 @@ class PairWeights(NamedTuple):
 
 
 class Answers:
-    """Predictions of an estimator for test data, and how they differ from the true outputs.
+    """Predictions for test data beside the true outputs, of which only score and loss are known.
 
-    This base knows only the score and perhaps the loss. `words` are what a reader sees of each
-    example: a string, or one for each position; `groups` are the queries of rankings.
+    `words` are what a reader sees of an example, or of its positions; `groups` the queries of
+    rankings.
     """
 
     estimators: ClassVar[tuple[str, ...]] = ()
@@ -178,11 +178,9 @@ class LabelAnswers(Answers):
         return np.array([places.get(y, -1) for y in labels.tolist()], dtype=np.int64)
 
     def labels(self) -> tuple[Labels, Labels]:
-        """Of all examples."""
         return self.y_true, self.predictions
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        """One table."""
         return [("Scores of each class", class_scores(self.y_true, self.predictions))]
 
     def mistakes(self, most: int) -> list[Markup]:
@@ -247,7 +245,6 @@ class NumberAnswers(Answers):
         self.errors: Floats = self.predictions - self.y_true
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """The usual measures of regression."""
         from sklearn import metrics
 
         pair = self.y_true, self.predictions
@@ -259,7 +256,6 @@ class NumberAnswers(Answers):
         ]
 
     def plots(self, figures: Figures) -> Markup:
-        """Predicted against true values, and the errors."""
         return figures.draw(
             lambda axes: plot_predictions(self.y_true, self.predictions, axes=axes),
             [
@@ -302,11 +298,9 @@ class LabellingAnswers(Answers):
 
     @property
     def size(self) -> str:
-        """Examples and their positions."""
         return f"{super().size}, {plural(len(self._flat[0]), self.position)}"
 
     def labels(self) -> tuple[Labels, Labels]:
-        """Of all positions."""
         return self._flat
 
     def more_scores(self) -> list[tuple[str, float]]:

@@ -317,11 +317,9 @@ _MAX_ITERATIONS = 512
 
 
 class TimeLeft:
-    """Extrapolates the logarithm of the gap to the tolerance.
+    """Extrapolates the logarithm of the gap, in time or in its logarithm, to the tolerance.
 
-    Gaps fall exponentially in time or as a power of it; whichever fits the recent ones better is
-    taken. Iterations without a gap count by the recent gain of the dual, which falls as the gap
-    does, scaled by the last iteration that has both.
+    The recent gain of the dual, which falls as the gap does, stands in where the gap is not known.
     """
 
     def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:

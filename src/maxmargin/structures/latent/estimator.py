@@ -172,13 +172,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> NDArray[Any]:
-        """Classes of bags.
-
-        Returns
-        -------
-        y : ndarray of shape (n_bags,)
-            What is predicted for each bag.
-        """
+        """Class of each bag."""
         numbers = self._scores(X, lengths)[0].argmax(axis=1)
         return np.asarray(self.classes_[numbers])
 
@@ -210,13 +204,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def score(
         self, X: Any, y: ArrayLike, sample_weight: Any = None, *, lengths: Any = None
     ) -> float:
-        """Fraction of the bags whose class is right.
-
-        Parameters
-        ----------
-        sample_weight : array-like of shape (n_bags,), default=None
-            Weights of the bags.
-        """
+        """Fraction of the bags whose class is right."""
         right = self.predict(X, lengths=lengths) == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
 

@@ -35,11 +35,7 @@ NOTHING = -1
 
 
 class LatentBags(LatentOracle):
-    """Bags ``ends[i]:ends[i + 1]`` of the rows of `X`, with their classes.
-
-    Imputations are numbers of instances within their bags, or `MEAN`; ``loss[a, b]`` is the loss of
-    predicting b where a is right.
-    """
+    """Bags ``ends[i]:ends[i + 1]`` of rows of `X`; imputations are numbers in bags, or `MEAN`."""
 
     def __init__(
         self,
@@ -67,10 +63,7 @@ class LatentBags(LatentOracle):
         return random.integers(self.lengths)
 
     def rehearsal(self) -> "BagOracle":
-        """Oracle over the means of bags, for a first guess.
-
-        C is larger there, as a mean is weaker than the instance which shows the class.
-        """
+        """Oracle over the means of bags, with a larger C: a mean is weaker than an instance."""
         n = len(self.labels)
         means = LatentBags(
             self._shown(np.full(n, MEAN)),

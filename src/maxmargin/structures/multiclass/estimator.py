@@ -472,11 +472,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
 
 def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
-    """A solve with its objective and dual value doubled.
-
-    With two classes, two weight vectors at C/2 give half the objective of one with the binary
-    hinge.
-    """
+    """A solve with doubled values: two vectors at C/2 halve the objective of the binary hinge."""
 
     def doubled(line: Any) -> Any:
         return replace(

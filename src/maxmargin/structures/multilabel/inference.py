@@ -359,10 +359,7 @@ class LabelGraph:
     def most_violating(
         self, gains: Floats, bonus: Floats, y_true: Sets, loss: str, slack: bool = False
     ) -> Sets:
-        """Loss-augmented inference for each row of gains; of ties, the true set.
-
-        With `slack` it maximises ``loss * (1 + score - score of y_true)``.
-        """
+        """Loss-augmented inference; with `slack`, of ``loss * (1 + score - score of y_true)``."""
         y_true = np.ascontiguousarray(y_true, dtype=np.int32)
         if loss == "hamming" and not slack:
             return self.best(gains + 1.0 - 2.0 * y_true, bonus)

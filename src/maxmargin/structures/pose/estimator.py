@@ -248,13 +248,7 @@ class PoseEstimator(KernelEstimator):
         return self._as_rows([pose for pose, _ in self._best(X)])
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the best pose in each image.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_images,)
-            The higher, the better.
-        """
+        """Score of the best pose in each image."""
         return np.array([score for _, score in self._best(X)])
 
     def predict_k_best(

@@ -120,10 +120,6 @@ class WindowGrid:
 
     Height and width, multiples of `cell`, are those at scale one, and `cell` is the stride. At
     scale two windows are twice as large: the image is taken at half its size.
-
-    >>> windows = WindowGrid(16, 8, cell=4).windows(np.eye(20))
-    >>> windows.boxes[[0, -1]].tolist()  # left, top, right, bottom
-    [[0.0, 0.0, 8.0, 16.0], [12.0, 4.0, 20.0, 20.0]]
     """
 
     height: int
@@ -172,10 +168,7 @@ class WindowGrid:
 
 
 class ImageWindows:
-    """The windows of an image, by scale, then row, then column; HOG `blocks` for each scale.
-
-    `boxes` ``(n_windows, 4)`` holds left, top, right and bottom.
-    """
+    """Windows of an image by scale, row, column; `boxes` are left, top, right, bottom, (n, 4)."""
 
     def __init__(self, grid: WindowGrid, blocks: list[Floats]) -> None:
         self.grid, self.blocks = grid, blocks

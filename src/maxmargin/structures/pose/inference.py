@@ -46,10 +46,6 @@ def best_angles(
 
     Row i scores ``sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``, maximised on a grid
     finer than the kernel is wide, then by golden-section search.
-
-    >>> factors, centres = np.array([[1.0, 1.0]]), np.array([0.2, 0.4])
-    >>> best_angles(factors, centres, 2.0, np.array([0.5]), 0.5)[0].round(6)
-    array([0.3])
     """
     angles, scores = np.empty(len(start)), np.empty(len(start))
     step = min(reach / 4.0, 0.25 / math.sqrt(2.0 * gamma))

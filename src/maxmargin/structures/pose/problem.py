@@ -164,10 +164,7 @@ class PoseProblem(Remade, KernelProblem):
 
 
 class PoseOracle(KernelOracle):
-    """Oracle over images whose true poses are a window of the grid with any angle.
-
-    Features are held for one image at a time, and scored by one matrix product with the detectors.
-    """
+    """Oracle over images; one image's features at a time, scored by one matrix product."""
 
     inputs_at_once = 1
 

@@ -222,13 +222,7 @@ class Ranker(RescaledEstimator):
         return np.asarray(check_rows(self, X) @ self.coef_)
 
     def decision_function(self, X: Any) -> Floats:
-        """The same as `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_documents,)
-            The higher, the better.
-        """
+        """The same as `predict`."""
         return self.predict(X)
 
     def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
@@ -264,13 +258,7 @@ class Ranker(RescaledEstimator):
 
 
 def query_rows(groups: ArrayLike, n_rows: int) -> list[Order]:
-    """Rows of each query, queries in the order in which they first occur.
-
-    `groups` has the query of each row, or else the number of rows of each query.
-
-    >>> [rows.tolist() for rows in query_rows(["b", "a", "b"], 3)]
-    [[0, 2], [1]]
-    """
+    """Rows of each query, by first occurrence; `groups` are queries of rows or their row counts."""
     if groups is None:
         raise ValueError("Ranker needs groups: the query of each row, or the rows of each query.")
     given = np.asarray(groups)

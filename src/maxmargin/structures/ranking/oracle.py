@@ -66,10 +66,9 @@ class PairOracle(RowSumOracle):
 
 
 class RankedList(NamedTuple):
-    """Documents of relevance `cut` or more, to be ranked above the others of their query.
+    """Documents of relevance `cut` or more against the others, with `weight` in the query's loss.
 
-    A ranking measures the sum of `credits` ``(n_relevant,)`` times the discounts of their ranks;
-    its loss has this `weight` in that of the query.
+    A ranking measures the sum of `credits` ``(n_relevant,)`` times the discounts of their ranks.
     """
 
     cut: float

@@ -1,8 +1,7 @@
 """Rankings of the documents of a query, trained for a measure of the list or for its pairs.
 
-The score of a ranking is the mean, over pairs of different relevance, of half the difference of
-their scores, with a plus where the better one ranks ahead and else a minus. So the true output is
-unique whatever the ties, and psi is the mean over the inverted pairs.
+A ranking scores the mean, over pairs of different relevance, of half the difference of scores, with
+a minus where inverted: the true output is unique, and psi is the mean over inverted pairs.
 """
 
 from collections.abc import Sequence
@@ -41,9 +40,6 @@ def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float
 
     Gains are ``2 ** relevance - 1``, discounts 1 for the first two ranks and then ``1 /
     log2(rank)``; 0 without a relevant document: all as in LETOR's evaluation tool.
-
-    >>> ndcg([2, 0, 1], [3.0, 2.0, 1.0], k=2)
-    0.75
     """
     found, discount = in_order(relevance, scores), discounts(np.size(relevance), k)
     ideal = float(gains(np.sort(found)[::-1]) @ discount)

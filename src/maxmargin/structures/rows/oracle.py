@@ -35,10 +35,10 @@ class RowProblem(Remade, Problem):
     """
 
     code_width = 1
-    """Integers of a code."""
+    """Number of integers in a code."""
 
     n_values: int
-    """The integers of codes are below this."""
+    """Upper bound (exclusive) of the integers of codes."""
 
     def __init__(
         self, n_features: int, n_columns: int, n_extras: int = 0, fit_intercept: bool = True

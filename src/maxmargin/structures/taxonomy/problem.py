@@ -23,12 +23,7 @@ NO_PARENT = -1
 @registered("Taxonomy", check="check")
 @dataclass(frozen=True)
 class Taxonomy:
-    """A tree or forest: names `nodes`, each after its parent, -1 at a root, and those of classes.
-
-    >>> tree = Taxonomy.of({"animal": ["cat", "dog"], "plant": ["rose"]}, ["cat", "dog", "rose"])
-    >>> tree.nodes, tree.distances()[0].tolist()
-    (['animal', 'cat', 'dog', 'plant', 'rose'], [0.0, 2.0, 4.0])
-    """
+    """A forest: names `nodes`, each after its parent (-1 at a root), and the nodes of classes."""
 
     nodes: list[Any]
     parents: Order
@@ -36,10 +31,7 @@ class Taxonomy:
 
     @classmethod
     def of(cls, taxonomy: Any, classes: Sequence[Hashable]) -> "Taxonomy":
-        """Read the paths to `classes` of a taxonomy in any form of `HierarchicalClassifier`.
-
-        ValueError if a node is on a cycle or has two parents, or a class is not in the taxonomy.
-        """
+        """The paths to `classes` in a taxonomy; ValueError for cycles, two parents or no path."""
         parent_of = _parents(taxonomy, classes)
         nodes: list[Any] = []
         number: dict[Any, int] = {}
