@@ -75,7 +75,7 @@ def _train(estimator: Any, X: Any, y: Any) -> None:
 
 
 class DigitWords(NamedTuple):
-    """Words for `SequenceTagger`: rows of 8 x 8 pixels; ``transitions[a, b]`` of b after a."""
+    """Words for `SequenceTagger`; ``transitions[a, b]`` is the fraction of b after digit a."""
 
     X_train: list[Floats]
     y_train: list[Digits]

@@ -24,7 +24,7 @@ LARGE_RELATIVE_GAP = 0.1
 """Relative gap of a fit that went nowhere."""
 
 AT_BOUND, FEW_AT_BOUND = 0.99, 0.05
-"""Part of C from which on a dual variable is at its bound, and part of examples that should be."""
+"""Part of C from which on a dual variable is at its bound; C is too large if fewer are there."""
 
 MOST_INPUTS, MOST_ROWS = 1000, 10_000
 """Of which the features are examined."""

@@ -51,7 +51,7 @@ class LatentEstimator(StructuredEstimator):
         Relative gap between the objective and the least value of the convex problem with the same
         latent variables, at which a start ends.
     warm_start : bool, default=False
-        Begin the first start with the weights and dual solution of the fit before.
+        Begin the first start with weights and dual solution of the fit before, whatever its C.
     max_iter : int, default=10000
         Most iterations of each convex step.
     time_limit : float, default=None
@@ -69,8 +69,8 @@ class LatentEstimator(StructuredEstimator):
     certificates_ : list of Certificate
         Of each convex step of the best start.
     certificate_ : Certificate
-        For the convex problem with these latent variables: ``primal`` is the objective, ``dual``
-        bounds it for these latent variables only, not for the problem as a whole.
+        For the convex problem with these latent variables: ``primal`` is the objective, ``dual`` a
+        lower bound with these latent variables only, not for the problem as a whole.
     imputations_ : list
         Latent variable of each true output: the best at the weights.
     restart_objectives_ : ndarray of shape (n_restarts,)

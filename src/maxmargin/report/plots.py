@@ -128,7 +128,7 @@ class Figures:
     def draw(
         self, plot: Callable[[Any], Any], captions: Sequence[str], *, side: float | None = None
     ) -> Markup:
-        """Plots side by side, one for each caption; matrices say how many inches a side takes."""
+        """Plots side by side, one for each caption; `side` are the inches of a matrix."""
         pyplot()
         import matplotlib
         from matplotlib.figure import Figure

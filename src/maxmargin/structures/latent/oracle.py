@@ -199,7 +199,7 @@ def most_violating(  # type: ignore[no-untyped-def]
     """Loss-augmented inference: a wrong class with its best instance, or the true output.
 
     rows, ends, shown : rows of all instances, ``(n_bags + 1,)`` where bags end, imputed rows
-    table, labels, loss : ``(n_features, P)``, ``(n_bags,)``, ``(n_classes, P)``
+    table, labels, loss : weights with P columns, ``(n_bags,)``, ``(n_classes, P)``
     examples, found : ``(n,)``; int32 ``(n, 2)``, written
     scratch, at : scratch, float64 ``(2, P)`` and int64 ``(P,)``
     """

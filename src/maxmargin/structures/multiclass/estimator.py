@@ -127,7 +127,8 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         `StreamedDual`; `OneSlack` for comparison, and for engines.
     engine : {"threads", "processes", "dask"} or distributed.Client, default=None
         Where to train, see `StructuredSVM`. Outside of this process `DistributedDual` trains the
-        Crammer-Singer formulation, without `prior`, `nonnegative`, `margins`, `intercept_scaling`.
+        Crammer-Singer formulation (or two classes), without `prior`, `nonnegative`, `margins` and
+        `intercept_scaling`.
 
     Attributes
     ----------
@@ -192,7 +193,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
         `X` may also be a `Source` of examples and labels, which need not fit in memory; then `y` is
         left out, and an iteration is a pass over the source. After Ctrl-C or `time_limit` the
-        certificate still takes up to one pass. `prior`, `loss_matrix` and
+        certificate still takes the rest of a pass, or another. `prior`, `loss_matrix` and
         ``class_weight="balanced"`` take one more.
         """
         structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)

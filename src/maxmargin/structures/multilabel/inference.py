@@ -111,9 +111,11 @@ def try_all_sets(  # type: ignore[no-untyped-def]
 ):
     """Set `sets` to the most violating set for each row of gains, by branch and bound.
 
-    With ``loss == NO_LOSS`` and empty true sets, to the best set. `couplings` ``(n_labels,
-    n_labels)`` is symmetric. Scratch: float64 `partial` ``(n_labels + 1,)``, `fields` ``(n_labels +
-    1, n_labels)``, `hopes` ``(n_labels,)``; int64 `right`, `wrong`, `states` ``(n_labels + 1,)``.
+    With ``loss == NO_LOSS`` and empty true sets, to the best set.
+
+    couplings : bonuses as a symmetric matrix, float64 ``(n_labels, n_labels)``
+    partial, fields, hopes : scratch, float64, ``(n + 1,)``, ``(n + 1, n)``, ``(n,)`` for n labels
+    right, wrong, states : scratch, int64 ``(n_labels + 1,)``
     """
     # Labels are decided from the last to the first. Level k of the scratch is for labels k and
     # above being decided: the score so far, what each lower label would add, how many labels are
@@ -204,9 +206,9 @@ def counted_in_forests(  # type: ignore[no-untyped-def]
 ):
     """Set `sets` to the most violating set for each row of gains, in a forest.
 
-    Quadratic in the pairs of counts. `to_parents`, `parents`, `order` as in `best_in_forests`.
-    Scratch: `now`, `before` float64 ``(n_labels + 1, 2, pairs of counts)``, `counts` int64 ``(6,
-    n_labels + 1)``.
+    to_parents, parents, order : as in `best_in_forests`
+    now, before : scratch, float64 ``(n_labels + 1, 2, P)``; time is quadratic in P pairs of counts
+    counts : scratch, int64 ``(6, n_labels + 1)``
     """
     # now[l, s, at]: the best score of label l, in state s, with what is below it and has been
     # merged so far, by counts; before[l] is that of its parent when l is merged into it. The roots

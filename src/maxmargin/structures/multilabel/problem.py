@@ -1,7 +1,7 @@
 """Label sets: a weight vector for each label, a table of four weights for each edge.
 
-Label l adds ``<w_l, x>`` and its intercept when it is on, an edge ``{a, b}`` adds ``table[y_a,
-y_b]``: four weights, not one, so that on and off are regularised alike.
+Label l adds ``<w_l, x>`` and its intercept when it is on; edge ``{a, b}`` adds ``table[y_a, y_b]``:
+four weights, not one, so that on and off are regularised alike.
 """
 
 from typing import Any, Self

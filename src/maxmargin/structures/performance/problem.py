@@ -68,8 +68,8 @@ def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
 
         misses * (mean of the negatives predicted - mean of the positives not predicted) / n
 
-    the usual one where k = P. Elsewhere the usual one would compare labellings with different
-    numbers of positives, and not be bounded when all scores change alike.
+    which is that of the module's docstring where k = P. For other k the latter would compare
+    labellings with different numbers of positives, and not be bounded when all scores change alike.
     """
     n_positive, n_negative = len(positive), len(negative)
     scale = 1.0 / (n_positive + n_negative)

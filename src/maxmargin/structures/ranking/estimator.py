@@ -50,8 +50,9 @@ class Ranker(RescaledEstimator):
     threshold : float, default=1.0
         Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. For "slack", the suboptimality of inference is bounded, and pairs have
-        no hinges of their own: the fraction of wrong ones multiplies the violation of the query.
+        See `StructuredSVM`. For "slack", inference is not exact, but its suboptimality is bounded,
+        and pairs have no hinges of their own: the fraction of wrong ones multiplies the violation
+        of the query.
 
     Attributes
     ----------

@@ -133,8 +133,7 @@ class ListOracle(RowSumOracle):
 class Lists(NamedTuple):
     """The lists of all queries, concatenated: those of query b are ``ends[b]:ends[b + 1]``.
 
-    List l has the documents ``relevant[starts[l]:]`` and the credits
-    ``credits[credit_starts[l]:]``.
+    List l has the flags ``relevant[starts[l]:]`` and the credits ``credits[credit_starts[l]:]``.
     """
 
     ends: Order

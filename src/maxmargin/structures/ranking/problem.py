@@ -38,8 +38,8 @@ def in_order(relevance: ArrayLike, scores: ArrayLike) -> Floats:
 def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float:
     """Normalised discounted cumulative gain of the first `k` documents of one query, or of all.
 
-    Gains are ``2 ** relevance - 1``, discounts 1 for the first two ranks and then ``1 /
-    log2(rank)``; 0 without a relevant document: all as in LETOR's evaluation tool.
+    Gains are ``2 ** relevance - 1``, discounts 1, 1, then ``1 / log2(rank)``, and a query without
+    relevant documents has 0: all as in LETOR's evaluation tool.
     """
     found, discount = in_order(relevance, scores), discounts(np.size(relevance), k)
     ideal = float(gains(np.sort(found)[::-1]) @ discount)

@@ -217,7 +217,7 @@ class RowOracle(CompiledOracle):
 
 
 class ClassProblem(RowProblem):
-    """Base of the row problems whose outputs are a few classes: inference tries them all."""
+    """Base of row problems with a few classes; ``loss_matrix[a, b]`` is the loss of b for a."""
 
     def __init__(self, loss_matrix: Floats, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
