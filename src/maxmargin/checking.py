@@ -252,7 +252,6 @@ class _Checks:
         self.checks: defaultdict[str, _Check] = defaultdict(_Check)
 
     def run(self) -> None:
-        """All checks."""
         raise NotImplementedError
 
     def closed(self) -> tuple[ProblemCheck, ...]:
@@ -268,7 +267,6 @@ class _Checks:
         )
 
     def tried(self, name: str, failure: str | None) -> None:
-        """Count a try of a check."""
         self.checks[name].tries += 1
         if failure is not None:
             self.checks[name].failures.append(" ".join(failure.split()))
@@ -415,7 +413,7 @@ class _ProblemChecks(_Checks):
 
     @property
     def methods(self) -> list[str]:
-        """All its inferences."""
+        """The names of its inferences."""
         slack = ["slack_rescaled_inference"] if rescales_slack(self.problem) else []
         return ["inference", "loss_augmented_inference", *slack]
 
@@ -424,7 +422,6 @@ class _ProblemChecks(_Checks):
         return (y,)
 
     def y_true(self, i: int) -> list[Any]:
-        """Outputs that are true."""
         return [self.Y[i]]
 
     def output(self, method: str, i: int, answer: Any) -> Any:
@@ -499,7 +496,7 @@ class _ProblemChecks(_Checks):
         return found
 
     def check_again(self, i: int, known: _Known, text: str) -> None:
-        """Joint features must be what they were."""
+        """Joint features must be the same when computed again."""
         columns, values = self.row(i, known.output)
         same = np.array_equal(columns, known.columns) and np.array_equal(values, known.values)
         wrong = None if same else f"example {i}: {text}"

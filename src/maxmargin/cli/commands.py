@@ -447,7 +447,6 @@ def _split(data: Data, seed: int) -> tuple[Data, Data]:
 
 
 def _part(data: Data, rows: Any) -> Data:
-    """Some of the examples."""
     parts: dict[str, Any] = {}
     for name in ("X", "y", "groups", "words", "sample_weight"):
         values = getattr(data, name)

@@ -107,7 +107,7 @@ def make_digit_words(
 
 
 def _chain(random: np.random.Generator) -> Floats:
-    """Each digit has a few that usually follow it."""
+    """Transition probabilities: each digit has a few usual followers."""
     transitions = np.full((10, 10), (1.0 - _USUAL) / (10 - _FOLLOWERS))
     for row in transitions:
         row[random.choice(10, _FOLLOWERS, replace=False)] = _USUAL / _FOLLOWERS

@@ -143,7 +143,6 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     def _learned(
         self, result: Result, attributes: Callable[[Floats], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Fitted attributes."""
         return attributes(result.weights) | {
             "certificate_": result.certificate,
             "history_": result.history,

@@ -90,14 +90,14 @@ def check_several(classes: NDArray[Any], name: str) -> None:
 
 
 def check_k(k: int) -> int:
-    """How many of the best outputs are asked for."""
+    """Refuse a number of best outputs below one."""
     if k < 1:
         raise ValueError(f"k must be at least 1, but is {k}.")
     return int(k)
 
 
 def check_temperature(temperature: float) -> float:
-    """What scores are divided by."""
+    """Refuse a temperature that scores cannot be divided by."""
     if not temperature > 0.0:
         raise ValueError(f"temperature must be positive, but is {temperature}.")
     return float(temperature)
@@ -120,7 +120,7 @@ def one_sentence(message: str, values: Any, name: str) -> str:
 
 
 def check_lengths(X: Any, y: Any) -> None:
-    """As many targets as rows."""
+    """Refuse another number of targets than of rows."""
     try:
         check_consistent_length(X, y)
     except ValueError as error:

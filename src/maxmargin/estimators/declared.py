@@ -207,7 +207,6 @@ def _clean(doc: str | None) -> str:
 
 
 def _sections(doc: str | None) -> Page:
-    """The sections of a docstring."""
     parts = re.split(r"(?:\A|\n\n)(\S[^\n]*)\n-{3,}\n", _clean(doc))
     return dict(zip(["", *parts[1::2]], parts[::2], strict=True))
 

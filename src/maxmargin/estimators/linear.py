@@ -258,7 +258,6 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return fitted | {"n_features_in_": len(original)}
 
     def _fit_source(self, stream: LinearStream) -> Self:
-        """Fit on batches of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = train(
             self, stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
@@ -449,7 +448,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return X, y, self._targets(y), C
 
     def _targets(self, y: NDArray[Any]) -> _NumberTargets:
-        """Checked values."""
         try:
             values = y.astype(np.float64)
         except (TypeError, ValueError) as error:

@@ -63,7 +63,7 @@ class StructuredEstimator(CertifiedEstimator):
     _solve = train_as_hooked
 
     def _survey(self, source: Source) -> Metadata:
-        """What all examples of a source fix."""
+        """Metadata of all examples of a source, such as their classes."""
         hooks: Any = self
         return survey_classes(hooks, source)
 
@@ -203,7 +203,7 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         return {}
 
     def _survey_partition(self, X: Any, y: Any) -> None:
-        """Nothing: problems know their features."""
+        """Nothing: a problem has no metadata."""
 
     def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         return {}

@@ -90,7 +90,6 @@ class Subject:
 
     @property
     def history(self) -> list[Any]:
-        """Iterations of the fit."""
         return list(getattr(self.estimator, "history_", None) or [])
 
 

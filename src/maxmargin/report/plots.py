@@ -607,7 +607,7 @@ def _n_weights(model: Any) -> int | None:
 
 
 def _short(name: Any) -> str:
-    """A name for the side of a matrix."""
+    """A name, shortened for the side of a matrix."""
     text = printable(name)
     text = text if len(text) <= 14 else f"{text[:13]}…"
     return text.replace("$", r"\$")  # or matplotlib takes it for a formula

@@ -214,7 +214,7 @@ class _Run:
 
     @property
     def _pause(self) -> float:
-        """Between two lines."""
+        """Seconds between two lines."""
         if self._every is not None:
             return self._every
         if self._line.in_place:
@@ -249,7 +249,6 @@ class _Fit:
         self._time_left = TimeLeft(news.tol, news.time_limit)
 
     def hear(self, news: _News) -> None:
-        """Record news of this fit."""
         self.news = news
         if news.line is not None:
             self._line, self._heard_at = news.line, time.perf_counter()
@@ -266,7 +265,7 @@ class _Fit:
         return [Field(f"C {self.news.C:.3g}", 3), *self.numbers(), *ends]
 
     def numbers(self) -> list[Field]:
-        """Where the solver is."""
+        """Iteration, gap, dual value and counts of the solver."""
         news, line = self.news, self._line
         if line is None:
             return [Field(f"gap {news.gap:.1e}", 9)]
@@ -331,7 +330,6 @@ class TimeLeft:
         self._log_gains: list[float] = []
 
     def add(self, line: Iteration) -> None:
-        """Record an iteration."""
         last, self._last = self._last, line
         tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
         gap = min(line.relative_gap, line.objective_gap) if tells else math.nan

@@ -56,7 +56,6 @@ class LatentBags(LatentOracle):
 
     @property
     def lengths(self) -> Order:
-        """Number of instances of each bag."""
         return np.diff(self.ends)
 
     def init_latent(self, random: np.random.Generator) -> Order:

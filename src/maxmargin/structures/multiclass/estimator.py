@@ -268,7 +268,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         return self._scores(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels."""
+        """Predicted labels."""
         scores = self.decision_function(X)
         numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[numbers])

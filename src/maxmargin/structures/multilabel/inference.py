@@ -299,7 +299,6 @@ class LabelGraph:
 
     @property
     def is_forest(self) -> bool:
-        """Whether the edges form no cycle."""
         return self._rooted is not None
 
     @cached_property

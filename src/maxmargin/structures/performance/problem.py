@@ -142,7 +142,6 @@ class Measure(NamedTuple):
         return np.asarray(missed * (wrong / max(n_missed, 1)) - alarms * (wrong / max(n_alarms, 1)))
 
     def loss_of(self, y_true: Flags, called: Flags) -> float:
-        """Loss of a labelling."""
         hits, alarms = int((called & y_true).sum()), int((called & ~y_true).sum())
         return self.loss(hits, alarms, int(y_true.sum()), len(y_true))
 

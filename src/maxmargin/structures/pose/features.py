@@ -150,7 +150,6 @@ class WindowGrid:
 
     @property
     def n_features(self) -> int:
-        """Number of features of a window."""
         return self.shape[0] * self.shape[1] * BLOCK**2 * self.n_orientations
 
     def windows(self, image: Floats) -> "ImageWindows":

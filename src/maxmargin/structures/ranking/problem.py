@@ -202,7 +202,6 @@ class RankingProblem(Problem):
         return relevance
 
     def _discounts(self, n: int) -> Floats:
-        """Discounts of the first `n` ranks."""
         if self.loss_name == "map":
             return np.asarray(1.0 / np.arange(1, n + 1))
         if self.loss_name == "ndcg":
