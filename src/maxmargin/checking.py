@@ -1,8 +1,7 @@
 """`check_problem`: whether a problem keeps its contract.
 
-Every output that any inference finds for an input, at whatever weights, is an output of that input,
-and so is its true one. None of them may have a higher score than what inference returns, nor a
-higher score plus loss than what loss-augmented inference does.
+Outputs found by any inference, at any weights, and the true one are candidates: none may have a
+higher score, or score plus loss, than what (loss-augmented) inference returns.
 """
 
 import math
@@ -86,10 +85,6 @@ class ProblemCheck:
         What was wrong, with the number of the example.
     notes : tuple of str
         What is no proof of a mistake, but worth knowing.
-
-    See Also
-    --------
-    maxmargin.check_problem
     """
 
     name: str
@@ -121,10 +116,6 @@ class ProblemReport:
     examples : tuple of int
         Indices of the examples that were checked.
     checks : tuple of ProblemCheck
-
-    See Also
-    --------
-    maxmargin.check_problem
     """
 
     problem: str
@@ -157,13 +148,12 @@ def check_problem(
     features are finite and of one length; losses are zero for the true output and never negative;
     methods return the same when called again; `inference` finds no lower score, and
     `loss_augmented_inference` no lower score plus loss, than any known output: the true one, those
-    found at any weights, and all of them where ``outputs(x)`` lists them. What else a problem has
-    is checked, too: `slack_rescaled_inference`, `k_best`, `cuts`, `make_oracle`; of a
-    `LatentProblem` also `latent` and `loss_augmented_inference_wrong`; of a `KernelProblem`
-    `outputs`, `loss`, `candidates` and `losses`.
+    found at any weights, and all of ``outputs(x)``. Optional methods (`slack_rescaled_inference`,
+    `k_best`, `cuts`, `make_oracle`, and those of a `LatentProblem` or `KernelProblem`) are checked,
+    too.
 
-    Where a problem says ``exact = False``, a missed maximum is only noted, with by how much it was
-    missed, unless that is more than the `suboptimality` of its cuts.
+    Where a problem says ``exact = False``, a maximum that was not found is only noted, unless it is
+    beyond the `suboptimality` of its cuts.
 
     Parameters
     ----------
@@ -262,7 +252,6 @@ class _Checks:
         self.checks: defaultdict[str, _Check] = defaultdict(_Check)
 
     def run(self) -> None:
-        """All checks."""
         raise NotImplementedError
 
     def closed(self) -> tuple[ProblemCheck, ...]:
@@ -278,7 +267,6 @@ class _Checks:
         )
 
     def tried(self, name: str, failure: str | None) -> None:
-        """Count a try of a check."""
         self.checks[name].tries += 1
         if failure is not None:
             self.checks[name].failures.append(" ".join(failure.split()))
@@ -425,7 +413,7 @@ class _ProblemChecks(_Checks):
 
     @property
     def methods(self) -> list[str]:
-        """All its inferences."""
+        """The names of its inferences."""
         slack = ["slack_rescaled_inference"] if rescales_slack(self.problem) else []
         return ["inference", "loss_augmented_inference", *slack]
 
@@ -434,7 +422,6 @@ class _ProblemChecks(_Checks):
         return (y,)
 
     def y_true(self, i: int) -> list[Any]:
-        """Outputs that are true."""
         return [self.Y[i]]
 
     def output(self, method: str, i: int, answer: Any) -> Any:
@@ -509,7 +496,7 @@ class _ProblemChecks(_Checks):
         return found
 
     def check_again(self, i: int, known: _Known, text: str) -> None:
-        """Joint features must be what they were."""
+        """Joint features must be the same when computed again."""
         columns, values = self.row(i, known.output)
         same = np.array_equal(columns, known.columns) and np.array_equal(values, known.values)
         wrong = None if same else f"example {i}: {text}"
@@ -531,11 +518,7 @@ class _ProblemChecks(_Checks):
         return columns, values
 
     def list_outputs(self) -> None:
-        """Make all outputs that the problem lists candidates.
-
-        The smallest examples come first: from how many outputs these have it is seen where listing
-        would take too long.
-        """
+        """Make listed outputs candidates, of small examples first, while listing is quick."""
         size, count = 1, 1
         sizes = {i: math.prod(_kind(self.Y[i])[1]) for i in self.pool}
         for i in sorted(sizes, key=lambda i: sizes[i]):
@@ -631,10 +614,7 @@ class _ProblemChecks(_Checks):
         return objective(GOALS[answer.method][0], answer.at.weights, own)
 
     def proves(self, answer: _Answer, one: _Known) -> bool:
-        """Whether an output proves that an answer is no maximum, if it is better.
-
-        A true output need not be one that inference can return, unless it did once.
-        """
+        """Whether a better output refutes an answer; a true one only once inference returned it."""
         unreached = one.source == TRUE and one.key not in self.reached[answer.i]
         return one.proven and not (answer.method == "inference" and unreached)
 
@@ -730,7 +710,7 @@ class _ProblemChecks(_Checks):
                     self.answers.append(_Answer("cuts", i, at, found, admitted))
 
     def check_make_oracle(self, X: list[Any], Y: list[Any]) -> None:
-        """The problem's own oracle must find cuts as violated as its methods do."""
+        """The problem's own oracle must find cutting planes as violated as its methods do."""
         name = "make_oracle: its cuts are as violated as those of loss_augmented_inference"
         examples = np.arange(len(X))
         try:
@@ -760,7 +740,7 @@ class _ProblemChecks(_Checks):
     def violations(
         self, at: _At, y_true: str | None = None
     ) -> Iterator[tuple[int, int, float, float]]:
-        """For each example its place, number, how violated its cut must be, and the rounding.
+        """Place, number, required violation and rounding of each example.
 
         `y_true` names the method that returns the true output to compare with.
         """

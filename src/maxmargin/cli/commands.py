@@ -122,13 +122,7 @@ def _exit_code(numbers: dict[str, Any]) -> int:
 
 
 def percentage(fraction: float) -> str:
-    """A fraction for a reader: two digits, without rounding errors.
-
-    Examples
-    --------
-    >>> percentage(0.000684), percentage(0.9994), percentage(-2e-16)
-    ('0.068 %', '99.9 %', '0 %')
-    """
+    """A fraction for a reader: ``percentage(0.000684) == '0.068 %'``, ``-2e-16`` is ``'0 %'``."""
     percent = 100 * fraction if fraction > ROUNDING else 0.0
     return f"{percent:.3g} %" if percent >= 10 else f"{percent:.2g} %"
 
@@ -395,15 +389,13 @@ def _answers(estimator: Any, data: Data) -> Any:
 def _as_svmstruct(options: TrainOptions, task: Task, data: Data, estimator: Any) -> float:
     """Configure an estimator as SVMstruct's programs; returns their objective over ours.
 
-    ``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise
+    ``svm_multiclass_learn`` and ``svm_hmm_learn`` minimise, without an intercept,
 
-        1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ]
+        1/2 |v|^2 + c/n * sum_i max_y [ s * loss_i(y) - <v, psi_i(y)> ],    s = 100 for classes or 1
 
-    without an intercept, where s is 100 for classes and 1 for tags, and stop when a solution of
-    their working set violates no constraint by more than ``e``: then the objective is at most
-    ``c * e`` above the optimum. With v = s w this is s^2 times our objective at C = c / (n s). Two
-    classes are one vector u here where they have u/2 and -u/2: there C is twice as large, and the
-    factor half.
+    up to violations of ``e``, so that they end at most ``c * e`` above the optimum. With v = s w it
+    is s^2 times our objective at C = c / (n s). Two classes have one vector u here, u/2 and -u/2
+    there: C is twice as large, and the factor half.
     """
     scale = task.svmstruct_scale
     if scale is None:
@@ -455,7 +447,6 @@ def _split(data: Data, seed: int) -> tuple[Data, Data]:
 
 
 def _part(data: Data, rows: Any) -> Data:
-    """Some of the examples."""
     parts: dict[str, Any] = {}
     for name in ("X", "y", "groups", "words", "sample_weight"):
         values = getattr(data, name)
@@ -480,8 +471,6 @@ def _numbers(text: str) -> list[float]:
 def in_words_of_options(complaint: str) -> str:
     """scikit-learn's message about a parameter, in terms of the command line.
 
-    Examples
-    --------
     >>> in_words_of_options("The 'C' parameter of A must be a float in (0, inf). Got 0 instead.")
     '-C of A must be a float in (0, inf), but is 0.'
     """

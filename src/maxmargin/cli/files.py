@@ -86,11 +86,7 @@ def kind_of(path: str) -> Kind | None:
 
 
 def check_kind(task: Task, path: str) -> None:
-    """Refuse a file of another kind than the one that a model was trained on.
-
-    Where detection is not certain, as between documents of queries and positions of sequences,
-    there is a note instead.
-    """
+    """Refuse a file of another kind than a model was trained on; note it where unsure."""
     found = kind_of(path)
     if found is None or _may_be_read(task, found):
         return
@@ -195,10 +191,7 @@ class Model(NamedTuple):
 
 
 def save_model(model: Model, path: Path) -> Path:
-    """Write a model, with what is needed to read files for it.
-
-    If that fails, after what may have been hours of training, it goes to a temporary folder.
-    """
+    """Write a model and how to read files for it; if that fails, to a temporary folder."""
     task = model.task
     about = {"task": task.name, "format": task.format, "reading": asdict(task)}
     try:

@@ -1,8 +1,4 @@
-"""Tasks of the command line: how the files of one kind are read, learned from and predicted.
-
-Those of LIBSVM files are here; structures register theirs as `TASKS` in the ``task.py`` of their
-folder.
-"""
+"""Tasks of the command line; structures register theirs as `TASKS` in their ``task.py``."""
 
 import os
 from abc import ABC, abstractmethod
@@ -27,10 +23,9 @@ Path = str | PathLike[str]
 class Data:
     """Examples of a file, as the estimator takes them.
 
-    `y` is None if the file has none, or if inputs bring them along; the objective sums over
-    `n_examples`; `size` describes them for messages, and `words` are what a reader should see of
-    each. `groups` are the queries of rankings, `sample_weight` factors of the C of each example,
-    and `originals` the examples as they stand in the file, if predictions are written beside them.
+    `n_examples` are the terms of the objective, `size` describes them, `words` are what a reader
+    sees of each, `groups` the queries of rankings, `originals` examples as in the file, for
+    predictions.
     """
 
     X: Any
@@ -46,11 +41,7 @@ class Data:
 
 @dataclass
 class Task(ABC):
-    """A format of files, and the estimator for it.
-
-    Tasks are data classes whose fields, plain values, are stored with the model: they say how its
-    files are read.
-    """
+    """A file format and the estimator for it; its fields are stored with the model."""
 
     trained_on: str | None = field(default=None, kw_only=True)
     """Detected kind of the training file, if any, which options may have overridden."""

@@ -75,10 +75,7 @@ def _train(estimator: Any, X: Any, y: Any) -> None:
 
 
 class DigitWords(NamedTuple):
-    """Words as `SequenceTagger` takes them: rows of 8 x 8 pixels, from 0 to 1 but for the noise.
-
-    ``transitions[a, b]`` is the fraction of b among the digits that follow a.
-    """
+    """Words for `SequenceTagger`; ``transitions[a, b]`` is the fraction of b after digit a."""
 
     X_train: list[Floats]
     y_train: list[Digits]
@@ -90,12 +87,7 @@ class DigitWords(NamedTuple):
 def make_digit_words(
     n_words: int = 400, n_test: int = 200, *, noise: float = 0.4, seed: int = 0
 ) -> DigitWords:
-    """Words in which a Markov chain says which digit follows, written in noisy images of them.
-
-    The images are those of scikit-learn's digits; none is both in a training and in a test word.
-    `noise` is the standard deviation of what is added to each pixel, so that a digit can hardly be
-    told without its neighbours.
-    """
+    """Words of a Markov chain over digits, in noisy images that no training and test word share."""
     random = np.random.default_rng(seed)
     transitions = _chain(random)
     pixels, digits = load_digits(return_X_y=True)
@@ -115,7 +107,7 @@ def make_digit_words(
 
 
 def _chain(random: np.random.Generator) -> Floats:
-    """Each digit has a few that usually follow it."""
+    """Transition probabilities: each digit has a few usual followers."""
     transitions = np.full((10, 10), (1.0 - _USUAL) / (10 - _FOLLOWERS))
     for row in transitions:
         row[random.choice(10, _FOLLOWERS, replace=False)] = _USUAL / _FOLLOWERS

@@ -1,1 +1,1 @@
-"""The scikit-learn faces."""
+"""Scikit-learn estimators."""

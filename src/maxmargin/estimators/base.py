@@ -1,11 +1,4 @@
-"""What every estimator shares: bounds on the solver, callbacks, warnings, warm starts.
-
-What Ctrl-C does to a fit that keeps checkpoints.
-
-Fits that start from the dual solution of the fit before.
-
-What a file may hold of an estimator: attributes it declares, of the types it declares.
-"""
+"""Base of all estimators: stopping, callbacks, warnings, warm starts, stored attributes."""
 
 import copy
 import inspect
@@ -33,10 +26,7 @@ from maxmargin.io.checkpoint import Checkpoint
 
 @estimator
 class StoredEstimator:
-    """Base of the estimators that files can hold.
-
-    Attributes that a fit sets are declared by ``fitted()``. A file can set no others.
-    """
+    """Base of the estimators that files can hold; a file sets only what ``fitted()`` declares."""
 
     n_features_in_: int = fitted()
     feature_names_in_: NDArray[np.object_] = fitted()
@@ -52,12 +42,7 @@ class StoredEstimator:
 
 
 def check_classes(classes: NDArray[Any], n_classes: int | None = None) -> None:
-    """Refuse what can be no array of class labels, or not of so many.
-
-    Raises
-    ------
-    ValueError
-    """
+    """ValueError for what can be no array of class labels, or not of so many."""
     labels = classes.tolist()
     plain = all(isinstance(label, str | int | float) for label in labels)
     if classes.ndim != 1 or not plain or n_classes not in (None, len(labels)):
@@ -65,12 +50,7 @@ def check_classes(classes: NDArray[Any], n_classes: int | None = None) -> None:
 
 
 def check_weights(name: str, weights: Any, *shape: int) -> None:
-    """Refuse weights, dense or sparse, that are not of this shape, or no numbers of 64 bits.
-
-    Raises
-    ------
-    ValueError
-    """
+    """ValueError for weights, dense or sparse, that are not float64 or not of this shape."""
     check_shape(name, weights, *shape)
     if weights.dtype != np.float64:
         raise ValueError(f"{name} must be numbers of 64 bits")
@@ -110,10 +90,10 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     time_limit : float, default=None
         Most seconds.
     checkpoint : path or Checkpoint, default=None
-        File to keep the state of the fit in. After a crash ``Checkpoint(path, resume=True)`` goes
-        on from it, to the same answer as without the stop.
+        File for the state of the fit; ``Checkpoint(path, resume=True)`` resumes it, with the same
+        result as without the interruption.
     n_jobs : int, default=None
-        Threads; None means 1 and -1 one for each core. The answer does not depend on it.
+        Threads; None means 1 and -1 one for each core. The result does not depend on it.
     random_state : int, RandomState instance or None, default=0
         Order of the examples.
 
@@ -157,13 +137,12 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
     _data_fingerprint: str = fitted()
 
     def _check_fitted(self) -> None:
-        """See `StoredEstimator`; all of these must be there."""
+        """ValueError unless all of these are there and fit together."""
         _ = self.certificate_, self.history_, self.n_iter_, self.status_
 
     def _learned(
         self, result: Result, attributes: Callable[[Floats], dict[str, Any]]
     ) -> dict[str, Any]:
-        """Fitted attributes."""
         return attributes(result.weights) | {
             "certificate_": result.certificate,
             "history_": result.history,
@@ -172,10 +151,7 @@ class CertifiedEstimator(CallbackSupportMixin, StoredEstimator, Documented, Base
         }
 
     def _warn_unless_converged(self, result: Result, X: Any) -> None:
-        """Say why the solver stopped, and at which gap, unless it did all that was asked for.
-
-        `X` is what it was fitted to, which may be the cause.
-        """
+        """Warn why the solver stopped, and at which gap; features of `X` may be the cause."""
         hardly_better = result.certificate.at_zero is not None
         done = result.status in (Status.CONVERGED, Status.PASSES, Status.RELAXED)
         if hardly_better and done:

@@ -1,4 +1,4 @@
-"""Bad input gets one sentence: what is wrong, where, and what to do."""
+"""Checks of input; errors say in one sentence what is wrong, where, and what to do."""
 
 from typing import Any
 
@@ -20,10 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def check_features(X: Any, name: str, ends: NDArray[np.int64] | None = None) -> Any:
-    """Finite float32 or float64 features, dense in C order or CSR with 32-bit columns.
-
-    With `ends`, they are rows of sequences that the user gave one by one.
-    """
+    """Finite features, dense in C order or CSR with 32-bit columns; `ends` are of sequences."""
     try:
         X = check_array(
             X,
@@ -52,10 +49,7 @@ def check_rows(estimator: Any, X: Any) -> Any:
 
 
 def check_names(estimator: Any, X: Any, reset: bool = False) -> None:
-    """Refuse columns of other names, or in another order, than those of the training data.
-
-    Or set ``feature_names_in_`` to their names, and remove it if they have none.
-    """
+    """Refuse columns of other names or order than in training; with `reset`, set the names."""
     _check_feature_names(estimator, _named(X), reset=reset)
 
 
@@ -96,14 +90,14 @@ def check_several(classes: NDArray[Any], name: str) -> None:
 
 
 def check_k(k: int) -> int:
-    """How many of the best outputs are asked for."""
+    """Refuse a number of best outputs below one."""
     if k < 1:
         raise ValueError(f"k must be at least 1, but is {k}.")
     return int(k)
 
 
 def check_temperature(temperature: float) -> float:
-    """What scores are divided by."""
+    """Refuse a temperature that scores cannot be divided by."""
     if not temperature > 0.0:
         raise ValueError(f"temperature must be positive, but is {temperature}.")
     return float(temperature)
@@ -126,7 +120,7 @@ def one_sentence(message: str, values: Any, name: str) -> str:
 
 
 def check_lengths(X: Any, y: Any) -> None:
-    """As many targets as rows."""
+    """Refuse another number of targets than of rows."""
     try:
         check_consistent_length(X, y)
     except ValueError as error:

@@ -24,8 +24,7 @@ LARGE_RELATIVE_GAP = 0.1
 """Relative gap of a fit that went nowhere."""
 
 AT_BOUND, FEW_AT_BOUND = 0.99, 0.05
-"""A dual variable is at its bound from this part of C on; fewer examples than this part at theirs
-mean that a smaller C would do."""
+"""Part of C from which on a dual variable is at its bound; C is too large if fewer are there."""
 
 MOST_INPUTS, MOST_ROWS = 1000, 10_000
 """Of which the features are examined."""
@@ -34,15 +33,7 @@ SCALE_THEM = "scaled to about 1, for example by sklearn.preprocessing.MaxAbsScal
 
 
 class NotConvergedWarning(ConvergenceWarning):
-    """A fit stopped before its gap was closed, or found nothing better than zero weights.
-
-    Parameters
-    ----------
-    message : str
-    cause : str
-        What is likely to be the cause and the cure; empty if nothing is known. It is the end of
-        `message`.
-    """
+    """A fit stopped early, or found nothing better than zero weights; `cause` ends `message`."""
 
     def __init__(self, message: str, cause: str = "") -> None:
         super().__init__(f"{message} {cause}".rstrip())
@@ -50,11 +41,11 @@ class NotConvergedWarning(ConvergenceWarning):
 
 
 def likely_cause(X: Any, result: Result, C: float, asked: bool) -> str:
-    """A sentence or two about the likely cause and its cure; empty if there is nothing to say.
+    """A sentence or two about the likely cause and its cure, or an empty string.
 
-    `X` may be a matrix, or a list of inputs that are matrices or begin with one; anything else has
-    no features to blame. If the limit that stopped the fit was `asked` for, only features are
-    blamed, and only if the fit went nowhere.
+    `X` is a matrix, or a list of inputs that are matrices or begin with one; all else has no
+    features to examine. If the limit was `asked` for, only a fit that went nowhere is explained, by
+    features.
     """
     gap = result.certificate.relative_gap
     if asked and not gap > LARGE_RELATIVE_GAP:
@@ -92,17 +83,7 @@ def _blamed_features(scales: Floats) -> str:
 
 
 def feature_scales(X: Any) -> Floats:
-    """The largest absolute value in each column of the first rows; empty where there are none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.estimators.convergence import feature_scales
-    >>> feature_scales([np.array([[1.0, -200.0]]), np.array([[-3.0, 0.0]])])
-    array([  3., 200.])
-    >>> feature_scales(["no", "numbers"])
-    array([], dtype=float64)
-    """
+    """The largest absolute value in each column of the first rows; empty without numbers."""
     scales = np.zeros(0)
     for matrix in _matrices(X):
         rows = matrix[:MOST_ROWS]

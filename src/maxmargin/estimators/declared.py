@@ -1,8 +1,4 @@
-"""How estimators are declared: parameters as fields, and pages that bases complete.
-
-A docstring says what is its own. Entries that it leaves out come from the bases, so that what all
-estimators share is written once.
-"""
+"""How estimators are declared: parameters as fields, docstrings completed from the bases."""
 
 import inspect
 import re
@@ -32,9 +28,9 @@ def estimator(cls: Class) -> Class:
     """Make ``__init__`` of the parameters that a class and its bases declare, and document them.
 
     Parameters are annotated names with a default, by keyword only unless ``field(kw_only=False)``
-    says otherwise. Those of the class come before those of its bases, whose constraints it
-    inherits; flags need none. What docstrings leave out of the class's "Parameters" and
-    "Attributes", and of what its methods take, return, raise and warn of, comes from its bases.
+    says otherwise; those of the class come before those of its bases, whose constraints it
+    inherits. Entries that its docstrings leave out, of parameters, attributes, arguments, results,
+    errors and warnings, come from its bases.
     """
     made: Any = dataclass(eq=False, repr=False, match_args=False, kw_only=True)(cls)
     constraints: dict[str, Any] = {
@@ -66,7 +62,7 @@ def estimator(cls: Class) -> Class:
 
 
 def _copied(method: Any) -> Any:
-    """The same method for a class whose page of it is another."""
+    """A copy of a method, for a class that documents it otherwise."""
     copy = FunctionType(
         method.__code__, method.__globals__, method.__name__, method.__defaults__,
         method.__closure__,
@@ -196,7 +192,7 @@ def _method_page(cls: type, method: str, signature: inspect.Signature) -> str:
 
 
 def _with_default(entry: str, default: Any) -> str:
-    """The entry of an argument, if it has one of its own, with the default of the signature."""
+    """The entry of an argument with the default of the signature, unless it documents several."""
     head, newline, rest = entry.partition("\n")
     if ", " in head.partition(" : ")[0]:
         return entry
@@ -211,7 +207,6 @@ def _clean(doc: str | None) -> str:
 
 
 def _sections(doc: str | None) -> Page:
-    """The sections of a docstring."""
     parts = re.split(r"(?:\A|\n\n)(\S[^\n]*)\n-{3,}\n", _clean(doc))
     return dict(zip(["", *parts[1::2]], parts[::2], strict=True))
 

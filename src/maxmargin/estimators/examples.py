@@ -21,7 +21,7 @@ from maxmargin.training.fit import (
 
 @estimator
 class ExampleEstimator(HasEngine, RescaledEstimator):
-    """`fit` and what `partial_fit` does, for estimators with the hooks of `training.fit`."""
+    """`fit` and the core of `partial_fit`, for estimators with the hooks of `training.fit`."""
 
     _pages: ClassVar[dict[str, str]] = {
         "fit": """

@@ -1,8 +1,4 @@
-"""Estimators that train through kernels.
-
-KernelStructuredSVM: any problem whose outputs can be listed. LowRankKernel: features whose inner
-products are nearly a kernel, for every linear model; LowRankProblem, for every structured solver.
-"""
+"""Estimators with Mercer kernels: KernelStructuredSVM, LowRankKernel and LowRankProblem."""
 
 from collections.abc import Sequence
 from dataclasses import field
@@ -140,7 +136,7 @@ class KernelEstimator(CertifiedEstimator):
             check_classes(self.classes_, len(self._problem.classes))
 
     def _fit_oracle(self, oracle: Any, problem: Any, solver: Any, X: Any, Y: Any) -> Self:
-        """Train; if the problem fails on the way, what was learned before is kept."""
+        """Train; if the problem fails on the way, the estimator keeps what was learned before."""
 
         def attributes(model: Any) -> dict[str, Any]:
             known = {"classes_": problem.classes} if isinstance(problem, KernelClasses) else {}
@@ -159,9 +155,9 @@ class KernelEstimator(CertifiedEstimator):
 class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
     """Structural SVM in the space of a kernel, with a certificate of optimality.
 
-    Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``. Scores are ``<w, phi(x, y)>``, but
-    only the kernel ``<phi(x, y), phi(x', y')>`` is known. The model keeps the outputs with a
-    coefficient, and nothing else.
+    Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` with scores ``<w, phi(x, y)>``, of
+    which only the kernel ``<phi(x, y), phi(x', y')>`` is known. The model keeps the support
+    vectors.
 
     Parameters
     ----------
@@ -170,11 +166,10 @@ class KernelStructuredSVM(HasKernel, KernelEstimator, HasProblem):
         joint features.
     kernel : {"linear", "rbf", "polynomial"}, kernel object or callable, default="rbf"
         A callable is ``k(A, B)``, all values between two batches of rows. Objects are
-        `FunctionKernel` (also for pairs of anything), `JointKernel` (of inputs and outputs) and
-        `ProductKernel` (of parts, times one of labels).
+        `FunctionKernel`, also for pairs of anything, `JointKernel` and `ProductKernel`.
     solver : "auto", MiniBatchDual or KernelClassesDual, default="auto"
-        "auto" is `KernelClassesDual` for `Multiclass` and `MiniBatchDual` for all others, among
-        them `Multiclass` with slack rescaling of a loss matrix.
+        "auto" is `KernelClassesDual` for `Multiclass`, unless a loss matrix rescales its slack, and
+        `MiniBatchDual` for all others.
 
     Attributes
     ----------
@@ -348,7 +343,7 @@ def _inner(kernel: Any) -> Any:
 
 
 def _takes_rows(kernel: Any) -> bool:
-    """Whether a kernel compares rows of numbers, and not anything in pairs."""
+    """Whether a kernel compares rows of numbers, rather than pairs of any objects."""
     return not getattr(_inner(kernel), "pairwise", False)
 
 
@@ -358,11 +353,9 @@ class LowRankKernel(
 ):
     """Features of rank k, from the kernel with k basis rows.
 
-    With ``K`` the Gram matrix of the basis and ``K = L L'``, the features of ``x`` are
-    ``L^-1 (k(x, b_1), ..., k(x, b_k))``. Their inner products are those of the kernel, projected on
-    the span of the basis. Any linear model on them is a kernel model whose weights lie
-    in that span. Takes ``n k`` values of the kernel, ``O(k^3)`` for the basis, and a product of
-    matrices.
+    With ``K = L L'`` the Gram matrix of the basis, the features of ``x`` are ``L^-1 (k(x, b_1),
+    ..., k(x, b_k))``: a linear model on them is a kernel model whose weights lie in the span of the
+    basis. Takes ``n k`` values of the kernel and ``O(k^3)`` for the basis.
 
     Parameters
     ----------
@@ -370,9 +363,8 @@ class LowRankKernel(
     n_components : int, default=100
         Basis rows; fewer are taken if these span all the others.
     method : {"cholesky", "random"}, default="cholesky"
-        Each basis row is drawn with a probability in proportion to what those before it leave of it
-        (randomly pivoted Cholesky, on a sample of 20 rows for each component), or all are drawn
-        at random.
+        Randomly pivoted Cholesky decomposition, on a sample of 20 rows for each component, or
+        uniformly drawn rows.
     random_state : int, RandomState instance or None, default=0
         Draws the basis rows.
 
@@ -498,11 +490,9 @@ class LowRankKernel(
 
 
 def pivots(kernel: Kernel, rows: Any, k: int, random: Any) -> NDArray[np.int64]:
-    """Up to `k` rows that describe the others, by a Cholesky decomposition with random pivots.
+    """Up to `k` rows that span the others well, by randomly pivoted Cholesky decomposition.
 
-    A pivot is drawn with a probability in proportion to what is left of the diagonal: rows that are
-    described well already are left alone, and a few outliers do not take it all, as they would if
-    the largest were always chosen. Ends early when nothing is left to describe.
+    Drawing pivots in proportion to the residual diagonal keeps outliers from taking them all.
     """
     n = rows.shape[0]
     left = np.array([kernel(rows[i : i + 1], rows[i : i + 1])[0, 0] for i in range(n)], dtype=float)
@@ -528,8 +518,7 @@ def pivots(kernel: Kernel, rows: Any, k: int, random: Any) -> NDArray[np.int64]:
 class LowRankProblem(Problem):
     """A problem whose joint features go through a feature map, such as a fitted `LowRankKernel`.
 
-    Scores are then sums over the basis of the map, and every solver of `StructuredSVM` trains it,
-    `OneSlack` included. Inference tries all outputs.
+    Every solver of `StructuredSVM` trains it. Inference tries all outputs.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 METHODS = [
     "joint_feature", "loss", "inference", "loss_augmented_inference", "latent", "init_latent",
 ]  # fmt: skip
-"""What a problem with latent variables has."""
+"""Methods of a problem with latent variables."""
 
 
 @estimator
@@ -48,18 +48,17 @@ class LatentEstimator(StructuredEstimator):
     solver : str or solver object, default="auto"
         Of the convex steps; see `StructuredSVM`.
     tol : float, default=1e-3
-        A start ends when the objective is, relatively, at most so far above the least value of the
-        convex problem with the same latent variables.
+        Relative gap between the objective and the least value of the convex problem with the same
+        latent variables, at which a start ends.
     warm_start : bool, default=False
-        Begin the first start of `fit` with the weights and the dual solution of the fit before,
-        also when C has changed.
+        Begin the first start with weights and dual solution of the fit before, whatever its C.
     max_iter : int, default=10000
         Most iterations of each convex step.
     time_limit : float, default=None
         Most seconds, for all starts together.
     checkpoint : path or Checkpoint, default=None
-        File to keep the state of the fit in, between two convex steps. After a crash
-        ``Checkpoint(path, resume=True)`` goes on from it.
+        File for the state of the fit between convex steps; ``Checkpoint(path, resume=True)``
+        resumes it.
     random_state : int, RandomState instance or None, default=0
         Starts, and the order of the examples.
 
@@ -70,9 +69,8 @@ class LatentEstimator(StructuredEstimator):
     certificates_ : list of Certificate
         Of each convex step of the best start.
     certificate_ : Certificate
-        Of the weights, for the convex problem with their latent variables: ``primal`` is the
-        objective, and with the same latent variables no weights can come below ``dual``. Others
-        may be better: this is no bound for the problem as a whole.
+        For the convex problem with these latent variables: ``primal`` is the objective, ``dual`` a
+        lower bound with these latent variables only, not for the problem as a whole.
     imputations_ : list
         Latent variable of each true output: the best at the weights.
     restart_objectives_ : ndarray of shape (n_restarts,)
@@ -109,7 +107,7 @@ class LatentEstimator(StructuredEstimator):
     def _fit_latent(
         self, latent: LatentOracle, X: Any, y: Any, attributes: Any, initial: Any = None
     ) -> None:
-        """Train; if the problem fails on the way, what was learned before is kept."""
+        """Train; if the problem fails on the way, the estimator keeps what was learned before."""
         start = getattr(self, "_end", None) if self.warm_start else None
         procedure = ConvexConcave(
             solver=make_solver(self.solver),
@@ -152,9 +150,9 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
     highest ``loss(y) + <w, feature(y, h)>`` over its outputs ``y`` and latent variables ``h``, less
-    the highest ``<w, feature(y_true, h)>``. That is not convex. In turn, the latent variables of
-    the true outputs are imputed, and the convex problem that is left is solved with a
-    certificate, starting from the dual solution before. The objective never rises.
+    the highest ``<w, feature(y_true, h)>``. That is not convex: in turn, the latent variables of
+    the true outputs are imputed, and the convex problem that is left is solved with a certificate,
+    from the dual solution before (CCCP). The objective never rises.
 
     Parameters
     ----------
@@ -199,8 +197,7 @@ class LatentStructuredSVM(LatentEstimator, HasProblem):
         Raises
         ------
         ProblemError
-            If a method of the problem raises or breaks its contract. What was learned up to then
-            stays in the estimator.
+            If a method of the problem raises or breaks its contract; what was learned is kept.
         """
         check_instance(self.problem)
         for name, given in {"y": y, "initial": initial}.items():

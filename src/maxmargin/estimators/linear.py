@@ -41,12 +41,11 @@ from maxmargin.training.streams import CheckedExamples, LinearStream
 Floats = NDArray[np.float64]
 
 SPARSE_BELOW, DENSE_ABOVE = 0.3, 0.7
-"""Features with fewer non-zeros than the one fraction are faster in a sparse matrix, with more than
-the other in a dense one, which is then also the smaller."""
+"""Fractions of non-zeros below which a sparse matrix is faster, and above which a dense one is."""
 
 
 class Targets(ABC):
-    """The training targets as one kind of estimator understands them, and how many outputs."""
+    """Training targets as an estimator encodes them, and the number of outputs."""
 
     n_outputs: int
 
@@ -79,7 +78,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     n_jobs : int, default=None
         Threads; None means 1 and -1 one for each core.
     random_state : int, RandomState instance or None, default=0
-        Order of the examples. Same seed and `n_jobs`, same answer, bit for bit.
+        Order of the examples. Same seed and `n_jobs`, same result, bit for bit.
 
     Attributes
     ----------
@@ -139,10 +138,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
 
     @abstractmethod
     def _set_weights(self, targets: Any, weights: Floats, intercept: Floats) -> dict[str, Any]:
-        """Fitted attributes that hold the model.
-
-        Takes weights of shape (n_features, n_outputs) and intercepts of shape (n_outputs,).
-        """
+        """Set weights of shape (n_features, n_outputs) and intercepts of shape (n_outputs,)."""
 
     @property
     def _solver(self) -> SequentialDual:
@@ -190,7 +186,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return features
 
     def _check_geometry(self, features: WhitenedFeatures) -> None:
-        """Refuse a prior, or a constant feature, that makes large numbers of moderate ones."""
+        """Refuse a prior, or a constant feature, that makes huge features of moderate ones."""
         check_bias(self._bias)
         if self.prior is None:
             return
@@ -262,7 +258,6 @@ class LinearEstimator(CertifiedEstimator, Prunable):
         return fitted | {"n_features_in_": len(original)}
 
     def _fit_source(self, stream: LinearStream) -> Self:
-        """Fit on batches of a source."""
         solve = partial(self._streamed_solver.solve, stream)
         result: Result = train(
             self, stream.source, None, solve, lambda weights: self._model(*stream.about(), weights)
@@ -323,10 +318,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
     def _check_samples(
         self, X: Any, y: Any, sample_weight: ArrayLike | None, alone: bool = True
     ) -> tuple[Any, NDArray[Any], Floats]:
-        """Checked features and targets, and the C of each example.
-
-        If they are not `alone`, something may be learned from others.
-        """
+        """Checked features, targets and the C of each example; not `alone`: a batch of more."""
         name = type(self).__name__
         y = check_labels(y, name)
         X = check_features(X, name)
@@ -354,7 +346,7 @@ class LinearEstimator(CertifiedEstimator, Prunable):
 def _carried_over(
     problem: LinearProblem | OneVersusRest, dual_coef: Floats, old_C: float, new_C: float
 ) -> Floats:
-    """Dual coefficients of another C as a start: as they are or in proportion, what is better."""
+    """Dual variables of another C as a start: as they are or in proportion, whichever is better."""
     scaled = dual_coef * (new_C / old_C)
     if isinstance(problem, OneVersusRest):
         columns = [
@@ -456,7 +448,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         return X, y, self._targets(y), C
 
     def _targets(self, y: NDArray[Any]) -> _NumberTargets:
-        """Checked values."""
         try:
             values = y.astype(np.float64)
         except (TypeError, ValueError) as error:

@@ -53,24 +53,23 @@ class Pruned:
 def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pruned:
     """Drop the weights of features that are below a threshold.
 
-    A tagger trained on feature dictionaries also forgets the names of features that have no weight
-    left, and its file becomes smaller. The weights of a linear model become a sparse matrix if that
-    is smaller. Transitions and biases are few, and stay.
+    A tagger trained on feature dictionaries also forgets the names of features without weights. The
+    weights of a linear model become a sparse matrix if that is smaller. Transitions and biases
+    stay.
 
     Parameters
     ----------
     estimator : fitted SequenceTagger, LinearClassifier or LinearRegressor
     threshold : float
-        Weights whose absolute value is below it go. At 0 only features without any weight go,
-        which changes no answer.
+        Weights of a smaller absolute value are dropped; at 0, which changes no prediction, only
+        features without any weight.
     X, y : examples, default=None
         To score both models on.
 
     Returns
     -------
     pruned : Pruned
-        The estimator's ``certificate_`` keeps its dual value, below which no weights can come; how
-        far above it the pruned weights are, it does not know.
+        The dual value of its ``certificate_`` still holds; the primal value is not known.
 
     Raises
     ------
@@ -86,15 +85,12 @@ def prune(estimator: Any, threshold: float, X: Any = None, y: Any = None) -> Pru
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.estimators.pruning import prune
     >>> X = [[["the", "t"], ["dog", "d"]], [["the", "t"], ["cat", "c"], ["sat", "s"]]]
     >>> y = [["DET", "NOUN"], ["DET", "NOUN", "VERB"]]
     >>> tagger = mm.SequenceTagger(C=10.0).fit(X, y)
-    >>> pruned = prune(tagger, threshold=0.2, X=X, y=y)
-    >>> len(tagger.vocabulary_), len(pruned.estimator.vocabulary_)
-    (8, 6)
-    >>> pruned.score_before, pruned.score_after
-    (1.0, 1.0)
+    >>> pruned = mm.prune(tagger, threshold=0.2, X=X, y=y)
+    >>> len(tagger.vocabulary_), len(pruned.estimator.vocabulary_), pruned.score_after
+    (8, 6, 1.0)
     """
     if not isinstance(estimator, Prunable):
         raise TypeError(

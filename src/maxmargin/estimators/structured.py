@@ -63,7 +63,7 @@ class StructuredEstimator(CertifiedEstimator):
     _solve = train_as_hooked
 
     def _survey(self, source: Source) -> Metadata:
-        """What all examples of a source fix."""
+        """Metadata of all examples of a source, such as their classes."""
         hooks: Any = self
         return survey_classes(hooks, source)
 
@@ -121,11 +121,9 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
 
     Parameters
     ----------
-    problem : Problem
-        What is predicted.
     rescaling : {"margin", "slack"}, default="margin"
         How the loss enters: it moves the margin, or it multiplies the violation of a margin of one.
-        If the problem has no ``slack_rescaled_inference``, the latter is solved by some calls of
+        Without ``slack_rescaled_inference`` of the problem, the latter takes several calls of
         ``loss_augmented_inference``, which may miss the largest slack: the certificate then counts
         a bound of it, and a fit may end with the status "relaxed".
 
@@ -159,14 +157,13 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     ) -> Self:
         """Train on inputs and their true outputs.
 
-        `X` may also be a `Source` of both, which need not fit in memory; then all other arguments
-        are left out. `Online` trains, whose parameters count if `solver` is one.
+        `X` may also be a `Source` of both, which need not fit in memory, without other arguments.
+        `Online` trains then, with its parameters if `solver` is one.
 
         Raises
         ------
         ProblemError
-            If a method of the problem raises or breaks its contract. What was learned up to then
-            stays in the estimator.
+            If a method of the problem raises or breaks its contract; what was learned is kept.
         """
         if isinstance(X, Source):
             fit_source(self, X, y=y, sample_weight=sample_weight)
@@ -182,15 +179,14 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
     ) -> Self:
         """Learn from some more examples.
 
-        They are explored once and not kept, only the cuts of those that were hard (see
+        They get one pass and are not kept, only the cutting planes of those that violate (see
         `Online`, whose parameters count if `solver` is one). The model can be used after every
-        call. The first call begins anew; so does the first after `fit`. Examples that come again
-        count again: what is learned from `k` cycles over the same data belongs to ``k * C``.
+        call. The first call, and the first after `fit`, begin anew. Examples that come again count
+        again: `k` passes over the same data are a fit with ``k * C``.
 
-        Afterwards ``certificate_`` is that of the cached problem. Its dual value is a lower bound
-        of the objective of everything seen, in all calls. Its primal value is the objective of the
-        cached constraints alone: the objective of everything seen is at least that, and how much
-        more only another pass over all examples can tell. `fit` with a source makes one.
+        The dual value of ``certificate_`` is a lower bound of the objective over all examples of
+        all calls. Its primal value is that of the cached constraints alone, which the objective is
+        at least; how much more only another pass tells, such as `fit` with a source makes.
         """
         partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
         return self
@@ -207,7 +203,7 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         return {}
 
     def _survey_partition(self, X: Any, y: Any) -> None:
-        """Nothing: problems know their features."""
+        """Nothing: a problem has no metadata."""
 
     def _metadata_of(self, surveys: list[Survey]) -> Metadata:
         return {}

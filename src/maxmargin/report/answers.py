@@ -1,7 +1,4 @@
-"""Predictions beside the true outputs: what a report can say about each kind of output.
-
-A structure registers its own kind as `ANSWERS` in the ``report.py`` of its folder.
-"""
+"""Predictions beside the true outputs, for reports; structures register their own as `ANSWERS`."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -49,11 +46,10 @@ class PairWeights(NamedTuple):
 
 
 class Answers:
-    """What an estimator predicts for test data, and how that differs from the true outputs.
+    """Predictions for test data beside the true outputs, of which only score and loss are known.
 
-    This one knows nothing of the outputs but the score and perhaps the loss. `words` are what a
-    reader should see of each example: a string, or strings, one for each position; `groups` are the
-    queries of rankings.
+    `words` are what a reader sees of an example, or of its positions; `groups` the queries of
+    rankings.
     """
 
     estimators: ClassVar[tuple[str, ...]] = ()
@@ -182,11 +178,9 @@ class LabelAnswers(Answers):
         return np.array([places.get(y, -1) for y in labels.tolist()], dtype=np.int64)
 
     def labels(self) -> tuple[Labels, Labels]:
-        """Of all examples."""
         return self.y_true, self.predictions
 
     def class_tables(self) -> list[tuple[str, list[ClassScore]]]:
-        """One table."""
         return [("Scores of each class", class_scores(self.y_true, self.predictions))]
 
     def mistakes(self, most: int) -> list[Markup]:
@@ -251,7 +245,6 @@ class NumberAnswers(Answers):
         self.errors: Floats = self.predictions - self.y_true
 
     def more_scores(self) -> list[tuple[str, float]]:
-        """The usual measures of regression."""
         from sklearn import metrics
 
         pair = self.y_true, self.predictions
@@ -263,7 +256,6 @@ class NumberAnswers(Answers):
         ]
 
     def plots(self, figures: Figures) -> Markup:
-        """Predicted against true values, and the errors."""
         return figures.draw(
             lambda axes: plot_predictions(self.y_true, self.predictions, axes=axes),
             [
@@ -306,11 +298,9 @@ class LabellingAnswers(Answers):
 
     @property
     def size(self) -> str:
-        """Examples and their positions."""
         return f"{super().size}, {plural(len(self._flat[0]), self.position)}"
 
     def labels(self) -> tuple[Labels, Labels]:
-        """Of all positions."""
         return self._flat
 
     def more_scores(self) -> list[tuple[str, float]]:
@@ -480,10 +470,7 @@ def chunks(labels: Iterable[str]) -> set[tuple[int, int, str]]:
 
 
 def chunk_scores(y_true: Sequence[Any], predictions: Sequence[Any]) -> list[ClassScore]:
-    """Precision, recall and F1 of the chunks of each kind, and last of all of them.
-
-    A chunk is correct if its extent and its type are.
-    """
+    """Precision, recall and F1 of chunks, right in extent and type: by type, then of all."""
     wanted: Counter[str] = Counter()
     said: Counter[str] = Counter()
     right: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""HTML and SVG that are well-formed and escaped, because there is only one way to make them."""
+"""HTML and SVG, well-formed and escaped."""
 
 import html
 import unicodedata
@@ -34,10 +34,7 @@ def printable(value: Any) -> str:
 
 
 def tag(name: str, *children: Any, **attributes: Any) -> Markup:
-    """Make an element of children that are `Markup` or text, and of attributes; None is left out.
-
-    ``class_`` is written ``class``, and ``aria_label`` is written ``aria-label``.
-    """
+    """An element of `Markup` and text; ``class_`` is written ``class``, ``a_b`` ``a-b``."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
         for key, value in attributes.items()

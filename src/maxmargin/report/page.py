@@ -1,7 +1,4 @@
-"""A report about a fitted estimator: one HTML file, for any browser, without network.
-
-Each section is a function that returns nothing where there is nothing to say.
-"""
+"""The HTML report about a fitted estimator; sections with nothing to say return nothing."""
 
 import inspect
 import re
@@ -93,7 +90,6 @@ class Subject:
 
     @property
     def history(self) -> list[Any]:
-        """Iterations of the fit."""
         return list(getattr(self.estimator, "history_", None) or [])
 
 
@@ -405,9 +401,8 @@ def write_report(
 ) -> Path:
     """Write a report about an estimator: certificate, convergence, scores, worst mistakes.
 
-    The file holds all it needs: it opens without network, in light or dark, on paper and on a
-    phone, and runs no script. Without test data it has the certificate, the convergence and the
-    weights.
+    One HTML file, without scripts or network. Without test data it has the certificate, the
+    convergence and the weights.
 
     Parameters
     ----------
@@ -418,8 +413,7 @@ def write_report(
     X, y : default=None
         Test data, as the estimator's ``score`` takes them.
     words : sequence, default=None
-        What a reader should see of each test example: a string, or for sequences and trees a list
-        of strings, one for each position.
+        What to show of each test example: a string, or for sequences and trees one a position.
     groups : array-like, default=None
         Queries of the test data, for a `Ranker`.
     title : str, default=None
@@ -441,7 +435,7 @@ def write_report(
 
     See Also
     --------
-    maxmargin.report.plots.plot_convergence : Only this plot, for notebooks.
+    plot_convergence : Only this plot, for notebooks.
 
     Examples
     --------
@@ -449,11 +443,10 @@ def write_report(
     >>> from pathlib import Path
     >>> from sklearn.datasets import load_iris
     >>> import maxmargin as mm
-    >>> from maxmargin.report.page import write_report
     >>> X, y = load_iris(return_X_y=True)
     >>> model = mm.LinearClassifier().fit(X[::2], y[::2])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     page = write_report(model, Path(folder) / "report.html", X[1::2], y[1::2])
+    ...     page = mm.write_report(model, Path(folder) / "report.html", X[1::2], y[1::2])
     ...     "Confusions" in page.read_text(encoding="utf-8")
     True
     """

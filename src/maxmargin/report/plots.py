@@ -79,10 +79,7 @@ def new_axes(given: Any, n: int, size: tuple[float, float] = PANEL) -> Any:
 
 
 def heat_colors(both_signs: bool = False) -> Any:
-    """Colours from clear to blue, with `both_signs` from orange over clear to blue.
-
-    The clear ones let any background through, light or dark.
-    """
+    """Colours from clear to blue, with `both_signs` from orange over clear to blue."""
     from matplotlib.colors import LinearSegmentedColormap
 
     clear_blue, blue = (*BLUE, 0.0), (*BLUE, 1.0)
@@ -131,10 +128,7 @@ class Figures:
     def draw(
         self, plot: Callable[[Any], Any], captions: Sequence[str], *, side: float | None = None
     ) -> Markup:
-        """Plots side by side: `plot` gets a list of axes, one for each caption.
-
-        `side` is for matrices, around which names take what room they need: their inches.
-        """
+        """Plots side by side, one for each caption; `side` are the inches of a matrix."""
         pyplot()
         import matplotlib
         from matplotlib.figure import Figure
@@ -169,10 +163,7 @@ class Figures:
 
 
 def embedded(svg: str, prefix: str, alternative: str) -> Markup:
-    """Make an SVG file of matplotlib a part of a page.
-
-    Metadata are removed, ids get the prefix, and colours become those of the page.
-    """
+    """An SVG of matplotlib for a page: no metadata, ids with `prefix`, the page's colours."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
@@ -196,9 +187,8 @@ def plot_convergence(
 ) -> NDArray[np.object_]:
     """Plot how the duality gap closed, and the two objectives it lies between.
 
-    Most solvers evaluate the objective rarely, because that takes a pass over the data. Where they
-    did, there are solid lines and filled points; dashed lines and hollow points are estimates (see
-    `maxmargin.core.result.Iteration`). The last point is the certificate.
+    Solid lines and filled points are where the solver evaluated the objective, which takes a pass
+    over the data; dashed lines and hollow points are estimates. The last point is the certificate.
 
     Parameters
     ----------
@@ -207,18 +197,17 @@ def plot_convergence(
     axes : two Axes, default=None
         For the gap and for the objectives; None makes them.
     against : {"seconds", "oracle_calls"}, default="seconds"
-        What the x-axis is: time, or oracle calls (updates of examples, where there are explicit
-        classes).
+        The x-axis: time, or oracle calls (updates of examples, for solvers without an oracle).
 
     Returns
     -------
     axes : ndarray of two Axes
-        For the objective and for the gap.
+        For the gap and for the objectives.
 
     See Also
     --------
     plot_path : The same for many values of C.
-    maxmargin.report.page.write_report : A page with this and much more.
+    write_report : A page with this and much more.
 
     Examples
     --------
@@ -226,10 +215,9 @@ def plot_convergence(
     >>> matplotlib.use("Agg")
     >>> from sklearn.datasets import load_iris
     >>> import maxmargin as mm
-    >>> from maxmargin.report.plots import plot_convergence
     >>> X, y = load_iris(return_X_y=True)
     >>> fits = {f"C = {C}": mm.LinearClassifier(C=C).fit(X, y) for C in (0.1, 1.0)}
-    >>> gap, objectives = plot_convergence(fits, against="oracle_calls")
+    >>> gap, objectives = mm.plot_convergence(fits, against="oracle_calls")
     >>> gap.get_yscale(), gap.get_xlabel()
     ('log', 'oracle calls')
     """
@@ -363,10 +351,9 @@ def plot_path(
     >>> matplotlib.use("Agg")
     >>> from sklearn.datasets import load_iris
     >>> import maxmargin as mm
-    >>> from maxmargin.report.plots import plot_path
     >>> X, y = load_iris(return_X_y=True)
     >>> models = mm.LinearClassifier().path(X, y, Cs=[0.01, 0.1, 1.0])
-    >>> [axis.get_title() for axis in plot_path(models, X, y)]
+    >>> [axis.get_title() for axis in mm.plot_path(models, X, y)]
     ['Score', 'Objective', 'Certified gap', 'Size of the model']
     """
     pyplot()
@@ -420,8 +407,7 @@ def plot_confusion(
 ) -> Any:
     """Plot how often each class was predicted as each other.
 
-    The colour grows with the square root of the count, so that rare mistakes can be seen. Counts
-    are written for up to sixteen classes.
+    The colour grows with the square root of the count. Counts are written for up to 16 classes.
 
     Parameters
     ----------
@@ -443,8 +429,8 @@ def plot_confusion(
     --------
     >>> import matplotlib
     >>> matplotlib.use("Agg")
-    >>> from maxmargin.report.plots import plot_confusion
-    >>> axis = plot_confusion([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]])
+    >>> import maxmargin as mm
+    >>> axis = mm.plot_confusion([["DET", "NOUN"], ["VERB"]], [["DET", "VERB"], ["VERB"]])
     >>> [label.get_text() for label in axis.get_yticklabels()]
     ['DET', 'NOUN', 'VERB']
     """
@@ -497,10 +483,7 @@ def confusion_side(n: int) -> float:
 
 
 def plot_matrix(values: NDArray[Any], names: Sequence[Any], *, ax: Any, root: bool = False) -> None:
-    """Draw a square matrix as a heat map, with its values if there is room.
-
-    Values of both signs get two colours. With `root` the colour grows as the square root.
-    """
+    """Draw a square matrix as a heat map; with `root` the colour grows as the square root."""
     from matplotlib.colors import Normalize, PowerNorm
     from matplotlib.ticker import FixedFormatter, FixedLocator
 
@@ -558,7 +541,7 @@ def plot_predictions(y_true: NDArray[Any], y_pred: NDArray[Any], *, axes: Any = 
 
 
 def _history(estimator: Any) -> list[Any]:
-    """Iterations of a fit, a part of them if there are very many."""
+    """Iterations of a fit, a sample of them if there are very many."""
     history = getattr(estimator, "history_", None)
     if not history:
         raise NotFittedError(
@@ -624,7 +607,7 @@ def _n_weights(model: Any) -> int | None:
 
 
 def _short(name: Any) -> str:
-    """A name for the side of a matrix."""
+    """A name, shortened for the side of a matrix."""
     text = printable(name)
     text = text if len(text) <= 14 else f"{text[:13]}…"
     return text.replace("$", r"\$")  # or matplotlib takes it for a formula

@@ -29,14 +29,13 @@ _FRACTION_OF_TIME = 0.02
 class ProgressLine:
     """Callback that shows on one line how far a fit has come, and how much longer it may take.
 
-    The line has the iteration, the relative duality gap, the dual objective, oracle calls, cutting
-    planes kept, constraints found in the cache, and the time: so far, and left, extrapolated from
-    the rate at which the gap has been closing; a question mark means that it cannot be told yet. A
-    gap with a tilde is an estimate, before the objective has been evaluated over all examples.
+    The line has the iteration, the relative duality gap (with a tilde, an estimate), the dual
+    objective, oracle calls, cutting planes kept, constraints found in the cache, and the time so
+    far and left, extrapolated from the rate at which the gap closes.
 
-    In a terminal the line is rewritten in place, and drops what matters least where it has no
-    room; in a log file or a notebook a new line is written now and then. Set on a grid search or a
-    pipeline, it shows all the fits in there, in other processes too. For silence, set no callback.
+    In a terminal the line is rewritten in place; in a log file or a notebook a new line is written
+    now and then. Set on a grid search or a pipeline, as scikit-learn's own bar is, it shows how
+    many of the fits inside are done, in other processes too.
 
     Parameters
     ----------
@@ -49,11 +48,6 @@ class ProgressLine:
     See Also
     --------
     sklearn.callback.ProgressBar : Scikit-learn's own, which our estimators also serve.
-
-    Notes
-    -----
-    Of a grid search the line shows how many fits are done. Like scikit-learn's own bar it is set
-    on the outermost estimator, which hands it on to those inside.
 
     Examples
     --------
@@ -192,7 +186,7 @@ class _Run:
         self._shown_at = self._started
 
     def hear(self, news: _News) -> None:
-        """Take notice, and show it unless the line has just been written."""
+        """Record news, and show them unless the line has just been written."""
         with self._lock:
             fit = self._fits.setdefault(news.fit, _Fit(news))
             fit.hear(news)
@@ -220,7 +214,7 @@ class _Run:
 
     @property
     def _pause(self) -> float:
-        """Between two lines."""
+        """Seconds between two lines."""
         if self._every is not None:
             return self._every
         if self._line.in_place:
@@ -246,7 +240,7 @@ class _Run:
 
 
 class _Fit:
-    """One fit: the last that was heard of it."""
+    """One fit, as the last news describe it."""
 
     def __init__(self, news: _News) -> None:
         self.news = news
@@ -255,7 +249,6 @@ class _Fit:
         self._time_left = TimeLeft(news.tol, news.time_limit)
 
     def hear(self, news: _News) -> None:
-        """Take notice."""
         self.news = news
         if news.line is not None:
             self._line, self._heard_at = news.line, time.perf_counter()
@@ -272,7 +265,7 @@ class _Fit:
         return [Field(f"C {self.news.C:.3g}", 3), *self.numbers(), *ends]
 
     def numbers(self) -> list[Field]:
-        """Where the solver is."""
+        """Iteration, gap, dual value and counts of the solver."""
         news, line = self.news, self._line
         if line is None:
             return [Field(f"gap {news.gap:.1e}", 9)]
@@ -323,12 +316,9 @@ _MAX_ITERATIONS = 512
 
 
 class TimeLeft:
-    """Extrapolates the logarithm of the gap to the tolerance.
+    """Extrapolates the logarithm of the gap, in time or in its logarithm, to the tolerance.
 
-    Gaps fall exponentially with time or, with some solvers, like a power of it; whichever has
-    fitted better of late is taken. Most iterations have a gap: they evaluated the objective, or
-    estimate it. For the others the recent gain of the dual stands in, which falls as the gap does;
-    the last iteration that has both says how many times larger the gap is.
+    The recent gain of the dual, which falls as the gap does, stands in where the gap is not known.
     """
 
     def __init__(self, tol: float | AbsoluteGap, time_limit: float | None = None) -> None:
@@ -340,7 +330,6 @@ class TimeLeft:
         self._log_gains: list[float] = []
 
     def add(self, line: Iteration) -> None:
-        """Take notice of an iteration."""
         last, self._last = self._last, line
         tells = last is None or (line.primal, line.objective) != (last.primal, last.objective)
         gap = min(line.relative_gap, line.objective_gap) if tells else math.nan

@@ -1,1 +1,1 @@
-"""The class of a bag of feature rows, one of which shows it: a latent variable."""
+"""The class of a bag of instances, one of which shows it: a latent variable."""

@@ -1,4 +1,4 @@
-"""LatentClassifier: the class of a bag of feature rows, one of which shows it."""
+"""LatentClassifier: the class of a bag of instances, one of which shows it."""
 
 from typing import Any, Self
 
@@ -27,21 +27,19 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     """Classes of bags: which of its instances shows the class is a latent variable.
 
     A bag is a matrix with one row for each instance: the frames of a recording, the windows of an
-    image. Class ``k`` scores ``max_j <coef_[k], x_j> + intercept_[k]`` over the instances. In turn,
-    the best instance for its class is chosen in each bag, and a convex problem is solved with a
-    certificate; see `LatentStructuredSVM`. The first start begins with the instances that a linear
-    classifier of the means of bags chooses, the others with random ones.
+    image. Class ``k`` scores ``max_j <coef_[k], x_j> + intercept_[k]`` over the instances. Trained
+    as `LatentStructuredSVM`; the first start begins with the instances that a linear classifier of
+    the means of bags chooses, the others with random ones.
 
     Parameters
     ----------
     background : label, default=None
-        A class whose bags show nothing. It has no weights and scores zero: its bags ask every
-        instance to score below zero, by a margin, for all the other classes. With two classes, one
-        of them the background, this is the latent SVM of object detection.
+        A class without weights that scores zero: in its bags, every instance is to score below
+        zero, by a margin, for all other classes. With two classes, one of them the background, this
+        is the latent SVM of object detection.
     loss_matrix : array-like of shape (n_classes, n_classes) or dict, default=None
-        ``loss_matrix[y, j]``: loss of answering class ``j`` for class ``y``, classes sorted, zero
-        diagonal; or ``{(true, predicted): loss}``, pairs left out costing 1. None means 1 for
-        every mistake.
+        ``loss_matrix[y, j]``: loss of predicting ``j`` for ``y``, classes sorted, zero diagonal; or
+        ``{(true, predicted): loss}``, 1 where left out. None means 1 for every mistake.
     fit_intercept : bool, default=True
         Learn an intercept for each class, as the weight of a constant feature.
 
@@ -64,13 +62,13 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     Examples
     --------
     >>> import numpy as np
-    >>> from maxmargin.structures.latent.estimator import LatentClassifier
+    >>> import maxmargin as mm
     >>> random = np.random.default_rng(0)
     >>> X = random.normal(size=(60, 5, 3))
     >>> y = np.array(["left", "none", "right"] * 20)
     >>> X[y == "left", 2] += [4, 0, 0]
     >>> X[y == "right", 3] += [0, 4, 0]
-    >>> model = LatentClassifier(C=1.0, background="none").fit(X, y)
+    >>> model = mm.LatentClassifier(C=1.0, background="none").fit(X, y)
     >>> bool(model.score(X, y) > 0.9), model.predict_instances(X[[0, 2]]).tolist()
     (True, [2, 3])
     """
@@ -111,8 +109,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         Parameters
         ----------
         initial : array-like of shape (n_bags,), default=None
-            The instance that shows the class of each bag, as far as one knows, for the first start;
-            -1 for the mean of the bag.
+            Imputations for the first start: an instance of each bag, or -1 for their mean.
         """
         instances, ends = _bags(X, lengths)
         labels = _labels(y, len(ends) - 1)
@@ -170,13 +167,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any, *, lengths: ArrayLike | None = None) -> NDArray[Any]:
-        """Classes of bags.
-
-        Returns
-        -------
-        y : ndarray of shape (n_bags,)
-            What is predicted for each bag.
-        """
+        """Class of each bag."""
         numbers = self._scores(X, lengths)[0].argmax(axis=1)
         return np.asarray(self.classes_[numbers])
 
@@ -208,13 +199,7 @@ class LatentClassifier(ClassifierMixin, LatentEstimator):
     def score(
         self, X: Any, y: ArrayLike, sample_weight: Any = None, *, lengths: Any = None
     ) -> float:
-        """Fraction of the bags whose class is right.
-
-        Parameters
-        ----------
-        sample_weight : array-like of shape (n_bags,), default=None
-            Weights of the bags.
-        """
+        """Fraction of the bags whose class is right."""
         right = self.predict(X, lengths=lengths) == np.asarray(y)
         return float(np.average(right, weights=sample_weight))
 
@@ -279,7 +264,7 @@ def _stacked(X: Any) -> tuple[Any, list[int]]:
 
 
 def _check_finite(X: Any, ends: Order) -> None:
-    """No NaN or infinity, or a sentence that says in which bag."""
+    """ValueError for NaN or infinity, with the number of the bag."""
     found = sp.coo_array(X) if sp.issparse(X) else None
     values = np.asarray(X) if found is None else found.data
     if not np.issubdtype(values.dtype, np.floating) or np.isfinite(values).all():
@@ -305,7 +290,7 @@ def _labels(y: Any, n_bags: int) -> NDArray[Any]:
 
 
 def _first_instances(initial: Any, lengths: Order) -> Order | None:
-    """The user's guess, checked."""
+    """Checked imputations of the user for the first start."""
     if initial is None:
         return None
     chosen = np.asarray(initial)

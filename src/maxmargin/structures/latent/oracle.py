@@ -1,15 +1,12 @@
-"""Bags of feature rows, one of which shows the class: which one is the latent variable.
+"""Bags of feature rows, *instances*, one of which shows the class: the latent variable.
 
-Class ``k`` scores ``max_j <w_k, x_j>`` over the rows ``x_j`` of the bag, its *instances*. A class
-may be the *background*: it has no weights and always scores zero, so that a bag of it asks all its
-instances to score low for all other classes. With two classes that is the latent SVM of detection.
-
-With the instance ``h`` of the true class ``y`` chosen, the hinge of a bag is
+Class k scores ``max_j <w_k, x_j>``; the *background* class has no weights and scores zero. With the
+instance h imputed for the true class y, the hinge of a bag is
 
     max(0, max over k != y and j of loss[y, k] + <w_k, x_j> - <w_y, x_h>)
 
-Pairs of the true class with another instance are left out: the bound is tighter without them, and
-the same for the best ``h``. In place of one instance, the truth may show the mean of them all.
+Pairs of the true class with other instances are left out, which makes the bound tighter, and the
+same for the best h. In place of h, the mean of all instances may be imputed.
 """
 
 from typing import Any
@@ -32,18 +29,14 @@ Order = NDArray[np.int64]
 Codes = NDArray[np.int32]
 
 MEAN = -1
-"""In the place of an instance: the mean of all of the bag."""
+"""Imputation of the mean of all instances of a bag."""
 
 NOTHING = -1
-"""In the place of the background class: there is none."""
+"""In place of a background class, where there is none."""
 
 
 class LatentBags(LatentOracle):
-    """Bags with their classes; imputations are numbers of instances within their bags, or `MEAN`.
-
-    Bag ``i`` has the rows ``ends[i]:ends[i + 1]`` of `X`, at least one. ``loss[a, b]`` is what
-    class b costs where a is right. The class `background`, if not `NOTHING`, has no weights.
-    """
+    """Bags ``ends[i]:ends[i + 1]`` of rows of `X`; imputations are numbers in bags, or `MEAN`."""
 
     def __init__(
         self,
@@ -64,17 +57,13 @@ class LatentBags(LatentOracle):
 
     @property
     def lengths(self) -> Order:
-        """Number of instances of each bag."""
         return np.diff(self.ends)
 
     def init_latent(self, random: np.random.Generator) -> Order:
         return random.integers(self.lengths)
 
     def rehearsal(self) -> "BagOracle":
-        """Bags of one instance each, the mean.
-
-        That is a few times weaker than the instance which shows the class, so it costs more.
-        """
+        """Oracle over the means of bags, with a larger C: a mean is weaker than an instance."""
         n = len(self.labels)
         means = LatentBags(
             self._shown(np.full(n, MEAN)),
@@ -112,7 +101,7 @@ class LatentBags(LatentOracle):
         return changed
 
     def _shown(self, imputations: Order) -> Any:
-        """What the truth of each bag shows, one row a bag."""
+        """The imputed row of each bag."""
         n, mean = len(imputations), imputations == MEAN
         counts = np.where(mean, self.lengths, 1)
         starts = starts_of(counts)
@@ -124,7 +113,7 @@ class LatentBags(LatentOracle):
 
 
 class BagOracle(CompiledOracle):
-    """Bags whose truth shows one row each; outputs are a class with an instance, as bytes."""
+    """Oracle over bags with imputed rows; outputs are a class and an instance, as bytes."""
 
     output_dtype = np.dtype((np.int32, (2,)))
 
@@ -149,7 +138,7 @@ class BagOracle(CompiledOracle):
         )  # fmt: skip
 
     def outputs(self, b: int) -> list[bytes]:
-        """All outputs of a bag, the truth first."""
+        """All outputs of a bag, the true one first."""
         label, length = self.bags.labels[b], int(self.bags.lengths[b])
         others = [k for k in range(len(self.bags.loss)) if k != label]
         pairs = [(label, MEAN), *((k, j) for k in others for j in range(length))]
@@ -185,10 +174,7 @@ class BagOracle(CompiledOracle):
 
 @compiled
 def best_instances(rows, ends, table, labels, which, chosen, scores):  # type: ignore[no-untyped-def]
-    """The instance with the highest score for the true class; the one before if as high.
-
-    Scratch: `scores` float64, as long as a row of the table.
-    """
+    """Impute the best instance for the true class; of ties, the one before."""
     for b in which:
         label = labels[b]
         best = -np.inf
@@ -210,9 +196,12 @@ def best_instances(rows, ends, table, labels, which, chosen, scores):  # type: i
 def most_violating(  # type: ignore[no-untyped-def]
     rows, ends, shown, table, labels, loss, examples, found, scratch, at
 ):
-    """The wrong class with its best instance of the highest score plus loss, or the truth.
+    """Loss-augmented inference: a wrong class with its best instance, or the true output.
 
-    Scratch: `scratch` float64 ``(2, P)`` and `at` int64 ``(P,)``, P the columns of the table.
+    rows, ends, shown : rows of all instances, ``(n_bags + 1,)`` where bags end, imputed rows
+    table, labels, loss : weights with P columns, ``(n_bags,)``, ``(n_classes, P)``
+    examples, found : ``(n,)``; int32 ``(n, 2)``, written
+    scratch, at : scratch, float64 ``(2, P)`` and int64 ``(P,)``
     """
     scores, best = scratch[0], scratch[1]
     for i in range(len(examples)):
@@ -238,7 +227,7 @@ def most_violating(  # type: ignore[no-untyped-def]
 
 @compiled
 def put_row(rows, i, shape, column, factor, at, columns, values):  # type: ignore[no-untyped-def]
-    """Entries of a row times a factor in a column of the table; returns where the next go."""
+    """Write a row times a factor into a column of the table; returns where the next goes."""
     first = rows.starts[i]
     for q in range(first, rows.starts[i + 1]):
         row = np.int64(rows.columns[q if rows.indexed else q - first])
@@ -256,7 +245,12 @@ def put_row(rows, i, shape, column, factor, at, columns, values):  # type: ignor
 def fill_cuts(  # type: ignore[no-untyped-def]
     shown, rows, shape, background, examples, labels, classes, others, entries, columns, values
 ):
-    """What the truth shows, in the column of its class, less the other in that of its class."""
+    """Cuts: the imputed row in the column of the true class, less the other in that of its own.
+
+    shown, rows, shape, background : imputed and all rows, shape of the table, class without weights
+    examples, labels, classes, others : ``(n,)`` bags, true and found classes, found rows
+    entries, columns, values : CSR arrays of the cuts, of which `entries` is given
+    """
     for k in range(len(examples)):
         if labels[k] != classes[k]:
             at = entries[k]

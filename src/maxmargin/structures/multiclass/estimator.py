@@ -110,13 +110,12 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     Parameters
     ----------
     formulation : {"crammer-singer", "weston-watkins", "one-vs-rest"}, default="crammer-singer"
-        Loss of an example with more than two classes: its worst violation, the sum of its
-        violations, or one binary problem for each class. With two classes they are all
-        the binary hinge.
+        Loss with more than two classes: the worst violation, the sum of the violations, or one
+        binary problem for each class. With two, all are the binary hinge.
     loss_matrix : array-like of shape (n_classes, n_classes) or dict, default=None
-        ``loss_matrix[y, j]``: loss of answering class ``j`` for class ``y``, classes sorted, zero
-        diagonal; or ``{(true, predicted): loss}``, pairs left out costing 1. None means 1 for
-        every mistake. Not for "one-vs-rest" with more than two classes.
+        ``loss_matrix[y, j]``: loss of predicting ``j`` for ``y``, classes sorted, zero diagonal; or
+        ``{(true, predicted): loss}``, 1 where left out. None means 1 for every mistake. Not for
+        "one-vs-rest" with more than two classes.
     margins : float, dict or array-like of shape (n_samples,), default=1.0
         Margin asked of every example, of each class, or of each example; multiplies its losses.
         Margins given to `fit` take the place of these.
@@ -125,12 +124,11 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         then weigh 1, or name some that `y` lacks, but not both.
     solver : "auto", "one-slack", SequentialDual, StreamedDual or OneSlack, default="auto"
         A solver object with its heuristics set by hand; for a source and for `partial_fit` a
-        `StreamedDual`, which says how much memory rows of earlier batches may take. `OneSlack` is
-        there for comparison, and for engines.
+        `StreamedDual`; `OneSlack` for comparison, and for engines.
     engine : {"threads", "processes", "dask"} or distributed.Client, default=None
-        Where to train, see `StructuredSVM`. Elsewhere than in this process `DistributedDual` trains
-        the Crammer-Singer formulation (or two classes); `prior`, `nonnegative`, `margins` and
-        `intercept_scaling` are for one process.
+        Where to train, see `StructuredSVM`. Outside of this process `DistributedDual` trains the
+        Crammer-Singer formulation (or two classes), without `prior`, `nonnegative`, `margins` and
+        `intercept_scaling`.
 
     Attributes
     ----------
@@ -193,10 +191,10 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
     ) -> Self:
         """Train on examples and their labels, numbers or strings.
 
-        `X` may also be a `Source` of examples and labels in batches, which need not fit in memory
-        together; then `y` is left out. An iteration is then a pass over the source, and Ctrl-C or
-        `time_limit` still take what is left of a pass, or one more, for the certificate. `prior`,
-        `loss_matrix` and ``class_weight="balanced"`` take one pass more.
+        `X` may also be a `Source` of examples and labels, which need not fit in memory; then `y` is
+        left out, and an iteration is a pass over the source. After Ctrl-C or `time_limit` the
+        certificate still takes the rest of a pass, or another. `prior`, `loss_matrix` and
+        ``class_weight="balanced"`` take one more.
         """
         structured = self.solver == "one-slack" or isinstance(self.solver, _STRUCTURED)
         if structured or runs_on_shards(self):
@@ -270,7 +268,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
         return self._scores(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels."""
+        """Predicted labels."""
         scores = self.decision_function(X)
         numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[numbers])
@@ -475,11 +473,7 @@ class LinearClassifier(HasEngine, ClassifierMixin, LinearEstimator):
 
 
 def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
-    """A solve with twice its values.
-
-    With two classes, two weight vectors at half the C are the binary hinge with one at all of it,
-    and the objective is half of what it should be.
-    """
+    """A solve with doubled values: two vectors at C/2 halve the objective of the binary hinge."""
 
     def doubled(line: Any) -> Any:
         return replace(
@@ -505,10 +499,10 @@ def _doubled(solve: Callable[..., Result]) -> Callable[..., Result]:
 
 
 class _LabelStream(LinearStream):
-    """Batches of a source whose targets are labels.
+    """Batches of a source whose targets are labels; classes are found as they come.
 
-    Classes are found as they come, unless something has to know them all (or how many
-    examples each has) before the first batch: that takes a pass of its own.
+    A pass of its own finds them where they, or their frequencies, must be known before the first
+    batch.
     """
 
     estimator: LinearClassifier
@@ -561,10 +555,7 @@ class _LabelStream(LinearStream):
 
 
 def _check_keys(class_weight: Mapping[Any, float], classes: list[Any]) -> None:
-    """Refuse weights of what is no class, as scikit-learn does.
-
-    Weights for every class and more are fine: a fold may lack one of them.
-    """
+    """Refuse weights of unknown classes, unless all classes have one: a fold may lack some."""
     strange = [key for key in class_weight if key not in classes]
     if strange and any(label not in class_weight for label in classes):
         raise ValueError(

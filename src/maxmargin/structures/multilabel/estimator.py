@@ -35,10 +35,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     Parameters
     ----------
     graph : {"independent", "tree", "full"} or list of pairs, default="tree"
-        Pairs of labels that are scored together: none; those of the tree with the most mutual
-        information between labels in training (Chow and Liu; of a source and in `partial_fit`, in
-        the first batch); all; or those given, by label. All pairs, and others with cycles, are for
-        at most 18 labels.
+        Pairs of labels that are scored together: none; the Chow-Liu tree of the training data (of
+        a source and in `partial_fit`, of the first batch); all; or those given, by label. Loopy
+        graphs may have at most 18 labels.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
         Number of wrong labels; ``1 - F1`` of the true and the predicted set, 0 if both are empty;
         one for any mistake.
@@ -55,8 +54,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
     edges_ : ndarray of shape (n_edges, 2)
         Pairs that are scored together, as places in `classes_`.
     pair_coef_ : ndarray of shape (n_edges, 2, 2)
-        ``pair_coef_[e, s, t]`` is added when the first label of edge ``e`` is on (s = 1) or off
-        (s = 0), and the second so as t says.
+        ``pair_coef_[e, s, t]`` is added when the labels of edge ``e`` are s and t, 1 for on.
 
     See Also
     --------
@@ -64,10 +62,9 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
 
     Notes
     -----
-    An oracle call takes time in proportion to the number of labels ``L`` with the Hamming loss, for
-    independent labels as for trees. With the F1 loss and ``T`` true labels it takes ``T (L - T)``
-    steps for independent labels and at most the square of that for trees. All sets are tried where
-    pairs make cycles, but most of them many at a time.
+    An oracle call takes ``O(L)`` for L labels with the Hamming loss, without edges as in trees;
+    with the F1 loss and T true labels ``O(T (L - T))`` without edges, at most its square in trees.
+    Loopy graphs are solved by branch and bound over all sets.
 
     Examples
     --------
@@ -235,7 +232,7 @@ class MultilabelClassifier(ClassifierMixin, RowEstimator):
         return float(np.average(right, weights=sample_weight))
 
     def _reduced(self, X: Any) -> tuple[Floats, Floats]:
-        """What labels add, and pairs."""
+        """Gains of labels and bonuses of edges."""
         X = check_rows(self, X)
         problem = self._problem
         return problem.reduced(problem.scores(X, self._weights), problem.split(self._weights)[1])

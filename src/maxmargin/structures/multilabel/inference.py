@@ -1,19 +1,13 @@
 """Inference over sets of labels with unary and pairwise potentials.
 
-A set ``y`` of labels, 0 or 1 each, scores
+    score(y) = sum_l gains[l] * y_l + sum_e bonus[e] * y_a * y_b,    edge e = {a, b},  y_l in {0, 1}
 
-    sum_l gains[l] * y_l + sum_e bonus[e] * y_a * y_b,    edge e = {a, b}
+Forests are solved by max-product, loopy graphs by branch and bound over at most `MOST_LABELS`
+labels. Losses of the numbers of true and false positives only are maximised by counts: the best
+score for each pair of counts, and the loss added; slack rescaling likewise.
 
-Any pairwise potentials can be brought to this form. Without edges labels are independent; in a
-forest, dynamic programming is exact; in loopy graphs all sets are enumerated by branch and bound,
-which is why there may be at most `MOST_LABELS` labels then.
-
-Losses that depend on the true set by the numbers of true and false positives only are maximised by
-counts: the highest score of a set is found for each pair of counts, and the loss is added. That
-serves any such loss, and slack rescaling as well.
-
-Compiled routines take rows of gains and write one set a row, as int32. Scratch arguments come last;
-larger arrays than their shapes say do no harm.
+Compiled routines take `gains` float64 and `y_true` int32, both ``(n, n_labels)``, the index `loss`
+in `LOSSES` and the flag `slack`, and write `sets` int32 ``(n, n_labels)``. Scratch may be larger.
 """
 
 from dataclasses import dataclass
@@ -91,8 +85,8 @@ def _choose(best, n_true, n_false, loss, slack):  # type: ignore[no-untyped-def]
 def best_in_forests(gains, to_parents, parents, order, sets, best):  # type: ignore[no-untyped-def]
     """Set `sets` to the best set for each row of gains, by max-product in a forest.
 
-    ``to_parents[l]`` is the bonus of label ``l`` with its parent, which comes after it in `order`.
-    Scratch: `best` float64 ``(n_labels, 2)``.
+    ``to_parents[l]`` is the bonus of label l with its parent, which comes after it in `order`; all
+    ``(n_labels,)``. Scratch: `best` float64 ``(n_labels, 2)``.
     """
     for k in range(len(gains)):
         for label in range(len(order)):
@@ -117,9 +111,11 @@ def try_all_sets(  # type: ignore[no-untyped-def]
 ):
     """Set `sets` to the most violating set for each row of gains, by branch and bound.
 
-    With ``loss == NO_LOSS`` and empty true sets it is the best set. Scratch: float64 `partial`
-    ``(n_labels + 1,)``, `fields` ``(n_labels + 1, n_labels)`` and `hopes` ``(n_labels,)``, int64
-    `right`, `wrong` and `states` ``(n_labels + 1,)``.
+    With ``loss == NO_LOSS`` and empty true sets, to the best set.
+
+    couplings : bonuses as a symmetric matrix, float64 ``(n_labels, n_labels)``
+    partial, fields, hopes : scratch, float64, ``(n + 1,)``, ``(n + 1, n)``, ``(n,)`` for n labels
+    right, wrong, states : scratch, int64 ``(n_labels + 1,)``
     """
     # Labels are decided from the last to the first. Level k of the scratch is for labels k and
     # above being decided: the score so far, what each lower label would add, how many labels are
@@ -174,8 +170,8 @@ def try_all_sets(  # type: ignore[no-untyped-def]
 def counted_independent(gains, y_true, loss, slack, sets, ranks, best, right, wrong):  # type: ignore[no-untyped-def]
     """Set `sets` to the most violating set for each row of gains, without edges.
 
-    `ranks` has the labels of each row in descending order of gain. Scratch: `best` one for each
-    pair of counts, `right` and `wrong` ``(n_labels + 1,)``.
+    `ranks` ``(n, n_labels)`` has labels in descending order of gain. Scratch, float64: `best` for
+    each pair of counts, `right` and `wrong` ``(n_labels + 1,)``.
     """
     n = gains.shape[1]
     for row in range(len(gains)):
@@ -210,8 +206,9 @@ def counted_in_forests(  # type: ignore[no-untyped-def]
 ):
     """Set `sets` to the most violating set for each row of gains, in a forest.
 
-    Takes time in the square of the number of pairs of counts. Scratch: `now` and `before` float64
-    ``(n_labels + 1, 2, pairs of counts)``, `counts` int64 ``(6, n_labels + 1)``.
+    to_parents, parents, order : as in `best_in_forests`
+    now, before : scratch, float64 ``(n_labels + 1, 2, P)``; time is quadratic in P pairs of counts
+    counts : scratch, int64 ``(6, n_labels + 1)``
     """
     # now[l, s, at]: the best score of label l, in state s, with what is below it and has been
     # merged so far, by counts; before[l] is that of its parent when l is merged into it. The roots
@@ -260,7 +257,7 @@ def counted_in_forests(  # type: ignore[no-untyped-def]
 
 @inlined
 def _merge(now, before, label, parent, bonus, trues, falses, stride):  # type: ignore[no-untyped-def]
-    """Add the table of a label, which is complete, to that of its parent."""
+    """Combine the complete table of a label with that of its parent."""
     for state in range(2):
         for tp in range(trues[parent] + 1):
             for fp in range(falses[parent] + 1):
@@ -284,10 +281,7 @@ def _merge(now, before, label, parent, bonus, trues, falses, stride):  # type: i
 
 @dataclass(frozen=True, eq=False)
 class LabelGraph:
-    """Labels and the edges ``(n_edges, 2)`` between them, no pair twice.
-
-    ValueError if the edges form a cycle among more than `MOST_LABELS` labels.
-    """
+    """Labels and edges ``(n_edges, 2)``, none twice; ValueError for cycles over too many labels."""
 
     n_labels: int
     edges: Any
@@ -305,7 +299,6 @@ class LabelGraph:
 
     @property
     def is_forest(self) -> bool:
-        """Whether the edges form no cycle."""
         return self._rooted is not None
 
     @cached_property
@@ -353,10 +346,7 @@ class LabelGraph:
         return np.asarray((sets * gains).sum(axis=1) + (sets[:, a] * sets[:, b]) @ bonus)
 
     def best(self, gains: Floats, bonus: Floats) -> Sets:
-        """The set of the highest score for each row of gains ``(n, n_labels)``.
-
-        A gain of ``-inf`` rules a label out. Without edges, a label whose gain is zero is left out.
-        """
+        """MAP inference for each row of gains ``(n, n_labels)``; -inf rules a label out."""
         gains = np.ascontiguousarray(gains)
         if not len(self.edges):
             return (gains > 0.0).astype(np.int32)
@@ -370,10 +360,7 @@ class LabelGraph:
     def most_violating(
         self, gains: Floats, bonus: Floats, y_true: Sets, loss: str, slack: bool = False
     ) -> Sets:
-        """The set of the highest score plus loss for each row of gains; of ties, the true set.
-
-        With `slack` the highest ``loss * (1 + score - score of y_true)`` instead.
-        """
+        """Loss-augmented inference; with `slack`, of ``loss * (1 + score - score of y_true)``."""
         y_true = np.ascontiguousarray(y_true, dtype=np.int32)
         if loss == "hamming" and not slack:
             return self.best(gains + 1.0 - 2.0 * y_true, bonus)

@@ -1,8 +1,7 @@
-"""Label sets: a weight vector for each label, a table of four weights for each pair on an edge.
+"""Label sets: a weight vector for each label, a table of four weights for each edge.
 
-Label ``l`` adds ``<w_l, x>`` and its intercept when it is on. An edge ``{a, b}`` adds
-``table[y_a, y_b]``. With intercepts, one weight for both being on has the same expressive power,
-but four treat on and off alike.
+Label l adds ``<w_l, x>`` and its intercept when it is on; edge ``{a, b}`` adds ``table[y_a, y_b]``:
+four weights, not one, so that on and off are regularised alike.
 """
 
 from typing import Any, Self
@@ -33,8 +32,7 @@ class LabelSets(RowProblem):
     edges : array-like of shape (n_edges, 2), default=()
         Pairs of labels with pairwise potentials.
     loss : {"hamming", "f1", "zero-one"}, default="hamming"
-        Number of wrong labels; 1 - F1 of the two sets, which is 0 for two empty ones; one for any
-        mistake.
+        Number of wrong labels; 1 - F1 of the two sets, 0 if both are empty; one for any mistake.
     fit_intercept : bool, default=True
         An intercept for each label.
 
@@ -45,9 +43,9 @@ class LabelSets(RowProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.multilabel.problem import LabelSets
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [[1, 0], [0, 1], [1, 1]]
-    >>> model = mm.StructuredSVM(LabelSets(2, 2, edges=[(0, 1)]), C=10.0).fit(X, Y)
+    >>> problem = mm.structures.LabelSets(2, 2, edges=[(0, 1)])
+    >>> model = mm.StructuredSVM(problem, C=10.0).fit(X, Y)
     >>> [y.tolist() for y in model.predict(X)]
     [[1, 0], [0, 1], [1, 1]]
     """
@@ -171,10 +169,7 @@ def _scores_of_all(gains: Floats, couplings: Floats) -> Floats:
 
 
 def chow_liu_tree(Y: Codes) -> NDArray[np.int64]:
-    """The tree over labels whose edges have the highest sum of mutual information in `Y`.
-
-    Edges ``(n_labels - 1, 2)`` have the smaller label first; of ties comes the first pair.
-    """
+    """Edges ``(n_labels - 1, 2)`` of the tree over labels with the most mutual information."""
     n, n_labels = Y.shape
     ones = Y.astype(np.float64)
     information = np.zeros((n_labels, n_labels))

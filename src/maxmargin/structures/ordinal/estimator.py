@@ -1,18 +1,10 @@
 """OrdinalClassifier and its problem: one weight vector for all classes, thresholds along it.
 
-Class ``k`` of ``0 .. K-1`` scores ``sum_{j <= k} (<w, x> - threshold_j)``, with thresholds
-``1 .. K-1``. With thresholds in ascending order the best class is the number of thresholds below
-``<w, x>``.
-
-For a loss that is convex in the prediction on either side of the true class, such as the absolute
-and the squared one, thresholds are in ascending order at the optimum. Were two consecutive ones in
-descending order, setting both to their mean would shorten the weights and raise the score of the
-class between them to the mean of the scores on either side. For examples of that class the hinge
-falls; for others the class does not become the most violating one, since its score plus loss is at
-most the mean of those on either side. So no hinge would grow. In ascending order, and with the
-absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the thresholds
-below its class and of those above. (The "all thresholds" or "implicit constraints" loss of ordinal
-regression adds both sums, which bounds the absolute error less tightly.)
+For losses convex in the prediction on either side of the true class, thresholds ascend at the
+optimum: setting two consecutive ones in descending order to their mean would shorten the weights,
+and raise the score of the class between to the mean of its neighbours', so that it becomes no most
+violating one: no hinge would grow. With the absolute loss, the hinge is then the larger of two sums
+of binary hinges, of thresholds below and above the class; "all thresholds" losses add both.
 """
 
 from typing import Any
@@ -53,9 +45,9 @@ class Ordinal(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.ordinal.estimator import Ordinal
     >>> X, Y = [[0.1], [0.4], [0.6], [0.9]], [0, 1, 1, 2]
-    >>> mm.StructuredSVM(Ordinal(1, 3), C=100.0).fit(X, Y).predict([[0.0], [0.5], [1.0]])
+    >>> model = mm.StructuredSVM(mm.structures.Ordinal(1, 3), C=100.0).fit(X, Y)
+    >>> model.predict([[0.0], [0.5], [1.0]])
     [0, 1, 2]
     """
 
@@ -85,7 +77,7 @@ class Ordinal(ClassProblem):
 
 
 def distances(n_classes: int) -> Floats:
-    """The absolute loss of each two classes."""
+    """The absolute loss between all pairs of classes."""
     ranks = np.arange(n_classes, dtype=np.float64)
     return np.abs(ranks[:, None] - ranks)
 
@@ -94,21 +86,18 @@ def distances(n_classes: int) -> Floats:
 class OrdinalClassifier(RowClassifier):
     """Ordered classes by one direction and thresholds, with a certificate of optimality.
 
-    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``: each threshold that is passed
-    adds how far it is passed. Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)`` over the
-    direction and the thresholds. With thresholds in rising order and the absolute loss, the hinge
-    of an example adds up by how much it is short of a margin of one to the thresholds below its
-    class, or to those above it, whichever is more.
+    Class ``k`` scores ``sum_{j <= k} (<coef_, x> - thresholds_[j])``. Minimises ``1/2 |w|^2 + C *
+    sum_i weight_i * hinge_i(w)`` over weights and thresholds. With ascending thresholds and the
+    absolute loss, the hinge of an example is the larger of two sums of binary hinges: of the
+    thresholds below its class, and of those above.
 
     Parameters
     ----------
     loss : {"absolute", "squared"} or array-like, default="absolute"
-        How many classes the answer is from the true one; the square of it; or the cost of each
-        wrong answer, ``loss[true, predicted]``, in the order of the classes (also as dictionary
-        ``{(true, predicted): cost}``).
+        Distance between the classes; its square; or ``loss[true, predicted]``, in the order of the
+        classes (also as dictionary ``{(true, predicted): loss}``).
     classes : array-like, default=None
-        The classes in their order, also those that may be missing from `y`; None sorts those in
-        `y`.
+        The classes in their order, also those missing from `y`; None sorts those in `y`.
 
     Attributes
     ----------
@@ -127,10 +116,9 @@ class OrdinalClassifier(RowClassifier):
 
     Notes
     -----
-    For losses that are convex in the answer on either side of the true class, as the two by name
-    are, the thresholds are in rising order at the optimum; after a fit they are up to its
-    tolerance. Predictions take the class with the highest score, in whatever order they are.
-    Thresholds are regularised as weights are: centre and scale features first.
+    For losses that are convex on either side of the true class, as the two by name are, thresholds
+    ascend at the optimum, and after a fit up to its tolerance. They are regularised as weights are:
+    centre and scale features first.
 
     Examples
     --------
@@ -164,7 +152,7 @@ class OrdinalClassifier(RowClassifier):
         return tags
 
     def _order(self) -> NDArray[Any] | None:
-        """The parameter classes, checked."""
+        """The parameter `classes`, checked."""
         if self.classes is None:
             return None
         classes = label_array(self.classes, "classes")
@@ -205,7 +193,7 @@ class OrdinalClassifier(RowClassifier):
 
 
 def _ranks(y: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int32]:
-    """The place of each label among the classes."""
+    """The index of each label among the classes."""
     order = np.argsort(classes, kind="stable")
     at = np.searchsorted(classes[order], y)
     ranks = order[np.minimum(at, len(classes) - 1)]

@@ -25,26 +25,24 @@ Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 NOTHING = 0.01
-"""Part of the objective of zero weights by which a fit must be able to do better."""
+"""Part of the objective at zero weights by which a fit must improve it, or warn."""
 
 
 @estimator
 class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     """Linear SVM for two classes, trained for a measure of the whole data set.
 
-    Minimises ``1/2 |w|^2 + C * n * hinge(w)``. The one hinge is that of the labelling of all n rows
-    together (Joachims 2005), an upper bound of what the measure lacks of its best value on the
-    training data. With ``loss="error"`` it is the mean of the hinges of the rows, and the model
-    that of `LinearClassifier` at the same C.
+    Minimises ``1/2 |w|^2 + C * n * hinge(w)`` with one hinge for the labelling of all n rows
+    (Joachims 2005), an upper bound of what the measure lacks of its best value on the training
+    data. With ``loss="error"`` the model is that of `LinearClassifier` at the same C.
 
     Parameters
     ----------
     C : float, default=1.0
         Weight of the hinge for each row. SVM-perf's ``-c`` is ``C * n / 100``.
     loss : {"f1", "auc", "error", "precision@k", "recall@k", "break-even"}, default="f1"
-        One less the F measure; one less the area under the ROC curve; the fraction of errors; what
-        precision or recall lack among the k rows with the highest scores; the same for as many
-        rows as are positive, where precision and recall are equal.
+        One less the F measure, or the area under the ROC curve; the fraction of errors; what
+        precision or recall lack among the k highest rows, or among as many as are positive.
     beta : float, default=1.0
         For "f1": recall counts `beta` times as much as precision.
     k : int or float, default=None
@@ -52,15 +50,14 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     pos_label : label, default=None
         The class that is positive; None means the larger of the two.
     fit_intercept : bool, default=True
-        A threshold. "f1" and "error" learn it as the weight of a constant feature. The others do
-        not depend on it: for "auc" it is then set so that the fewest training rows are wrong, and
-        for the others so that k of them are called positive.
+        A threshold: for "f1" and "error" the weight of a constant feature; for "auc" set so that
+        the fewest training rows are wrong, for the others so that k are predicted positive.
     intercept_scaling : float, default=1.0
         Value of the constant feature, whose weight is regularised as any other.
     solver : str or solver object, default="one-slack"
         See `StructuredSVM`. With one hinge, "n-slack" is the same problem.
     n_jobs : int, default=None
-        Here for the sake of the other estimators: there is one oracle call at a time.
+        Not used: there is one oracle call at a time.
     random_state : int, RandomState instance or None, default=0
         Not used by the default solver.
 
@@ -81,12 +78,9 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
 
     Notes
     -----
-    An oracle call takes about as long as scoring and sorting the rows, for every loss.
-
-    With k rows called positive, the hinge compares the mean of the negatives among them with that
-    of the positives left out (Kar, Narasimhan and Jain 2015), so that it does not change when
-    all scores do. For k below the number of positives it asks for much, and on noisy data zero
-    weights may be the best; a warning says so.
+    With k rows predicted positive, the hinge compares the mean of the negatives among them with
+    that of the positives left out (Kar, Narasimhan and Jain 2015). For k below the number of
+    positives and noisy data, zero weights may be optimal; a warning says so.
 
     Examples
     --------
@@ -213,8 +207,8 @@ class PerformanceClassifier(ClassifierMixin, StructuredEstimator):
     def score(self, X: Any, y: ArrayLike, sample_weight: None = None) -> float:
         """The measure that was trained for: 1 is best.
 
-        For "error" the accuracy. For "precision@k" and "recall@k" that of the k rows with the
-        highest scores, or of that fraction; for "break-even" of as many as are positive in `y`.
+        For "error" the accuracy; for "precision@k" and "recall@k" that of the k rows (or that
+        fraction) with the highest scores; for "break-even" of as many as are positive in `y`.
 
         Parameters
         ----------

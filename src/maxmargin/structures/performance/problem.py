@@ -1,17 +1,13 @@
 """Multivariate performance measures (Joachims 2005): labels of a whole data set as one output.
 
-The score of a labelling is the sum of the row scores with a plus or a minus, over ``2 n``, and its
-loss a function of the contingency table. With the error rate for a loss, the hinge is the mean of
-the hinges of the rows.
-
-A contingency table is given by the true positives `hits` among the ``P`` positive rows and the
-false positives `alarms` among the ``N`` negative ones. Given these, the labelling of the highest
-score predicts the highest rows of both kinds positive, and scores, relative to the true output,
+A labelling scores the sum of the row scores with a plus or a minus, over ``2 n``; its loss depends
+on the contingency table: true positives `hits` of P positive rows, false positives `alarms` of N
+negative ones, ``n = P + N``. The best labelling of a table scores, relative to the true output,
 
     (sum of the `alarms` highest negative scores - sum of the `P - hits` lowest positive ones) / n
 
-with ``n = P + N``. So inference maximises over tables, not labellings. Scores of both kinds come in
-two arrays, in descending order. Routines return the table and its loss-augmented score.
+so that inference maximises over tables. Routines take the scores of both kinds in descending order,
+and return hits, alarms and the loss-augmented score.
 """
 
 from collections.abc import Sequence
@@ -29,19 +25,10 @@ from maxmargin.structures.rows.oracle import RowSumOracle, stacked_rows
 
 @compiled
 def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def]
-    """The table of the highest score plus ``1 - F_beta``: ``(hits, alarms, value)``.
+    """Loss-augmented inference for ``1 - (1 + beta^2) hits / (hits + alarms + beta^2 P)``.
 
-    ``F_beta = (1 + beta^2) hits / (hits + alarms + beta^2 P)``. Given the hits, loss and score are
-    concave in the alarms, so bisection finds the best number. ``O(P log N)``. Scratch: `sums`
-    float64 ``(N + 1,)``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from maxmargin.structures.performance.problem import worst_f_beta
-    >>> hits, alarms, value = worst_f_beta(np.array([3.0, 0.1]), np.array([-3.0]), 1.0, np.zeros(2))
-    >>> hits, alarms, round(value, 3)
-    (1, 0, 0.3)
+    Given the hits, it is concave in the alarms, so bisection is exact: ``O(P log N)``. Scratch:
+    `sums` float64 ``(N + 1,)``.
     """
     n_positive, n_negative = len(positive), len(negative)
     scale = 1.0 / (n_positive + n_negative)
@@ -74,17 +61,15 @@ def worst_f_beta(positive, negative, beta, sums):  # type: ignore[no-untyped-def
 
 @compiled
 def worst_at_k(positive, negative, k, worth):  # type: ignore[no-untyped-def]
-    """The same among labellings that predict `k` rows positive, by another score.
+    """Loss-augmented inference over labellings with `k` positives, ``1 <= k < n``, in ``O(n)``.
 
-    Of these, ``misses = min(P - hits, alarms)`` could be right and are not, and the loss is `worth`
-    for each: with ``worth = 1 / k`` what is missing of the highest precision possible, with
-    ``1 / P`` of the recall. The score, relative to the true output, is
+    Of these, ``misses = min(P - hits, alarms)`` could be right and are not: the loss is `worth` for
+    each, 1 / k for precision and 1 / P for recall. The score, relative to the true output, is
 
         misses * (mean of the negatives predicted - mean of the positives not predicted) / n
 
-    which is the one above where ``k = P``. For other numbers the latter would compare labellings
-    with a different number of positives, and be unbounded under the same change of all scores.
-    ``O(n)``. ``1 <= k < n``.
+    which is that of the module's docstring where k = P. For other k the latter would compare
+    labellings with different numbers of positives, and not be bounded when all scores change alike.
     """
     n_positive, n_negative = len(positive), len(negative)
     scale = 1.0 / (n_positive + n_negative)
@@ -117,18 +102,14 @@ TABLE_LOSSES = AT_K | {"f1", "error"}
 
 
 class Measure(NamedTuple):
-    """A measure of contingency tables: one of `TABLE_LOSSES`.
-
-    `beta` is the weight of recall in the F measure; `k` rows are predicted positive, or that
-    fraction.
-    """
+    """One of `TABLE_LOSSES`, with the weight `beta` of recall, or `k` rows (or that fraction)."""
 
     name: str
     beta: float = 1.0
     k: float | None = None
 
     def rows_called(self, n: int, n_positive: int) -> int:
-        """Number of rows predicted positive, where fixed; ValueError if there are too few."""
+        """Number of rows predicted positive, where fixed; ValueError if there are too few rows."""
         if self.name == "break-even":
             return n_positive
         k = self.k
@@ -161,7 +142,6 @@ class Measure(NamedTuple):
         return np.asarray(missed * (wrong / max(n_missed, 1)) - alarms * (wrong / max(n_alarms, 1)))
 
     def loss_of(self, y_true: Flags, called: Flags) -> float:
-        """Loss of a labelling."""
         hits, alarms = int((called & y_true).sum()), int((called & ~y_true).sum())
         return self.loss(hits, alarms, int(y_true.sum()), len(y_true))
 
@@ -193,18 +173,14 @@ class Measure(NamedTuple):
 class PerformanceProblem(Problem):
     """Label all rows of a matrix; the loss is a measure of all labels together.
 
-    Inputs are matrices, outputs boolean arrays with one entry a row, True for positive. Losses are
-
-    - "f1": one less the F measure, with `beta` for the weight of recall;
-    - "error": the fraction of wrong labels;
-    - "break-even": one less the precision among labellings with as many positives as there are,
-      where it equals the recall.
-
-    Inference is exact and takes ``O(n log n)``.
+    Inputs are matrices, outputs boolean arrays with one entry a row, True for positive. Inference
+    is exact and takes ``O(n log n)``.
 
     Parameters
     ----------
     loss : {"f1", "error", "break-even"}, default="f1"
+        One less the F measure; the fraction of wrong labels; one less the precision among
+        labellings with as many positives as there are.
     beta : float, default=1.0
         For "f1": recall counts `beta` times as much as precision.
 
@@ -216,9 +192,9 @@ class PerformanceProblem(Problem):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.performance.problem import PerformanceProblem
     >>> X = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, -1.0]])
-    >>> model = mm.StructuredSVM(PerformanceProblem("f1"), C=10.0).fit([X], [[True, True, False]])
+    >>> problem = mm.structures.PerformanceProblem("f1")
+    >>> model = mm.StructuredSVM(problem, C=10.0).fit([X], [[True, True, False]])
     >>> model.predict([X])[0].tolist()
     [True, True, False]
     """

@@ -1,1 +1,1 @@
-"""Where an object is in an image, and how it is turned."""
+"""Location and rotation of an object in an image."""

@@ -1,7 +1,4 @@
-"""PoseEstimator: where an object is in an image, and how it is turned.
-
-Images and poses as users give them, checked.
-"""
+"""PoseEstimator: location and rotation of the object in an image."""
 
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -55,7 +52,7 @@ def check_images(images: Any) -> list[Floats]:
 
 
 def check_poses(poses: ArrayLike, n_images: int, grid: WindowGrid) -> list[Pose]:
-    """One pose for each image, with angles from 0 to a whole turn."""
+    """One pose for each image, with angles reduced to one turn."""
     rows = as_floats(poses, "poses")
     names = ("x", "y", "scale", "angle") if len(grid.scales) > 1 else ("x", "y", "angle")
     if rows.ndim != 2 or rows.shape[1] != len(names):
@@ -80,7 +77,7 @@ def check_poses(poses: ArrayLike, n_images: int, grid: WindowGrid) -> list[Pose]
 
 
 def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
-    """The pose with the nearest window of its image."""
+    """A pose moved to the nearest window of its image."""
     window = windows.nearest(pose)
     if not overlaps(windows.grid.box(pose), windows.boxes[[window]])[0] > 0.0:
         raise ValueError(
@@ -91,7 +88,7 @@ def snapped(i: int, windows: ImageWindows, pose: Pose) -> Pose:
 
 
 SOLVER = MiniBatchDual(outputs_per_call=3, diversity=0.5)
-"""What "auto" is: three poses a call instead of one halve the oracle calls on turned digits."""
+"""What "auto" is: three poses an oracle call halve the number of calls on rotated digits."""
 
 
 class PoseErrors(NamedTuple):
@@ -105,11 +102,10 @@ class PoseErrors(NamedTuple):
 class PoseEstimator(KernelEstimator):
     """Location and angle of the object in an image, by a kernel structural SVM.
 
-    Features are histograms of oriented gradients. The score of a window with features ``f`` at an
-    angle is ``sum_s factor_s <f, f_s> exp(-gamma d(angle, angle_s)^2)`` over the support vectors
-    ``s``, with the angular distance ``d``: a linear detector for each angle, tied to those of
-    other angles. Training and inference of the best window use `n_angles` angles; the angle of
-    that window is then the best of all up to the neighbouring ones.
+    A window with HOG features ``f`` at an angle scores ``sum_s factor_s <f, f_s> exp(-gamma
+    d(angle, angle_s)^2)`` over the support vectors ``s``, with the angular distance ``d``: a linear
+    detector for each angle, tied to those of other angles. Inference tries `n_angles` angles, and
+    refines the best.
 
     Parameters
     ----------
@@ -120,14 +116,13 @@ class PoseEstimator(KernelEstimator):
     n_orientations : int, default=9
         Of gradients.
     signed : bool, default=False
-        Whether gradients from dark to bright are other features than those from bright to dark.
+        Distinguish gradients from dark to bright from those from bright to dark.
     scales : tuple of float, default=(1.0,)
         Sizes of the object, in parts of `window`.
     n_angles : int, default=16
         Angles that inference tries.
     gamma : float, default=None
-        Of the kernel of angles, in radians; None makes its standard deviation the distance of two
-        neighbouring angles.
+        Of the kernel of angles; None makes its standard deviation the spacing of the angles.
     angle_weight : float, default=0.5
         Weight of the angular distance (half a turn is one) in the loss; the rest is one minus the
         windows' intersection over union.
@@ -150,9 +145,8 @@ class PoseEstimator(KernelEstimator):
     Notes
     -----
     Poses are rows ``x, y, angle``; with several scales, ``x, y, scale, angle``. The centre of the
-    window is ``x`` pixels from the left and ``y`` from the top; angles are in radians, in whatever
-    sense of rotation the training poses have. True windows are moved to the nearest of the grid for
-    training; true angles are taken as they are.
+    window is ``x`` pixels from the left and ``y`` from the top; angles are in radians, in the sense
+    of the training poses. True windows are moved to the nearest of the grid for training.
 
     Examples
     --------
@@ -254,13 +248,7 @@ class PoseEstimator(KernelEstimator):
         return self._as_rows([pose for pose, _ in self._best(X)])
 
     def decision_function(self, X: Any) -> Floats:
-        """Score of the best pose in each image.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_images,)
-            The higher, the better.
-        """
+        """Score of the best pose in each image."""
         return np.array([score for _, score in self._best(X)])
 
     def predict_k_best(

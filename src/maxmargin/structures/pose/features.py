@@ -105,11 +105,7 @@ def hog_blocks(image: Floats, cell: int, n_orientations: int = 9, signed: bool =
 
 @registered("Pose")
 class Pose(NamedTuple):
-    """Where an object is, how large, and how it is rotated.
-
-    The centre of its window is in pixels from the left and from the top, its scale relative to the
-    window of the grid, its angle in radians.
-    """
+    """Centre of the window in pixels from the left and top, relative scale, angle in radians."""
 
     x: float
     y: float
@@ -122,15 +118,8 @@ class Pose(NamedTuple):
 class WindowGrid:
     """Sliding windows of one shape at all cells of an image, and of the image rescaled.
 
-    Height and width, in pixels, are those of a window at scale one: multiples of `cell`, two at
-    least. A cell is also the stride of the windows. At scale two, windows are twice as large, and
-    the image is taken at half its size. The rest is as in `cell_histograms`.
-
-    >>> windows = WindowGrid(16, 8, cell=4).windows(np.eye(20))
-    >>> windows.boxes[[0, -1]].tolist()  # left, top, right, bottom
-    [[0.0, 0.0, 8.0, 16.0], [12.0, 4.0, 20.0, 20.0]]
-    >>> windows.features().shape
-    (8, 108)
+    Height and width, multiples of `cell`, are those at scale one, and `cell` is the stride. At
+    scale two windows are twice as large: the image is taken at half its size.
     """
 
     height: int
@@ -161,7 +150,6 @@ class WindowGrid:
 
     @property
     def n_features(self) -> int:
-        """Of a window."""
         return self.shape[0] * self.shape[1] * BLOCK**2 * self.n_orientations
 
     def windows(self, image: Floats) -> "ImageWindows":
@@ -179,11 +167,7 @@ class WindowGrid:
 
 
 class ImageWindows:
-    """The windows of an image, numbered by scale, then row, then column.
-
-    `blocks` is what `hog_blocks` returns for each scale; `boxes`, of shape (n_windows, 4), holds
-    left, top, right and bottom of each window, and `scales` its scale.
-    """
+    """Windows of an image by scale, row, column; `boxes` are left, top, right, bottom, (n, 4)."""
 
     def __init__(self, grid: WindowGrid, blocks: list[Floats]) -> None:
         self.grid, self.blocks = grid, blocks
@@ -209,12 +193,12 @@ class ImageWindows:
         return len(self.scales)
 
     def features(self) -> Floats:
-        """Of all windows: (n_windows, n_features)."""
+        """Features of all windows, ``(n_windows, n_features)``."""
         levels = [view.reshape(-1, self.grid.n_features) for view in self._views]
         return levels[0] if len(levels) == 1 else np.concatenate(levels)
 
     def feature(self, pose: Pose) -> Floats:
-        """Of the window of a pose, which must be one of the grid: (n_features,)."""
+        """Features ``(n_features,)`` of the window of a pose, which must be one of the grid."""
         level = self._levels.index(pose.scale)
         step = pose.scale * self.grid.cell
         row = round((pose.y - 0.5 * pose.scale * self.grid.height) / step)
@@ -232,11 +216,7 @@ class ImageWindows:
 
 
 def overlaps(box: Floats, boxes: Floats) -> Floats:
-    """Intersection over union of one box with each of some: left, top, right and bottom.
-
-    >>> overlaps(np.array([0, 0, 2, 2]), np.array([[0, 0, 2, 2], [1, 0, 3, 2], [2, 0, 4, 2]]))
-    array([1.        , 0.33333333, 0.        ])
-    """
+    """Intersection over union of one box (left, top, right, bottom) with each of some."""
     sides = np.minimum(boxes[:, 2:], box[2:]) - np.maximum(boxes[:, :2], box[:2])
     common = np.maximum(sides, 0.0).prod(axis=1)
     areas = (boxes[:, 2:] - boxes[:, :2]).prod(axis=1) + (box[2:] - box[:2]).prod()

@@ -1,7 +1,4 @@
-"""Inference of angles: distances on the circle, the wrapped Gaussian kernel, and its maxima.
-
-Angles are in radians, modulo a whole turn.
-"""
+"""Inference of angles, in radians modulo a turn: distances, wrapped Gaussian kernel, its maxima."""
 
 import math
 
@@ -22,23 +19,15 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 
 def angular_distance(a: Floats, b: Floats) -> Floats:
-    """Distance between angles on the circle, at most half a turn.
-
-    >>> np.degrees(angular_distance(np.radians([10.0, 90.0]), np.radians(350.0))).round(6).tolist()
-    [20.0, 100.0]
-    """
+    """Distance between angles on the circle, at most pi."""
     return np.asarray(np.abs(np.mod(np.subtract(a, b) + np.pi, TURN) - np.pi))
 
 
 def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
-    """``exp(-gamma d^2)`` wrapped around the circle, one at distance zero.
+    """``sum_k exp(-gamma (d + 2 pi k)^2)`` over integers k, over its value at zero; ``|d| <= pi``.
 
-    The sum of ``exp(-gamma (d + 2 pi k)^2)`` over all integers ``k``, over its value at zero. The
-    RBF of the angular distance alone is not positive semi-definite: it has a kink at half a turn.
-    The two differ by about ``exp(-10 gamma)``. Distances are within half a turn of zero.
-
-    >>> wrapped_gaussian(np.array([0.0, 0.5, np.pi]), 2.0).round(4)
-    array([1.    , 0.6065, 0.    ])
+    The RBF of the angular distance itself is not positive semi-definite, for its kink at pi; the
+    two differ by about ``exp(-10 gamma)``.
     """
     reach = math.sqrt(_NEGLIGIBLE / gamma)
     most = max(0, math.ceil((reach / np.pi - 1.0) / 2.0))
@@ -53,16 +42,10 @@ def wrapped_gaussian(distances: Floats, gamma: float) -> Floats:
 def best_angles(
     factors: Floats, centres: Floats, gamma: float, start: Floats, reach: float
 ) -> tuple[Floats, Floats]:
-    """Maxima of mixtures of wrapped Gaussians, near given angles.
+    """Maxima within `reach` of ``start[i]``: the angles, from 0 to 2 pi, and their scores.
 
-    Row ``i`` has the score ``s(angle) = sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``,
-    maximised from ``start[i] - reach`` to ``start[i] + reach``: on a grid that is finer than the
-    kernel is wide, then by golden-section search around the best angle of the grid. Returns the
-    angles, from 0 to a whole turn, and their scores.
-
-    >>> factors, centres = np.array([[1.0, 1.0]]), np.array([0.2, 0.4])
-    >>> best_angles(factors, centres, 2.0, np.array([0.5]), 0.5)[0].round(6)
-    array([0.3])
+    Row i scores ``sum_l factors[i, l] wrapped_gaussian(angle - centres[l])``, maximised on a grid
+    finer than the kernel is wide, then by golden-section search.
     """
     angles, scores = np.empty(len(start)), np.empty(len(start))
     step = min(reach / 4.0, 0.25 / math.sqrt(2.0 * gamma))
@@ -80,7 +63,7 @@ def _best(
     """`best_angles` of some rows, with the grid of `offsets`."""
 
     def score(angles: Floats) -> Floats:
-        """Of some angles for each row."""
+        """Scores of some angles for each row."""
         distances = np.mod(angles[:, :, None] - centres + np.pi, TURN) - np.pi
         return np.asarray(np.einsum("nl,nml->nm", factors, wrapped_gaussian(distances, gamma)))
 

@@ -1,11 +1,9 @@
 """Location and rotation of an object in an image (He, Sigal and Sclaroff, 2014; He, 2016).
 
-The joint kernel is the inner product of the features of two windows, times a kernel of the angles.
-So the score of a window at an angle is linear in its features, with weights of the angle,
+The joint kernel is the inner product of the features of two windows times a kernel of the angles,
+so that a window is scored linearly, with the weights of an angle,
 
     weights(angle) = sum over support vectors of  factor * kernel(angle, its angle) * its features
-
-and inference over all windows and some angles is one product of matrices for each image.
 """
 
 import math
@@ -41,11 +39,7 @@ _MOST_STORED = 1 << 16
 @registered("AngleKernel")
 @dataclass(frozen=True)
 class AngleKernel(Kernel):
-    """``exp(-gamma d^2)`` of the angular distance, wrapped around the circle (`wrapped_gaussian`).
-
-    >>> AngleKernel(2.0)(np.array([[0.1]]), np.array([[0.1], [2 * np.pi], [3.0]])).round(4)
-    array([[1.    , 0.9802, 0.    ]])
-    """
+    """``exp(-gamma d^2)`` of the angular distance, wrapped as in `wrapped_gaussian`."""
 
     gamma: float
 
@@ -143,7 +137,7 @@ class PoseProblem(Remade, KernelProblem):
         return self._weighed(overlaps(self.grid.box(y_true), boxes), self.angles, y_true.angle)
 
     def _weighed(self, overlap: Floats, angles: Floats, y_true: float) -> Floats:
-        """Losses of every overlap with every angle, those of the first overlap first."""
+        """Losses of every overlap with every angle, overlap by overlap."""
         turned = self.angle_weight / np.pi * angular_distance(angles, np.asarray(y_true))
         missed = (1.0 - self.angle_weight) * np.maximum(1.0 - overlap, 0.0)
         return np.asarray(np.add.outer(missed, turned).ravel())
@@ -170,11 +164,7 @@ class PoseProblem(Remade, KernelProblem):
 
 
 class PoseOracle(KernelOracle):
-    """The separation oracle of images with true poses: a window of the grid, and any angle.
-
-    Features of windows are held for one image only, and scored by one product of matrices with
-    the detectors of the angles.
-    """
+    """Oracle over images; one image's features at a time, scored by one matrix product."""
 
     inputs_at_once = 1
 
@@ -200,14 +190,13 @@ class PoseOracle(KernelOracle):
 
 
 _NEGLIGIBLE = 21.0
-"""``exp`` of minus this bounds the first term of the Fourier series that is left out."""
+"""``exp`` of minus this bounds the first term of the Fourier series that is dropped."""
 
 
 class LinearPoses(Problem):
     """`PoseProblem` as a linear problem: features of a window times Fourier features of the angle.
 
-    The Fourier coefficients of the kernel of angles fall like ``exp(-n^2 / (4 gamma))``, so that a
-    few of them give the kernel up to 1e-9.
+    Coefficients of the kernel fall like ``exp(-n^2 / (4 gamma))``: a few give it up to 1e-9.
     """
 
     def __init__(self, poses: PoseProblem) -> None:

@@ -37,25 +37,23 @@ MOST_RELEVANCE = 1000.0
 class Ranker(RescaledEstimator):
     """Learning to rank with a linear score, with a certificate of optimality.
 
-    Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. The hinge of a
-    query bounds its loss, which is at most 1, from above, so that queries count alike, however
-    many documents or pairs they have.
+    Minimises ``1/2 |w|^2 + C * sum_q weight_q * hinge_q(w)`` over queries ``q``. Losses are at most
+    1, so that queries count alike, however many documents or pairs they have.
 
     Parameters
     ----------
     loss : {"pairwise", "ndcg", "map", "auc", "precision@k"}, default="pairwise"
-        What a wrong order costs: the fraction of pairs of different relevance that stand wrong,
-        each with a hinge of its own (with margin rescaling); or one less the NDCG, the average
-        precision, the area under the ROC curve, or the precision among the first k, as part of the
-        highest possible.
+        The fraction of pairs of different relevance in the wrong order, each with a hinge of its
+        own; or one less the NDCG, the average precision, the area under the ROC curve, or the
+        precision among the first k over the highest possible.
     k : int, default=None
-        Places that count, for "ndcg" (None: all) and "precision@k", which needs it.
+        Ranks that count, for "ndcg" (None: all) and "precision@k", which needs it.
     threshold : float, default=1.0
         Relevance from which on a document is relevant, for "map", "auc" and "precision@k".
     rescaling : {"margin", "slack"}, default="margin"
-        See `StructuredSVM`. Inference for "slack" is not exact, but its suboptimality is bounded.
-        With "slack" the pairs of "pairwise" and "auc" have no hinges of their own: the fraction of
-        wrong pairs multiplies the violation of the query as a whole.
+        See `StructuredSVM`. For "slack", inference is not exact, but its suboptimality is bounded,
+        and pairs have no hinges of their own: the fraction of wrong ones multiplies the violation
+        of the query.
 
     Attributes
     ----------
@@ -64,8 +62,7 @@ class Ranker(RescaledEstimator):
     n_queries_ : int
         Queries that were learned from, in all calls of `partial_fit`.
     n_left_out_ : int
-        Queries, in all calls, that cannot tell one order from another, such as those with a single
-        document.
+        Queries whose orders all have the same loss, such as those with a single document.
     n_features_in_ : int
 
     See Also
@@ -125,7 +122,7 @@ class Ranker(RescaledEstimator):
         Warns
         -----
         UserWarning
-            If queries are left out because they cannot tell one order from another.
+            If queries are left out because all orders have the same loss.
         """
         examples = self._encode(X, y, None, groups)
         fit_in_memory(self, examples.X, y, examples, sample_weight)
@@ -147,8 +144,8 @@ class Ranker(RescaledEstimator):
         Warns
         -----
         UserWarning
-            If queries are left out because they cannot tell one order from another. A first call
-            must have one that can.
+            If queries are left out because all orders have the same loss; in a first call, some
+            must differ.
         """
         begun, so_far = known_metadata(self), (0, 0)
         examples = self._encode(X, y, begun, groups)
@@ -175,7 +172,7 @@ class Ranker(RescaledEstimator):
         return Encoded(X, relevance, len(queries), (queries, kept))
 
     def _counts(self, examples: Encoded) -> tuple[int, int]:
-        """Queries to learn from, and queries that are left out, which is said."""
+        """Numbers of queries to learn from and of those left out, which a warning tells."""
         queries, kept = examples.extra
         n_left_out = len(queries) - len(kept)
         if n_left_out:
@@ -227,13 +224,7 @@ class Ranker(RescaledEstimator):
         return np.asarray(check_rows(self, X) @ self.coef_)
 
     def decision_function(self, X: Any) -> Floats:
-        """The same as `predict`.
-
-        Returns
-        -------
-        scores : ndarray of shape (n_documents,)
-            The higher, the better.
-        """
+        """The same as `predict`."""
         return self.predict(X)
 
     def rank(self, X: Any, groups: ArrayLike) -> list[Order]:
@@ -254,8 +245,7 @@ class Ranker(RescaledEstimator):
     def score(self, X: Any, y: ArrayLike, groups: ArrayLike) -> float:
         """Mean NDCG of the first ten documents of each query, whatever loss was trained.
 
-        Counted as in the evaluation tool of LETOR, see
-        `maxmargin.structures.ranking.problem.ndcg`: queries without relevant documents count zero.
+        Counted as in LETOR's evaluation tool: queries without relevant documents count zero.
         """
         scores = self.predict(X)
         relevance = _check_relevance(scores, y)
@@ -270,22 +260,7 @@ class Ranker(RescaledEstimator):
 
 
 def query_rows(groups: ArrayLike, n_rows: int) -> list[Order]:
-    """Rows of each query, queries in the order in which they first occur.
-
-    Parameters
-    ----------
-    groups : array-like of shape (n_rows,) or (n_queries,)
-        Query of each row, or number of rows of each query.
-    n_rows : int
-
-    Examples
-    --------
-    >>> from maxmargin.structures.ranking.estimator import query_rows
-    >>> [rows.tolist() for rows in query_rows(["b", "a", "b"], 3)]
-    [[0, 2], [1]]
-    >>> [rows.tolist() for rows in query_rows([2, 1], 3)]
-    [[0, 1], [2]]
-    """
+    """Rows of each query, by first occurrence; `groups` are queries of rows or their row counts."""
     if groups is None:
         raise ValueError("Ranker needs groups: the query of each row, or the rows of each query.")
     given = np.asarray(groups)

@@ -1,9 +1,6 @@
-"""Learning-to-rank data in the form of LETOR and SVM-rank, one document a line.
+"""Learning-to-rank data in the format of LETOR and SVM-rank, ``2 qid:10 1:0.5 3:1.0 # comment``.
 
-    2 qid:10 1:0.5 3:1.0 # anything
-
-is a document of relevance 2 for query 10, with features numbered from 1, in any order; those that
-are left out are zero. The part after the hash is a comment. Files may be compressed.
+One document a line: relevance, query, and features numbered from 1; those left out are zero.
 """
 
 import io
@@ -62,8 +59,8 @@ def read_letor(
 
     Examples
     --------
-    >>> from maxmargin.structures.ranking.formats import read_letor
-    >>> X, y, groups = read_letor(["Fold1/train.txt"])  # doctest: +SKIP
+    >>> import maxmargin as mm
+    >>> X, y, groups = mm.data.read_letor(["Fold1/train.txt"])  # doctest: +SKIP
     """
     relevance: list[float] = []
     queries: list[str] = []

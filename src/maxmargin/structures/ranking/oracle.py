@@ -1,12 +1,8 @@
 """Separation oracles over queries, with compiled inference for losses of pairs and of lists.
 
-Relevant documents should rank above irrelevant ones. A ranking is compared with the pairs (relevant
-i, irrelevant j) that it inverts, each of which adds ``s_j - s_i`` to its score, s the scores of the
-documents. Documents of the same kind are best sorted by score: no loss here distinguishes them, and
-their pairs with others only gain by it. So a ranking is an interleaving of two sorted lists, given
-by the number of irrelevant documents ahead of each relevant one (Yue et al. 2007).
-
-Scratch arguments come last; larger arrays than their shapes say do no harm.
+Each pair (relevant i, irrelevant j) that a ranking inverts adds ``s_j - s_i`` to its score, s the
+scores of the documents. Documents of one kind are best sorted by score, so that a ranking is an
+interleaving of two sorted lists (Yue et al. 2007). Scratch arguments may be larger than stated.
 """
 
 from itertools import pairwise
@@ -23,16 +19,13 @@ from maxmargin.structures.rows.oracle import RowSumOracle
 Found = NDArray[np.int32]
 
 LONG = 1000
-"""Documents above which numpy's sort, which knows vectors, is worth the way there."""
+"""Documents above which numpy's vectorised sort is faster, its call included."""
 
 FOREIGN = "The outputs are of other documents."
 
 
 class PairOracle(RowSumOracle):
-    """Queries whose loss is the fraction of pairs in the wrong order, each judged on its own.
-
-    Only the order of the `relevance` ``(n_rows,)`` within a query counts.
-    """
+    """Queries whose loss is the fraction of pairs in the wrong order, each with its own hinge."""
 
     output_dtype = np.int32
 
@@ -74,10 +67,9 @@ class PairOracle(RowSumOracle):
 
 
 class RankedList(NamedTuple):
-    """Relevant documents, those from a `cut` on, against the others of a query, and some of each.
+    """Documents of relevance `cut` or more against the others, with `weight` in the query's loss.
 
-    The measure of a ranking sums the `credits` ``(n_relevant,)`` times the discounts of their
-    ranks; its loss has this `weight` in that of the query.
+    A ranking measures the sum of `credits` ``(n_relevant,)`` times the discounts of their ranks.
     """
 
     cut: float
@@ -140,10 +132,9 @@ class ListOracle(RowSumOracle):
 
 
 class Lists(NamedTuple):
-    """The lists of all queries, one after the other.
+    """The lists of all queries, concatenated: those of query b are ``ends[b]:ends[b + 1]``.
 
-    Query ``b`` has the lists ``ends[b]:ends[b + 1]``; list ``l`` has the documents
-    ``relevant[starts[l]:]`` and the credits ``credits[credit_starts[l]:]``.
+    List l has the flags ``relevant[starts[l]:]`` and the credits ``credits[credit_starts[l]:]``.
     """
 
     ends: Order
@@ -157,10 +148,7 @@ class Lists(NamedTuple):
 
 @compiled
 def sort_descending(scores, order, scratch):  # type: ignore[no-untyped-def]
-    """Set `order` to the indices of `scores` from the highest to the lowest; stable.
-
-    A merge sort, as numba's own allocates. Scratch: `scratch` int32 ``(n,)``.
-    """
+    """Indices of `scores` in descending order; a stable merge sort that allocates nothing."""
     n = len(scores)
     for t in range(n):
         order[t] = t
@@ -185,19 +173,15 @@ def sort_descending(scores, order, scratch):  # type: ignore[no-untyped-def]
 
 @compiled
 def interleave(relevant, irrelevant, credits, discounts, ahead, best, back):  # type: ignore[no-untyped-def]
-    """Set `ahead` to the most violating interleaving and return its value.
+    """Set `ahead` to the most violating interleaving and return its value; exact, in ``O(P N)``.
 
-    The measure of an interleaving, in which the relevant document ``i = 0, 1, ..`` has ``ahead[i]``
-    irrelevant ones ahead of it and so the rank ``i + ahead[i]``, is
+    With ``ahead[i]`` irrelevant documents ahead of the relevant document i, it maximises
 
-        sum_i credits[i] * discounts[i + ahead[i]]
+        mean over pairs of s_j - s_i where inverted - sum_i credits[i] * discounts[i + ahead[i]]
 
-    and what is maximised is the mean of ``s_j - s_i`` over all pairs, those in the right order
-    counting zero, less the measure. Both lists of scores, `relevant` ``(P,)`` and `irrelevant`
-    ``(N,)``, are sorted in descending order; neither is empty; `discounts` has ``P + N`` entries or
-    more. Exact, in ``O(P * N)``: given the number ahead, what a relevant document adds depends on
-    no other, and the numbers only have to be non-decreasing. Scratch: `best` float64 ``(N + 1,)``,
-    `back` int32 ``(P, N + 1)``.
+    Each term depends on its own ``ahead[i]``, which only have to be non-decreasing. Scores
+    `relevant` ``(P,)`` and `irrelevant` ``(N,)`` are in descending order, neither empty. Scratch:
+    `best` float64 ``(N + 1,)``, `back` int32 ``(P, N + 1)``.
     """
     # After document i, best[n] is the best value of documents 0 .. i if the last has n ahead.
     # back[i, n] is then how many document i - 1 has.
@@ -230,10 +214,9 @@ def interleave(relevant, irrelevant, credits, discounts, ahead, best, back):  # 
 
 @compiled
 def set_reach(scores, order, reach):  # type: ignore[no-untyped-def]
-    """Set ``reach[p]`` to the number of documents that score more than that at rank ``p`` less one.
+    """Set ``reach[p]`` to the number of documents that score more than that at rank p less one.
 
-    Every pair of which the better document is at rank p and the other at a rank below ``reach[p]``
-    violates a margin of one.
+    A better document at rank p violates its margin with the worse ones at ranks below ``reach[p]``.
     """
     t = 0
     for p in range(len(order)):
@@ -244,12 +227,10 @@ def set_reach(scores, order, reach):  # type: ignore[no-untyped-def]
 
 @compiled
 def count_pairs(order, reach, levels, lost, won, tree):  # type: ignore[no-untyped-def]
-    """Count the pairs that `order` and a non-decreasing `reach` select, and return their number.
+    """Number of pairs that `order` and a non-decreasing `reach` select, in ``O(n log n_levels)``.
 
-    A pair is of a document of a higher level, at some rank p, and one of a lower level at a rank
-    below ``reach[p]``. ``lost[i]`` is in how many of them document i is the higher, ``won[i]`` in
-    how many it is the lower. Levels are ``0 .. n - 1`` or fewer. ``O(n log(n_levels))``. Scratch:
-    `tree` int64 ``(n + 1,)``.
+    Pairs are of a document of a higher level at a rank p, counted in its `lost`, and one of a lower
+    level at a rank below ``reach[p]``, counted in its `won`. Scratch: `tree` int64 ``(n + 1,)``.
     """
     n = len(order)
     total = 0
@@ -284,7 +265,7 @@ def _clear(tree, top):  # type: ignore[no-untyped-def]
 
 @inlined
 def _count(tree, top, level):  # type: ignore[no-untyped-def]
-    """One more document of this level."""
+    """Add a document of this level to the Fenwick tree."""
     m = np.int64(level) + 1
     while m <= top:
         tree[m] += 1
@@ -293,7 +274,7 @@ def _count(tree, top, level):  # type: ignore[no-untyped-def]
 
 @inlined
 def _below(tree, level):  # type: ignore[no-untyped-def]
-    """Documents of lower levels."""
+    """Number of documents of lower levels in the Fenwick tree."""
     total = 0
     m = np.int64(level)
     while m > 0:
@@ -304,7 +285,7 @@ def _below(tree, level):  # type: ignore[no-untyped-def]
 
 @compiled
 def is_order(order, seen):  # type: ignore[no-untyped-def]
-    """Whether every document occurs, once. Scratch: `seen` int64 ``(n,)``."""
+    """Whether every document occurs exactly once. Scratch: `seen` int64 ``(n,)``."""
     n = len(order)
     for t in range(n):
         seen[t] = 0
@@ -317,7 +298,7 @@ def is_order(order, seen):  # type: ignore[no-untyped-def]
 
 @compiled
 def infer_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
-    """Order and reach of each query; long ones have their order already."""
+    """Order and reach of each query, into `found`; those longer than `LONG` are sorted already."""
     for k in range(len(starts) - 1):
         start, stop = starts[k], starts[k + 1]
         order, reach = found[2 * start : start + stop], found[start + stop : 2 * stop]
@@ -330,7 +311,13 @@ def infer_pairs(starts, scores, found, scratch):  # type: ignore[no-untyped-def]
 def measure_pairs(  # type: ignore[no-untyped-def]
     ends, levels, n_pairs, examples, starts, found, coef, losses, counts, tree
 ):
-    """Coefficients and losses of the pairs found; False if they are no orders and reaches."""
+    """Coefficients and losses of the pairs found; False if they are no orders and reaches.
+
+    ends, levels, n_pairs : of all queries, ``(n_queries + 1,)``, ``(n_rows,)``, ``(n_queries,)``
+    examples, starts, losses : ``(n,)``, ``(n + 1,)``, ``(n,)``; `starts` are places in `coef`
+    found, coef : order, then reach of each query ``(2 * starts[n],)``; ``(starts[n],)``
+    counts, tree : scratch, int64 ``(2, longest)`` and ``(longest + 1,)``
+    """
     for k in range(len(examples)):
         start, stop = starts[k], starts[k + 1]
         n = stop - start
@@ -352,7 +339,14 @@ def measure_pairs(  # type: ignore[no-untyped-def]
 def infer_lists(  # type: ignore[no-untyped-def]
     lists, examples, starts, scores, places, found, orders, sorted_scores, best, back
 ):
-    """The most violating order of each list, written to ``found[places[k]:]``."""
+    """The most violating order of each list of each query, written to ``found[places[k]:]``.
+
+    lists, examples : `Lists`; int64 ``(n,)``
+    starts, scores : ``(n + 1,)`` places of the queries' documents in ``(starts[n],)``
+    places, found : ``(n + 1,)`` places of the queries' orders in int32 ``(places[n],)``
+    orders, back : scratch, int32 ``(3, longest)`` and ``(most cells of a list,)``
+    sorted_scores, best : scratch, float64 ``(2, longest)`` and ``(longest + 1,)``
+    """
     for k in range(len(examples)):
         start, n = starts[k], starts[k + 1] - starts[k]
         own = scores[start : start + n]

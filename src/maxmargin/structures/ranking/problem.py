@@ -1,11 +1,7 @@
 """Rankings of the documents of a query, trained for a measure of the list or for its pairs.
 
-The score of a ranking sums, over the pairs of a better and a worse document, half the difference of
-their scores, with a plus where the better ranks ahead and a minus where it does not, divided by the
-number of pairs. So the difference to the true output is the mean over the pairs of what is wrong.
-Only pairs of different relevance count, so the true output is unique, however many ties there are.
-
-Measures of rankings: NDCG, average precision and precision, as LETOR's evaluation tool counts them.
+A ranking scores the mean, over pairs of different relevance, of half the difference of scores, with
+a minus where inverted: the true output is unique, and psi is the mean over inverted pairs.
 """
 
 from collections.abc import Sequence
@@ -42,15 +38,8 @@ def in_order(relevance: ArrayLike, scores: ArrayLike) -> Floats:
 def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float:
     """Normalised discounted cumulative gain of the first `k` documents of one query, or of all.
 
-    Gains are ``2 ** relevance - 1``. The discount of the first two ranks is 1 and that of rank
-    ``i`` ``1 / log2(i)``, as in the evaluation tool of LETOR. A query without a relevant document
-    has NDCG 0, as there.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.ranking.problem import ndcg
-    >>> ndcg([2, 0, 1], [3.0, 2.0, 1.0], k=2)
-    0.75
+    Gains are ``2 ** relevance - 1``, discounts 1, 1, then ``1 / log2(rank)``, and a query without
+    relevant documents has 0: all as in LETOR's evaluation tool.
     """
     found, discount = in_order(relevance, scores), discounts(np.size(relevance), k)
     ideal = float(gains(np.sort(found)[::-1]) @ discount)
@@ -58,29 +47,13 @@ def ndcg(relevance: ArrayLike, scores: ArrayLike, k: int | None = None) -> float
 
 
 def average_precision(relevance: ArrayLike, scores: ArrayLike, threshold: float = 1.0) -> float:
-    """Mean, over the relevant documents of one query, of the precision at their ranks.
-
-    Documents of a relevance of `threshold` or more are relevant. A query without any has 0.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.ranking.problem import average_precision
-    >>> average_precision([1, 0, 1, 0], [4.0, 3.0, 2.0, 1.0])
-    0.8333333333333333
-    """
+    """Mean precision at the ranks of the relevant documents of one query; 0 without any."""
     ranks = np.flatnonzero(in_order(relevance, scores) >= threshold) + 1.0
     return float(np.mean(np.arange(1, len(ranks) + 1) / ranks)) if len(ranks) else 0.0
 
 
 def precision_at(relevance: ArrayLike, scores: ArrayLike, k: int, threshold: float = 1.0) -> float:
-    """Fraction of relevant documents among the first `k`; ranks after the last count as irrelevant.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.ranking.problem import precision_at
-    >>> precision_at([1, 0, 1, 0], [4.0, 3.0, 2.0, 1.0], k=2)
-    0.5
-    """
+    """Fraction of relevant documents among the first `k`; missing ranks count as irrelevant."""
     return float(np.count_nonzero(in_order(relevance, scores)[:k] >= threshold)) / k
 
 
@@ -89,12 +62,10 @@ LIST_LOSSES = {"map", "ndcg", "precision@k"}
 
 
 class Ranking(NamedTuple):
-    """An output: rankings of documents of known `relevance`, which decides which pairs count.
+    """An output: `orders` of documents, first to last, one for each list of the loss.
 
-    Predictions have none. `orders` ``(n_orders, n_documents)`` are the documents from the first to
-    the last, once for every list of the loss (see `RankingProblem`). For pairwise losses it is one
-    order and, below it, the reach of each rank: a better document at rank p and a worse one at a
-    rank before ``reach[p]`` violate the margin.
+    For pairwise losses it is one order and, below it, the reach of each rank (see
+    `oracle.set_reach`). `relevance` decides which pairs count; predictions have none.
     """
 
     relevance: Floats
@@ -111,15 +82,13 @@ class RankingProblem(Problem):
     - "auc": the same for relevant and irrelevant documents, one less the area under the ROC curve;
     - "map": one less the average precision;
     - "precision@k": what the first `k` documents lack of as many relevant ones as possible;
-    - "ndcg": one less the NDCG, of the first `k` documents or of all. With more than two levels of
-      relevance, the gain of a document is a sum over the levels it reaches, and so is the loss a
-      weighted sum over levels, each a list of relevant and irrelevant documents. Inference
-      maximises over each list on its own; the hinge is an upper bound of that of one ranking for
-      all levels, and exact where there are two.
+    - "ndcg": one less the NDCG, of the first `k` documents or of all. The loss is a weighted sum
+      over the levels of relevance but the lowest, each a list of relevant and irrelevant documents
+      with inference of its own: with more than two levels, the hinge is an upper bound of that of
+      one ranking.
 
-    Inference is exact: ``O(n log n)`` for pairs, ``O(P N)`` for lists of P relevant and N
-    irrelevant documents, of which "ndcg" has one for each level but the lowest. The latter take ``4
-    P N`` bytes.
+    Inference is exact: ``O(n log n)`` for pairs, ``O(P N)`` time and memory for lists of P relevant
+    and N irrelevant documents.
 
     Parameters
     ----------
@@ -137,9 +106,9 @@ class RankingProblem(Problem):
     --------
     >>> import numpy as np
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.ranking.problem import RankingProblem
+    >>> problem = mm.structures.RankingProblem("map")
     >>> queries = [np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])]
-    >>> model = mm.StructuredSVM(RankingProblem("map"), C=100.0).fit(queries, [[0, 1, 0]])
+    >>> model = mm.StructuredSVM(problem, C=100.0).fit(queries, [[0, 1, 0]])
     >>> model.predict(queries)[0].orders.tolist()
     [[1, 2, 0]]
     """
@@ -233,7 +202,6 @@ class RankingProblem(Problem):
         return relevance
 
     def _discounts(self, n: int) -> Floats:
-        """Discounts of the first `n` ranks."""
         if self.loss_name == "map":
             return np.asarray(1.0 / np.arange(1, n + 1))
         if self.loss_name == "ndcg":

@@ -1,1 +1,1 @@
-"""What structures share whose input is one row of features."""
+"""What structures over feature rows have in common."""

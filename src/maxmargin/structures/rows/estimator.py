@@ -1,4 +1,4 @@
-"""What the estimators share whose inputs are feature rows and whose outputs have a structure."""
+"""Base of the estimators of structured outputs of one feature row each."""
 
 from typing import Any, Self
 
@@ -106,7 +106,7 @@ class RowClassifier(ClassifierMixin, RowEstimator):
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Labels."""
+        """Predicted labels."""
         numbers = self._class_scores(X).argmax(axis=1)
         return np.asarray(self.classes_[numbers])
 

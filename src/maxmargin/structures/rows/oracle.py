@@ -1,18 +1,9 @@
-"""Oracles of feature rows: of problems on one row each, and of those that sum rows.
+"""Oracles over feature rows: one row an example (`RowOracle`), or a sum of rows (`RowSumOracle`).
 
-Where the input is one row, an output takes it a whole number of times in each column of a weight
-table (a label that is on takes it once, one that is off never), and a few further features do not
-depend on the row. So the joint features of ``(x, y)`` are
-
-    outer(x, factors(y)), row by row, then extras(y)
-
-where ``x`` ends with a one if there are intercepts, and the columns are padded for vector
-instructions. A problem says what factors, extras and losses its outputs have, many at a time, and
-infers from a matrix of scores ``X @ table``; the rest is here, once for all of them.
-
-Where an example has several rows (a ranking, a whole data set), an output gives every row a
-coefficient, and psi is the sum of the rows with these. So inference sees the scores of the rows and
-nothing else of the features.
+With one row, the joint features are ``outer(x, factors(y))``, row by row, then ``extras(y)``, which
+do not depend on x; x ends with a one if there are intercepts, and columns are padded for vector
+instructions. A problem gives factors, extras and losses of many outputs at a time, and infers from
+the scores ``X @ table``. With several rows, psi is their sum with coefficients that y gives.
 """
 
 from abc import abstractmethod
@@ -41,15 +32,14 @@ Order = NDArray[np.int64]
 class RowProblem(Remade, Problem):
     """Base of the problems on feature rows; outputs are rows of integers, *codes*, in here.
 
-    The weight table has `n_columns`, each with an intercept or not; `n_extras` features do not
-    depend on the input.
+    The weight table has `n_columns`; `n_extras` further features do not depend on the input.
     """
 
     code_width = 1
-    """Integers of a code."""
+    """Number of integers in a code."""
 
     n_values: int
-    """The integers of codes are below this."""
+    """Upper bound (exclusive) of the integers of codes."""
 
     def __init__(
         self, n_features: int, n_columns: int, n_extras: int = 0, fit_intercept: bool = True
@@ -61,7 +51,7 @@ class RowProblem(Remade, Problem):
 
     @abstractmethod
     def factors(self, codes: Codes) -> Codes:
-        """How often outputs take the row in each column, ``(n, n_columns)``."""
+        """Multiples of the row in each column of the weight table, ``(n, n_columns)``."""
 
     def extras(self, codes: Codes) -> Codes:
         """Features of outputs that do not depend on the input, ``(n, n_extras)``."""
@@ -69,23 +59,22 @@ class RowProblem(Remade, Problem):
 
     @abstractmethod
     def losses(self, y_true: Codes, codes: Codes) -> Floats:
-        """What answering `codes` costs where `y_true` are right, ``(n,)``."""
+        """Losses of predicting `codes` where `y_true` are right, ``(n,)``."""
 
     @abstractmethod
     def infer(
         self, scores: Floats, extras: Floats, y_true: Codes | None = None, slack: bool = False
     ) -> Codes:
-        """Codes of the best outputs ``(n, code_width)``, from scores ``(n, n_columns or more)``.
+        """Codes ``(n, code_width)`` of the best outputs, from scores ``(n, n_columns or more)``.
 
-        `extras` are the weights of the extra features. Without `y_true` the highest scores count,
-        with it the highest scores plus losses, or with `slack` the highest ``loss * (1 + score -
-        score of y_true)``.
+        `extras` are the weights of the extra features. With `y_true` it is loss-augmented
+        inference, with `slack`, too, it maximises ``loss * (1 + score - score of y_true)``.
         """
 
     @property
     @abstractmethod
     def oracle_work(self) -> float:
-        """Operations of one call, the scores aside."""
+        """Operations of one oracle call, without the scores."""
 
     @abstractmethod
     def outputs(self, x: Any) -> list[Any]:
@@ -138,7 +127,7 @@ class RowProblem(Remade, Problem):
         return self._inferred(x, w, self.code(y_true))
 
     def slack_rescaled_inference(self, x: Any, y_true: Any, w: Floats) -> Any:
-        """The output with the largest ``loss * (1 + score - score of the y_true)``."""
+        """The output with the largest ``loss * (1 + score - score of y_true)``."""
         return self._inferred(x, w, self.code(y_true), True)
 
     def _inferred(self, x: Any, w: Floats, y_true: Codes | None = None, slack: bool = False) -> Any:
@@ -173,10 +162,7 @@ class RowProblem(Remade, Problem):
 
 
 class RowOracle(CompiledOracle):
-    """Feature rows with their true outputs, ``(n_examples, code_width)``, inferred in batches.
-
-    With `slack`, the loss multiplies the violation.
-    """
+    """Oracle over feature rows with true codes ``(n_examples, code_width)``, in batches."""
 
     def __init__(
         self, problem: RowProblem, X: Any, y_true: Codes, C: Floats, *, slack: bool = False
@@ -232,10 +218,7 @@ class RowOracle(CompiledOracle):
 
 
 class ClassProblem(RowProblem):
-    """Base of the row problems whose outputs are a few classes: inference tries them all.
-
-    ``loss_matrix[a, b]`` is what class b costs where a is right.
-    """
+    """Base of row problems with a few classes; ``loss_matrix[a, b]`` is the loss of b for a."""
 
     def __init__(self, loss_matrix: Floats, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -274,8 +257,7 @@ class ClassProblem(RowProblem):
 class Classes(ClassProblem):
     """Classes 0 to n_classes - 1, each with a weight vector (Crammer and Singer).
 
-    `LinearClassifier` trains the same model faster, from data in memory. This is for what only
-    structured solvers do.
+    `LinearClassifier` trains the same model faster; this is for what only structured solvers do.
 
     Parameters
     ----------
@@ -293,10 +275,9 @@ class Classes(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures import Classes
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
-    >>> mm.StructuredSVM(Classes(2, 3), C=100.0).fit(X, Y).predict([[2.0, 0.0], [-1.0, -2.0]])
-    [0, 2]
+    >>> mm.StructuredSVM(mm.structures.Classes(2, 3), C=100.0).fit(X, Y).predict([[2.0, 0.0]])
+    [0]
     """
 
     def __init__(
@@ -347,7 +328,12 @@ def score_rows(rows, examples, table, scores):  # type: ignore[no-untyped-def]
 def fill_cuts(  # type: ignore[no-untyped-def]
     rows, n_rows, width, examples, factors, extras, scales, entries, columns, values
 ):
-    """Entries of cuts: the row times each factor that is not zero, then the extras."""
+    """Entries of cuts: ``scales[k]`` times the row times each non-zero factor, then the extras.
+
+    rows, n_rows, width : the feature rows; rows and padded columns of the weight table
+    examples, factors, extras, scales : ``(n,)``, ``(n, n_columns)``, ``(n, n_extras)``, ``(n,)``
+    entries, columns, values : CSR arrays of the cuts, of which `entries` is given
+    """
     for k in range(len(examples)):
         first, last = rows.starts[examples[k]], rows.starts[examples[k] + 1]
         at = entries[k]
@@ -378,10 +364,7 @@ def stacked_rows(X: Sequence[Any]) -> tuple[Any, Order]:
 
 
 class RowSumOracle(CompiledOracle):
-    """Examples of several rows, ``ends[i]:ends[i + 1]`` of `X`, whose cuts are sums of rows.
-
-    `bias` is the value of a constant last feature; 0.0 is none.
-    """
+    """Examples of several rows, ``ends[i]:ends[i + 1]`` of `X`, whose cuts are sums of rows."""
 
     def __init__(self, X: Any, ends: Order, C: Floats, bias: float = 0.0) -> None:
         self.rows, self.ends, self.C = make_rows(X, bias), ends, C
@@ -397,17 +380,14 @@ class RowSumOracle(CompiledOracle):
     def infer_from(
         self, scores: Floats, rows: Order, examples: Order, starts: Order, found: NDArray[Any]
     ) -> None:
-        """Write the most violated outputs to `found`; the rows score ``scores[rows[k]:]``."""
+        """Write the most violating outputs to `found`; the rows score ``scores[rows[k]:]``."""
 
     @abstractmethod
     def set_coefficients(
         self, examples: Order, starts: Order, found: NDArray[Any], rows: Order, coef: Floats,
         losses: Floats,
     ) -> None:  # fmt: skip
-        """Set the coefficients of the rows, ``coef[rows[k]:]``, and the loss of each output.
-
-        ValueError if these are no outputs of the examples.
-        """
+        """Set coefficients of rows, ``coef[rows[k]:]``, and losses; ValueError for no outputs."""
 
     @property
     def oracle_work(self) -> float:
@@ -420,7 +400,7 @@ class RowSumOracle(CompiledOracle):
         self.infer_from(scores, rows, examples, starts, found)
 
     def check_outputs(self, examples: Order, starts: Order, found: NDArray[Any]) -> None:
-        """Checked when they are measured."""
+        """Nothing: `set_coefficients` checks them."""
 
     def entries_of(self, examples: Order, starts: Order, found: NDArray[Any]) -> Entries:
         rows = starts_of(self.sizes[examples])
@@ -450,10 +430,12 @@ def score_all_rows(rows, ends, examples, starts, weights, scores):  # type: igno
 def sum_rows(  # type: ignore[no-untyped-def]
     rows, n_columns, ends, examples, starts, coef, counts, columns, values, totals, seen
 ):
-    """Sum the rows of each example with their coefficients; returns how many entries that took.
+    """Sum the rows of each example with their coefficients; returns the number of entries.
 
-    Entries go to `columns` and `values` one example after the other, ``counts[k]`` of them each.
-    Scratch: `totals` and `seen`, a number and a flag for each feature, zero before and after.
+    rows, n_columns, ends : the feature rows, their columns, and those of each example
+    examples, starts, coef : ``(n,)``, ``(n + 1,)`` places in coefficients ``(starts[n],)``
+    counts, columns, values : written: entries of each cut ``(n,)``, and the entries
+    totals, seen : scratch, a float64 and a flag for each feature, zero before and after
     """
     used = 0
     for k in range(len(examples)):

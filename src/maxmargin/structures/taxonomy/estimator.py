@@ -21,24 +21,22 @@ Floats = NDArray[np.float64]
 class HierarchicalClassifier(RowClassifier):
     """Classes of a taxonomy with weights for every node, and a certificate of optimality.
 
-    A class scores the sum of ``<w_node, x>`` over the nodes on its path from the top, so that
-    classes that are close share what is learned for their common ancestors. A wrong answer costs
-    the length of the path between the two classes. Minimises ``1/2 |w|^2 + C * sum_i weight_i *
-    hinge_i(w)``.
+    A class scores the sum of ``<w_node, x>`` over the nodes on its path from the root, so that
+    close classes share the weights of their common ancestors. Minimises ``1/2 |w|^2 + C * sum_i
+    weight_i * hinge_i(w)``.
 
     Parameters
     ----------
     taxonomy : dict, list of str or "auto", default="auto"
         ``{child: parent}``; nested ``{node: {child: {...}}}``, the innermost also as lists; a list
-        of paths such as "a/b/c" (or "a.b.c" if none has a slash), which are also the names of the
-        classes; "auto" takes the classes in `y` for such paths. Several trees are fine: they hang
-        from a common root. Nodes above no class in `y` are left out.
+        of paths such as "a/b/c" (or "a.b.c" if none has a slash), the names of the classes; "auto"
+        takes the classes in `y` for such paths. Several trees get a common root. Nodes above no
+        class in `y` are left out.
     loss : {"tree", "zero-one"} or array-like, default="tree"
-        Length of the path; one for any mistake; or the cost of each wrong answer, ``loss[true,
-        predicted]``, classes sorted (also as dictionary ``{(true, predicted): cost}``).
+        Length of the path between the classes; one for any mistake; or ``loss[true, predicted]``,
+        classes sorted (also as dictionary ``{(true, predicted): loss}``).
     edge_lengths : dict, default=None
-        For the path: length of the edge from a node to its parent (or to the common root), 1 where
-        left out. Other names do not count.
+        Length of the edge from a node to its parent (or the common root), 1 where left out.
     fit_intercept : bool, default=True
         An intercept for every node.
 
@@ -55,7 +53,7 @@ class HierarchicalClassifier(RowClassifier):
     intercept_ : ndarray of shape (n_classes,)
         The same for intercepts; zeros where not fitted.
     loss_matrix_ : ndarray of shape (n_classes, n_classes)
-        What the column's class costs where the row's is right.
+        Loss of predicting the column's class where the row's is true.
 
     See Also
     --------

@@ -1,8 +1,4 @@
-"""Hierarchical classification: nodes of a tree have weights, a class scores its path's sum.
-
-Classes that share a part of their path share its weights, and the loss of a wrong class is the
-length of the path to it from the true class.
-"""
+"""Hierarchical classification: nodes of a tree have weights, a class scores the sum of its path."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,28 +23,7 @@ NO_PARENT = -1
 @registered("Taxonomy", check="check")
 @dataclass(frozen=True)
 class Taxonomy:
-    """A tree, or a forest, over named nodes, each node after its parent.
-
-    Parameters
-    ----------
-    nodes : list
-        Names.
-    parents : ndarray of int64, shape (n_nodes,)
-        Number of each node's parent; -1 for roots.
-    class_nodes : ndarray of int64, shape (n_classes,)
-        The node of each class; nodes on the path to no class are left out.
-
-    Examples
-    --------
-    >>> from maxmargin.structures.taxonomy.problem import Taxonomy
-    >>> tree = Taxonomy.of({"animal": ["cat", "dog"], "plant": ["rose"]}, ["cat", "dog", "rose"])
-    >>> tree.nodes
-    ['animal', 'cat', 'dog', 'plant', 'rose']
-    >>> tree.distances()
-    array([[0., 2., 4.],
-           [2., 0., 4.],
-           [4., 4., 0.]])
-    """
+    """A forest: names `nodes`, each after its parent (-1 at a root), and the nodes of classes."""
 
     nodes: list[Any]
     parents: Order
@@ -56,11 +31,7 @@ class Taxonomy:
 
     @classmethod
     def of(cls, taxonomy: Any, classes: Sequence[Hashable]) -> "Taxonomy":
-        """Read a taxonomy in any form that `HierarchicalClassifier` takes.
-
-        Only paths to `classes` are kept, which may also be inner nodes. ValueError if a node is on
-        a cycle or has two parents, or a class is not in the taxonomy.
-        """
+        """The paths to `classes` in a taxonomy; ValueError for cycles, two parents or no path."""
         parent_of = _parents(taxonomy, classes)
         nodes: list[Any] = []
         number: dict[Any, int] = {}
@@ -98,10 +69,7 @@ class Taxonomy:
         return on_path[self.class_nodes]
 
     def distances(self, edge_lengths: Mapping[Any, float] | None = None) -> Floats:
-        """Lengths of the paths between classes, ``(n_classes, n_classes)``.
-
-        An edge to a parent, or from a root to a common root, has the length 1 where none is given.
-        """
+        """Lengths of the paths between classes; edges to parents or a common root have 1."""
         given = dict(edge_lengths or {})
         lengths = np.array([float(given.get(node, 1.0)) for node in self.nodes])
         if not ((lengths >= 0.0) & (lengths <= LARGEST)).all():
@@ -124,8 +92,7 @@ class Hierarchy(ClassProblem):
         Features of an input.
     taxonomy : Taxonomy
     loss_matrix : array-like of shape (n_classes, n_classes), default=None
-        Loss of predicting the column's class where the row's is true; None is the length of the
-        path between them.
+        Loss of predicting the column's class where the row's is true; None is the path length.
     fit_intercept : bool, default=True
         An intercept for every node.
 
@@ -136,10 +103,10 @@ class Hierarchy(ClassProblem):
     Examples
     --------
     >>> import maxmargin as mm
-    >>> from maxmargin.structures.taxonomy.problem import Hierarchy, Taxonomy
+    >>> from maxmargin.structures.taxonomy.problem import Taxonomy
     >>> tree = Taxonomy.of("auto", ["a/x", "a/y", "b"])
     >>> X, Y = [[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]], [0, 1, 2]
-    >>> mm.StructuredSVM(Hierarchy(2, tree), C=10.0).fit(X, Y).predict(X)
+    >>> mm.StructuredSVM(mm.structures.Hierarchy(2, tree), C=10.0).fit(X, Y).predict(X)
     [0, 1, 2]
     """
 
