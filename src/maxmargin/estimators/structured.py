@@ -90,6 +90,57 @@ class RescaledEstimator(StructuredEstimator):
         return SlackRescaledOracle(oracle) if self.rescaling == "slack" else oracle
 
 
+@estimator
+class ExampleEstimator(HasEngine, RescaledEstimator):
+    """`fit` and the core of `partial_fit`, for estimators with the hooks of `training.fit`."""
+
+    _pages: ClassVar[dict[str, str]] = {
+        "fit": """
+        `X` may also be a `Source` of examples with their outputs, which need not fit in memory
+        together; then all other arguments are left out. `Online` trains, whose parameters count if
+        `solver` is one.
+        """
+    }
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Train on examples and their true outputs."""
+        return self._fit(X, y, sample_weight)
+
+    def _fit(self, X: Any, y: Any, sample_weight: ArrayLike | None, **others: Any) -> Self:
+        """Fit to examples or a source; `others` are further arguments of `fit` and `_encode`."""
+        hooks: Any = self
+        if isinstance(X, Source):
+            fit_source(hooks, X, y=y, sample_weight=sample_weight, **others)
+            return self
+        examples = hooks._encode(X, y, None, **others)
+        fit_examples(hooks, *self._items(X, y, examples, **others), examples, sample_weight)
+        self._check_names(X, reset=True)
+        return self
+
+    def _partial_fit(
+        self, X: Any, y: Any, sample_weight: ArrayLike | None, classes: Any = None, **others: Any
+    ) -> Self:
+        """Learn from a batch of examples; all `classes` are known in the first call."""
+        hooks: Any = self
+        known = known_metadata(hooks)
+        examples = hooks._encode(X, y, known, **others)
+        if known is not None:
+            self._check_names(X, reset=False)
+        partial_fit(hooks, X, y, examples, sample_weight, classes)
+        return self
+
+    def _items(self, X: Any, y: Any, examples: Encoded, **others: Any) -> tuple[Any, Any]:
+        """Inputs and outputs before they are encoded, one item or row for each example."""
+        return X, y
+
+    def _check_names(self, X: Any, *, reset: bool) -> None:
+        """Compare names and number of the features with those of the training data, or set them."""
+
+    def _finish(self, X: Any, metadata: Metadata) -> None:
+        self._check_names(X, reset=True)
+
+
 PROBLEM_ARGUMENTS = """
 X : sequence of n_samples inputs
     Inputs, as the problem understands them.
@@ -113,7 +164,7 @@ class HasProblem:
 
 
 @estimator
-class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
+class StructuredSVM(ExampleEstimator, HasProblem):
     """Structural SVM for any problem whose loss-augmented inference you can write.
 
     Minimises ``1/2 |w|^2 + C * sum_i weight_i * hinge_i(w)``, where the hinge of an example is the
@@ -165,13 +216,7 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         ProblemError
             If a method of the problem raises or breaks its contract; what was learned is kept.
         """
-        if isinstance(X, Source):
-            fit_source(self, X, y=y, sample_weight=sample_weight)
-            return self
-        if y is None:
-            raise ValueError("y is missing: give one output for each input, or a source of both.")
-        fit_examples(self, X, y, self._encode(X, y, None), sample_weight)
-        return self
+        return self._fit(X, y, sample_weight)
 
     @_fit_context(prefer_skip_nested_validation=True)
     def partial_fit(
@@ -188,11 +233,12 @@ class StructuredSVM(HasEngine, RescaledEstimator, HasProblem):
         all calls. Its primal value is that of the cached constraints alone, which the objective is
         at least; how much more only another pass tells, such as `fit` with a source makes.
         """
-        partial_fit(self, X, y, self._encode(X, y, known_metadata(self)), sample_weight)
-        return self
+        return self._partial_fit(X, y, sample_weight)
 
     def _encode(self, X: Any, y: Any, metadata: Metadata | None) -> Encoded:
         check_instance(self.problem)
+        if y is None:
+            raise ValueError("y is missing: give one output for each input, or a source of both.")
         X = as_inputs(X)
         check_pairs(X, y)
         return Encoded(X, y, len(X))

@@ -28,8 +28,8 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_features, check_k, check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.examples import ExampleEstimator
 from maxmargin.estimators.pruning import Prunable
+from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.chain.oracle import ChainOracle, Layout, Sequences
 from maxmargin.structures.chain.problem import ChainModel
 from maxmargin.structures.chain.vocabulary import Vocabulary

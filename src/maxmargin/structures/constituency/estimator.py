@@ -16,7 +16,7 @@ from maxmargin.core.threads import Threads
 from maxmargin.estimators.base import check_weights
 from maxmargin.estimators.checks import check_k, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.examples import ExampleEstimator
+from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.constituency.formats import as_tree
 from maxmargin.structures.constituency.grammar import (
     Grammar,

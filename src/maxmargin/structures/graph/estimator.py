@@ -16,7 +16,7 @@ from maxmargin.data.sources import Source
 from maxmargin.estimators.base import check_classes, check_weights
 from maxmargin.estimators.checks import check_names, check_temperature
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.examples import ExampleEstimator
+from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.solvers.loop import Stopping
 from maxmargin.structures.graph.formats import node_features, node_values, stack_graphs
 from maxmargin.structures.graph.oracle import METHODS, GraphLayout, GraphOracle, Graphs

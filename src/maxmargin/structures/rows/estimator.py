@@ -17,7 +17,7 @@ from maxmargin.estimators.checks import (
     check_several,
 )
 from maxmargin.estimators.declared import estimator, fitted
-from maxmargin.estimators.examples import ExampleEstimator
+from maxmargin.estimators.structured import ExampleEstimator
 from maxmargin.structures.rows.oracle import ClassProblem, Codes, RowOracle, RowProblem
 from maxmargin.training.fit import Encoded, Metadata, partial_fit_classes
 from maxmargin.training.partitions import Survey, check_widths
