@@ -11,7 +11,7 @@ from distributed_problems import Classes, class_data, processes, tagging_data, t
 from numpy.testing import assert_allclose, assert_array_equal
 
 import maxmargin as mm
-from maxmargin.data import open_examples, read_libsvm
+from maxmargin.data import open_examples
 from maxmargin.training.distributed_cutting_plane import DistributedOneSlack
 from maxmargin.training.distributed_dual import DistributedDual
 from maxmargin.training.engines import DaskEngine
@@ -166,15 +166,16 @@ def bytes_read():
 def test_workers_read_their_own_part_of_a_file(cluster, tmp_path):
     client = with_workers(cluster, 2)
     random, sizes = np.random.default_rng(0), []
-    for n in (10, 20_000):  # the first lets workers load what they need
+    survey = partial(survey_partition, mm.LinearClassifier())
+    for n in (20_001, 20_000):  # the first lets workers load what they need
         path = tmp_path / f"{n}.libsvm"
         rows = random.normal(size=(n, 5)).round(6).tolist()
         lines = [" ".join(f"{j + 1}:{x}" for j, x in enumerate(row)) for row in rows]
         path.write_text("".join(f"{i % 3} {line}\n" for i, line in enumerate(lines)))
-        client.run(read_libsvm, tmp_path / "10.libsvm")  # every worker, whoever surveys
+        for partition in partitions_of(open_examples(tmp_path / "20001.libsvm"), 2):
+            client.run(survey, partition)  # every worker, whoever surveys
         before = client.run(bytes_read)
         engine = DaskEngine(client)
-        survey = partial(survey_partition, mm.LinearClassifier())
         surveys = surveyed(engine, partitions_of(open_examples(path), 2), survey)
         after = client.run(bytes_read)
         sizes = [after[worker] - before[worker] for worker in before]
